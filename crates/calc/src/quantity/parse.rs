@@ -1,0 +1,267 @@
+//! The grammar of a quantity.
+//!
+//! A text goes one of two ways, as in the API. Up to 18 digits (fewer with a binary suffix) not finer than a nano go
+//! the fast way, in 64 bits. Any other goes the exact way: its digits count nanos, rounded up in magnitude.
+
+use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
+
+/// The most decimal digits that always fit 64 bits.
+const FAST_DIGITS: usize = 18;
+/// The most decimal digits of `i64::MAX`.
+const I64_DIGITS: usize = 19;
+
+pub(super) enum Parsed {
+    Scaled {
+        scaled: Scaled,
+        /// Whether the API keeps the text, and that is not the canonical form.
+        verbatim: bool,
+    },
+    Large(Large),
+}
+
+/// A text taken apart, not yet judged.
+struct Scan<'a> {
+    negative: bool,
+    /// Digits before the point, without leading zeros.
+    integer: &'a str,
+    /// Digits after the point.
+    fraction: &'a str,
+    suffix: &'a str,
+    /// There is a digit, if only a leading zero.
+    has_digit: bool,
+    /// Neither `+` nor leading zeros nor a point: such digits are printed as they are.
+    plain: bool,
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
+}
+
+fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
+    let (negative, plus, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, false, text.get(1..).unwrap_or_default()),
+        Some(b'+') => (false, true, text.get(1..).unwrap_or_default()),
+        _ => (false, false, text),
+    };
+    let number = unsigned.trim_start_matches('0');
+    let has_zeros = number.len() < unsigned.len();
+    let (integer, rest) = split_digits(number);
+    let (fraction, suffix, has_point) = match rest.strip_prefix('.') {
+        Some(rest) => {
+            let (fraction, suffix) = split_digits(rest);
+            (fraction, suffix, true)
+        }
+        None => ("", rest, false),
+    };
+    let exponent = suffix.trim_start_matches(['e', 'E', 'i', 'n', 'u', 'm', 'k', 'K', 'M', 'G', 'T', 'P']);
+    let (_, garbage) = split_digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
+    if !garbage.is_empty() {
+        return Err(QuantityError::FormatWrong);
+    }
+    Ok(Scan {
+        negative,
+        integer,
+        fraction,
+        suffix,
+        has_digit: has_zeros || !integer.is_empty() || !fraction.is_empty(),
+        plain: !plus && !has_zeros && !has_point,
+    })
+}
+
+/// The exponent of a suffix, of two for [`Format::BinarySI`], else of ten.
+fn interpret(suffix: &str) -> Option<(i32, Format)> {
+    Some(match suffix {
+        "" => (0, Format::DecimalSI),
+        "n" => (-9, Format::DecimalSI),
+        "u" => (-6, Format::DecimalSI),
+        "m" => (-3, Format::DecimalSI),
+        "k" => (3, Format::DecimalSI),
+        "M" => (6, Format::DecimalSI),
+        "G" => (9, Format::DecimalSI),
+        "T" => (12, Format::DecimalSI),
+        "P" => (15, Format::DecimalSI),
+        "E" => (18, Format::DecimalSI),
+        "Ki" => (10, Format::BinarySI),
+        "Mi" => (20, Format::BinarySI),
+        "Gi" => (30, Format::BinarySI),
+        "Ti" => (40, Format::BinarySI),
+        "Pi" => (50, Format::BinarySI),
+        "Ei" => (60, Format::BinarySI),
+        _ => {
+            let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            // The API reads 64 bits and goes on with the lower 32.
+            #[allow(clippy::cast_possible_truncation)]
+            (exponent as i32, Format::DecimalExponent)
+        }
+    })
+}
+
+pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
+    if text.is_empty() {
+        return Err(QuantityError::FormatWrong);
+    }
+    if text.len() > MAX_TEXT_LEN {
+        return Err(QuantityError::TooLong);
+    }
+    let scan = scan(text)?;
+    let (exponent, format) = interpret(scan.suffix).ok_or(QuantityError::Suffix)?;
+    let fast = match format {
+        Format::BinarySI => fast_binary(&scan, exponent),
+        Format::DecimalExponent | Format::DecimalSI => fast_decimal(&scan, exponent, format),
+    };
+    if let Some(parsed) = fast {
+        return Ok(parsed);
+    }
+    if !scan.has_digit {
+        return Err(QuantityError::Numeric);
+    }
+    Ok(match format {
+        Format::BinarySI => exact_binary(&scan, exponent),
+        Format::DecimalExponent | Format::DecimalSI => exact_decimal(&scan, exponent, format),
+    })
+}
+
+fn value_of(digits: impl Iterator<Item = u8>) -> u64 {
+    digits.fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))
+}
+
+fn trailing_zeros(digits: &str) -> usize {
+    digits.bytes().rev().take_while(|digit| *digit == b'0').count()
+}
+
+/// The length of the fraction. Not more than [`MAX_TEXT_LEN`].
+#[allow(clippy::cast_possible_wrap, clippy::cast_possible_truncation)]
+fn places(scan: &Scan<'_>) -> i32 {
+    scan.fraction.len() as i32
+}
+
+fn signed(negative: bool, magnitude: u64) -> Option<i64> {
+    let value = i64::try_from(magnitude).ok()?;
+    Some(if negative { -value } else { value })
+}
+
+fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed> {
+    let &Scan { negative, integer, fraction, plain, .. } = scan;
+    if integer.len().max(1) + fraction.len() > FAST_DIGITS {
+        return None;
+    }
+    // The API's exponents are 32 bits wide and wrap.
+    let scale = exponent.wrapping_sub(places(scan));
+    if scale < NANO {
+        return None;
+    }
+    let value = signed(negative, value_of(integer.bytes().chain(fraction.bytes())))?;
+    let zeros = match trailing_zeros(fraction) {
+        all if all == fraction.len() => all + trailing_zeros(integer),
+        some => some,
+    };
+    let kept = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
+    // Plain digits that the API keeps, with the suffix of a unit, are canonical anyway.
+    let canonical = plain && format == Format::DecimalSI;
+    Some(Parsed::Scaled { scaled: Scaled { value, scale, format }, verbatim: kept && !canonical })
+}
+
+fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
+    let &Scan { negative, integer, fraction, plain, .. } = scan;
+    // The digits that 2^exponent leaves, estimated as the API does.
+    let most_digits = usize::try_from(14 - exponent * 3 / 10).ok()?;
+    if !fraction.is_empty() || integer.len().max(1) > most_digits {
+        return None;
+    }
+    let digits = value_of(integer.bytes());
+    let value = signed(negative, digits.checked_mul(1 << exponent)?)?;
+    let kept = digits % 8 != 0;
+    let scaled = Scaled { value, scale: 0, format: Format::BinarySI };
+    Some(Parsed::Scaled { scaled, verbatim: kept && !plain })
+}
+
+/// ± `digits` (values, not characters) × 10^`exponent` nanos, as small as it can be held.
+fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Format) -> Parsed {
+    while digits.last() == Some(&0) {
+        digits.pop();
+        exponent += 1;
+    }
+    if digits.is_empty() {
+        return Parsed::Scaled { scaled: Scaled { format, ..Scaled::ZERO }, verbatim: false };
+    }
+    let zeros = usize::try_from(exponent).unwrap_or(usize::MAX);
+    if digits.len().saturating_add(zeros) <= I64_DIGITS {
+        let magnitude = digits.iter().copied().chain(std::iter::repeat_n(0, zeros));
+        let magnitude = magnitude.fold(0, |value, digit| value * 10 + u64::from(digit));
+        if let Some(value) = signed(negative, magnitude) {
+            return Parsed::Scaled { scaled: Scaled { value, scale: NANO, format }, verbatim: false };
+        }
+    }
+    let digits: String = digits.into_iter().map(|digit| char::from(b'0' + digit)).collect();
+    Parsed::Large(Large {
+        digits: digits.into_boxed_str(),
+        exponent: exponent + i64::from(NANO),
+        negative,
+        format,
+    })
+}
+
+fn exact_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Parsed {
+    let digits = scan.integer.bytes().chain(scan.fraction.bytes()).map(|digit| digit - b'0');
+    let mut digits: Vec<u8> = digits.skip_while(|digit| *digit == 0).collect();
+    // Wraps as the API's scale of 32 bits does.
+    let shift = exponent.wrapping_sub(places(scan)).wrapping_sub(NANO);
+    if shift >= 0 {
+        return from_nanos(scan.negative, digits, shift.into(), format);
+    }
+    let kept = digits.len().saturating_sub(shift.unsigned_abs() as usize);
+    if digits.split_off(kept).into_iter().any(|digit| digit != 0) {
+        increment(&mut digits);
+    }
+    from_nanos(scan.negative, digits, 0, format)
+}
+
+fn increment(digits: &mut Vec<u8>) {
+    for digit in digits.iter_mut().rev() {
+        if *digit < 9 {
+            *digit += 1;
+            return;
+        }
+        *digit = 0;
+    }
+    digits.insert(0, 1);
+}
+
+fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
+    const NANOS: u128 = 1_000_000_000;
+    const MAX: u128 = i64::MAX as u128;
+
+    let negative = scan.negative;
+    let limit = if negative { -i64::MAX } else { i64::MAX };
+    let limit = Scaled { value: limit, scale: 0, format: Format::BinarySI };
+    let limit = Parsed::Scaled { scaled: limit, verbatim: false };
+    if scan.integer.len() > I64_DIGITS {
+        return limit;
+    }
+    let integer = u128::from(value_of(scan.integer.bytes()));
+    if integer > MAX >> exponent {
+        return limit;
+    }
+
+    // The fraction in nanos, and what is finer: the former is multiplied as it is, of the latter only the carry and
+    // whether anything is left matter, so that one pass over its digits from the last to the first does.
+    let (nanos, finer) = scan.fraction.split_at(scan.fraction.len().min(9));
+    let nanos = value_of(nanos.bytes().chain(std::iter::repeat_n(b'0', 9 - nanos.len())));
+    let mut carry = 0_u64;
+    let mut inexact = false;
+    for digit in finer.bytes().rev() {
+        // Below 10 × 2^60.
+        let scaled = (u64::from(digit - b'0') << exponent) + carry;
+        carry = scaled / 10;
+        inexact |= scaled % 10 != 0;
+    }
+    // Below 2^63 × 10^9.
+    let nanos = ((integer * NANOS + u128::from(nanos)) << exponent) + u128::from(carry) + u128::from(inexact);
+    if nanos > MAX * NANOS {
+        return limit;
+    }
+    // The API turns what is below one into a decimal quantity.
+    let format = if nanos < NANOS { Format::DecimalSI } else { Format::BinarySI };
+    let format = if nanos == 0 { Format::BinarySI } else { format };
+    from_nanos(negative, nanos.to_string().bytes().map(|digit| digit - b'0').collect(), 0, format)
+}

@@ -1,0 +1,105 @@
+//! The object form of a selector.
+
+use std::{collections::BTreeMap, fmt};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Operator, Requirement, Selector, SelectorError};
+
+/// A label query over a set of objects, meta/v1 `LabelSelector`: `match_labels` and `match_expressions` must all
+/// hold. An empty one matches all objects.
+///
+/// `Display` prints what Go's `%v` prints for the object, see [`go_string`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct LabelSelector {
+    /// Labels that an object must have with exactly these values.
+    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements.
+    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub match_expressions: Vec<LabelSelectorRequirement>,
+    /// Fields that this version does not know, kept as they came.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A requirement of a [`LabelSelector`]: meta/v1 `LabelSelectorRequirement`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["key", "operator"]))]
+pub struct LabelSelectorRequirement {
+    /// The key of the label that the requirement is about.
+    #[serde(default)]
+    #[schemars(extend("default" = null))]
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    #[serde(default)]
+    #[schemars(extend("default" = null))]
+    pub operator: String,
+    /// The values of `In` and `NotIn`, at least one; none with the other operators.
+    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub values: Vec<String>,
+    /// Fields that this version does not know, kept as they came.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: serde_json::Map<String, serde_json::Value>,
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl LabelSelector {
+    /// The selector to match with (`LabelSelectorAsSelector` in the API's Go library). An error is the one of the
+    /// first wrong requirement, labels before expressions and in the order of their keys.
+    pub fn to_selector(&self) -> Result<Selector, SelectorError> {
+        let labels = self
+            .match_labels
+            .iter()
+            .map(|(key, value)| Requirement::new(key, Operator::Equals, std::slice::from_ref(value)));
+        let expressions = self.match_expressions.iter().map(|expression| {
+            let operator = match expression.operator.as_str() {
+                "In" => Operator::In,
+                "NotIn" => Operator::NotIn,
+                "Exists" => Operator::Exists,
+                "DoesNotExist" => Operator::DoesNotExist,
+                other => return Err(SelectorError::Operator(other.to_owned())),
+            };
+            Requirement::new(&expression.key, operator, &expression.values)
+        });
+        Ok(Selector::of(labels.chain(expressions).collect::<Result<_, _>>()?))
+    }
+}
+
+/// The selector of an optional object: none selects nothing, an empty one everything.
+pub fn selector_of(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
+    selector.map_or_else(|| Ok(Selector::nothing()), LabelSelector::to_selector)
+}
+
+/// What Go prints for a pointer to the object with `%v` or `%+v`, as in messages of the reference controller.
+pub fn go_string(selector: Option<&LabelSelector>) -> String {
+    selector.map_or_else(|| "nil".to_owned(), ToString::to_string)
+}
+
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("&LabelSelector{MatchLabels:map[string]string{")?;
+        for (key, value) in &self.match_labels {
+            write!(f, "{key}: {value},")?;
+        }
+        f.write_str("},MatchExpressions:[]LabelSelectorRequirement{")?;
+        for LabelSelectorRequirement { key, operator, values, .. } in &self.match_expressions {
+            let values = values.join(" ");
+            write!(f, "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")?;
+        }
+        f.write_str("},}")
+    }
+}

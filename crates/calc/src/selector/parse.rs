@@ -1,0 +1,217 @@
+//! The grammar of a selector string.
+
+use std::collections::BTreeSet;
+
+use super::{Operator, Requirement, SelectorError, validate};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    /// Anything that is no operator, `in` and `notin` included where a key or value is due.
+    Identifier,
+    In,
+    NotIn,
+    Equals,
+    DoubleEquals,
+    NotEquals,
+    GreaterThan,
+    LessThan,
+    Not,
+    Open,
+    Close,
+    Comma,
+    End,
+}
+
+impl Token {
+    /// The token where a key or a value can stand: there the words of operators are names like any other.
+    fn as_value(self) -> Self {
+        match self {
+            Self::In | Self::NotIn => Self::Identifier,
+            other => other,
+        }
+    }
+}
+
+/// Gives the next token with its text and what follows it. As in the API's lexer, one NUL after a token is part of it,
+/// and a NUL where a token is due ends the selector.
+fn lex(text: &str) -> (Token, &str, &str) {
+    const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+    const SYMBOLS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
+
+    let text = text.trim_start_matches(SPACES);
+    let (token, len) = match text.as_bytes() {
+        [] | [0, ..] => return (Token::End, "", ""),
+        [b'=', b'=', ..] => (Token::DoubleEquals, 2),
+        [b'=', ..] => (Token::Equals, 1),
+        [b'!', b'=', ..] => (Token::NotEquals, 2),
+        [b'!', ..] => (Token::Not, 1),
+        [b'(', ..] => (Token::Open, 1),
+        [b')', ..] => (Token::Close, 1),
+        [b',', ..] => (Token::Comma, 1),
+        [b'>', ..] => (Token::GreaterThan, 1),
+        [b'<', ..] => (Token::LessThan, 1),
+        _ => {
+            let ends = |one: char| one == '\0' || SPACES.contains(&one) || SYMBOLS.contains(&one);
+            (Token::Identifier, text.find(ends).unwrap_or(text.len()))
+        }
+    };
+    let (literal, rest) = text.split_at(len);
+    let token = match literal {
+        "in" => Token::In,
+        "notin" => Token::NotIn,
+        _ => token,
+    };
+    (token, literal, rest.strip_prefix('\0').unwrap_or(rest))
+}
+
+struct Parser<'a> {
+    token: Token,
+    literal: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        let (token, literal, rest) = lex(text);
+        Self { token, literal, rest }
+    }
+
+    /// The token that is next, read as a key or value.
+    fn peek(&self) -> Token {
+        self.token.as_value()
+    }
+
+    /// Consumes the next token as it is.
+    fn take(&mut self) -> (Token, &'a str) {
+        let taken = (self.token, self.literal);
+        (self.token, self.literal, self.rest) = lex(self.rest);
+        taken
+    }
+
+    /// Consumes the next token, read as a key or value.
+    fn take_value(&mut self) -> (Token, &'a str) {
+        let (token, literal) = self.take();
+        (token.as_value(), literal)
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        let (mut token, mut key) = self.take_value();
+        let negated = token == Token::Not;
+        if negated {
+            (token, key) = self.take_value();
+        }
+        if token != Token::Identifier {
+            return Err(unexpected(key, ", expected: identifier"));
+        }
+        validate::key(key, "<nil>").map_err(SelectorError::Invalid)?;
+        let operator = match self.peek() {
+            _ if negated => Operator::DoesNotExist,
+            Token::End | Token::Comma => Operator::Exists,
+            _ => self.operator()?,
+        };
+        let values = match operator {
+            Operator::Exists | Operator::DoesNotExist => Vec::new(),
+            Operator::In | Operator::NotIn => self.set()?.into_iter().map(str::to_owned).collect(),
+            _ => vec![self.exact_value()?.to_owned()],
+        };
+        Requirement::new(key, operator, &values)
+    }
+
+    fn operator(&mut self) -> Result<Operator, SelectorError> {
+        let (token, literal) = self.take();
+        Ok(match token {
+            Token::In => Operator::In,
+            Token::NotIn => Operator::NotIn,
+            Token::Equals => Operator::Equals,
+            Token::DoubleEquals => Operator::DoubleEquals,
+            Token::NotEquals => Operator::NotEquals,
+            Token::GreaterThan => Operator::GreaterThan,
+            Token::LessThan => Operator::LessThan,
+            _ => return Err(unexpected(literal, ", expected: in, notin, =, ==, !=, gt, lt")),
+        })
+    }
+
+    /// The values in parentheses. Where there is none between two delimiters, the empty value is meant.
+    fn set(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
+        let (token, literal) = self.take_value();
+        if token != Token::Open {
+            return Err(unexpected(literal, " expected: '('"));
+        }
+        let mut values = BTreeSet::new();
+        match self.peek() {
+            Token::Close => {
+                values.insert("");
+            }
+            Token::Identifier | Token::Comma => self.values(&mut values)?,
+            _ => return Err(unexpected(self.literal, ", expected: ',', ')' or identifier")),
+        }
+        self.take();
+        Ok(values)
+    }
+
+    /// Reads up to the closing parenthesis, which stays.
+    fn values(&mut self, values: &mut BTreeSet<&'a str>) -> Result<(), SelectorError> {
+        loop {
+            match self.take_value() {
+                (Token::Identifier, value) => {
+                    values.insert(value);
+                    match self.peek() {
+                        Token::Comma => {}
+                        Token::Close => return Ok(()),
+                        _ => return Err(unexpected(self.literal, ", expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if values.is_empty() {
+                        values.insert("");
+                    }
+                    match self.peek() {
+                        Token::Close => {
+                            values.insert("");
+                            return Ok(());
+                        }
+                        Token::Comma => {
+                            values.insert("");
+                        }
+                        _ => {}
+                    }
+                }
+                (_, literal) => return Err(unexpected(literal, ", expected: ',', or identifier")),
+            }
+        }
+    }
+
+    fn exact_value(&mut self) -> Result<&'a str, SelectorError> {
+        if matches!(self.peek(), Token::End | Token::Comma) {
+            return Ok("");
+        }
+        match self.take_value() {
+            (Token::Identifier, value) => Ok(value),
+            (_, literal) => Err(unexpected(literal, ", expected: identifier")),
+        }
+    }
+}
+
+fn unexpected(found: &str, expected: &'static str) -> SelectorError {
+    SelectorError::Syntax { found: found.to_owned(), expected }
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
+    let mut parser = Parser::new(text);
+    let mut requirements = Vec::new();
+    match parser.peek() {
+        Token::End => return Ok(requirements),
+        Token::Identifier | Token::Not => {}
+        _ => return Err(unexpected(parser.literal, ", expected: !, identifier, or 'end of string'")),
+    }
+    loop {
+        let requirement = parser.requirement();
+        requirements.push(requirement.map_err(|error| SelectorError::Requirement(Box::new(error)))?);
+        match parser.take_value() {
+            (Token::End, _) => return Ok(requirements),
+            (Token::Comma, _) if matches!(parser.peek(), Token::Identifier | Token::Not) => {}
+            (Token::Comma, _) => return Err(unexpected(parser.literal, ", expected: identifier after ','")),
+            (_, literal) => return Err(unexpected(literal, ", expected: ',' or 'end of string'")),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the controller's flags say, and the rules that follow from it.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::HorizontalPodAutoscalerSpec;
+
+/// The controller-wide settings of a decision: the reference's `--horizontal-pod-autoscaler-*` flags.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// `--horizontal-pod-autoscaler-tolerance`: how far a usage ratio may be from 1 without a change, as a
+    /// fraction.
+    pub tolerance: f64,
+    /// `--horizontal-pod-autoscaler-downscale-stabilization`: how far back a higher recommendation holds.
+    pub downscale_stabilization: SignedDuration,
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`: how long after its start a pod's CPU samples may
+    /// be skipped.
+    pub cpu_initialization_period: SignedDuration,
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`: how long after its start a pod's unreadiness counts
+    /// as never having been ready.
+    pub initial_readiness_delay: SignedDuration,
+    /// Whether an autoscaler may scale to zero and back (KEP-2021, gate `HPAScaleToZero`, on since 1.37).
+    pub scale_to_zero: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tolerance: 0.1,
+            downscale_stabilization: SignedDuration::from_mins(5),
+            cpu_initialization_period: SignedDuration::from_mins(5),
+            initial_readiness_delay: SignedDuration::from_secs(30),
+            scale_to_zero: true,
+        }
+    }
+}
+
+/// How far a usage ratio may be from 1 without a change, for each direction, as fractions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerances {
+    /// Above 1.
+    pub up: f64,
+    /// Below 1.
+    pub down: f64,
+}
+
+impl Tolerances {
+    /// Whether the ratio calls for no change; both edges are within.
+    pub fn are_met_by(self, ratio: f64) -> bool {
+        1.0 - self.down <= ratio && ratio <= 1.0 + self.up
+    }
+
+    /// The tolerances in force: an autoscaler's own (KEP-4951), else the controller's.
+    pub fn of(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
+        let behavior = spec.behavior.as_ref();
+        let up = behavior.and_then(|behavior| behavior.scale_up.as_ref()?.tolerance.as_ref());
+        let down = behavior.and_then(|behavior| behavior.scale_down.as_ref()?.tolerance.as_ref());
+        Self {
+            up: up.map_or(settings.tolerance, crate::quantity::Quantity::as_f64),
+            down: down.map_or(settings.tolerance, crate::quantity::Quantity::as_f64),
+        }
+    }
+}
+
+/// A point in time and how pods are judged at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Readiness {
+    /// Now.
+    pub now: Timestamp,
+    /// See [`Settings::cpu_initialization_period`].
+    pub cpu_initialization_period: SignedDuration,
+    /// See [`Settings::initial_readiness_delay`].
+    pub initial_readiness_delay: SignedDuration,
+}
+
+impl Readiness {
+    /// The rules of these settings at a time.
+    pub fn at(now: Timestamp, settings: &Settings) -> Self {
+        Self {
+            now,
+            cpu_initialization_period: settings.cpu_initialization_period,
+            initial_readiness_delay: settings.initial_readiness_delay,
+        }
+    }
+}
+
+/// A time plus a span, held at the ends of time instead of failing.
+pub(crate) fn after(time: Timestamp, span: SignedDuration) -> Timestamp {
+    let end = if span.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
+    time.checked_add(span).unwrap_or(end)
+}
+
+/// A time minus a span, held at the ends of time instead of failing.
+pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
+    let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
+    time.checked_sub(span).unwrap_or(end)
+}

@@ -1,0 +1,186 @@
+//! What the API server accepts as an autoscaler, and what it says about one that it does not.
+//!
+//! The rules, their order and their words are those of the API server's validation of autoscaling/v2. A controller
+//! needs them for objects that it did not get from such a server, or from an older or newer one; a client, to know
+//! before it writes.
+
+mod behavior;
+mod field;
+mod metric;
+mod names;
+mod reference;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::fmt;
+
+use self::{
+    behavior::validate_behavior,
+    field::{Causes, Path},
+    metric::validate_metrics,
+    reference::{ApiVersionRule, validate_reference},
+    text::Quoted,
+};
+use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
+
+/// Why a field's value is refused: the `reason` of a meta/v1 StatusCause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum CauseReason {
+    /// The value goes against a rule.
+    Invalid,
+    /// There must be a value.
+    Required,
+    /// There may not be a value, given the other fields.
+    Forbidden,
+    /// The value is not one of the enumeration's.
+    NotSupported,
+}
+
+impl CauseReason {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "FieldValueInvalid",
+            Self::Required => "FieldValueRequired",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::NotSupported => "FieldValueNotSupported",
+        }
+    }
+}
+
+impl fmt::Display for CauseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One thing that is wrong with an object: a meta/v1 StatusCause.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cause {
+    /// Why the value is refused.
+    pub reason: CauseReason,
+    /// The same for a person, with the value.
+    pub message: String,
+    /// The field's path, for example `spec.metrics[0].type`.
+    pub field: String,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+/// What the rules depend on besides the object.
+#[derive(Clone, Copy, Debug)]
+pub struct ValidationOptions<'a> {
+    /// Whether `minReplicas` may be 0: the feature gate `HPAScaleToZero` (KEP-2021), on by default since
+    /// Kubernetes 1.37.
+    pub scale_to_zero: bool,
+    /// The spec that is replaced, if one is. What was let in once and is not changed is not refused now: a
+    /// `minReplicas` of 0, the `apiVersion` of a `scaleTargetRef` whose kind stays too, and the `apiVersion` of every
+    /// object that a metric describes if it was wrong for one of them.
+    pub old: Option<&'a HorizontalPodAutoscalerSpec>,
+}
+
+impl Default for ValidationOptions<'_> {
+    fn default() -> Self {
+        Self { scale_to_zero: true, old: None }
+    }
+}
+
+impl ValidationOptions<'_> {
+    fn least_min_replicas(&self) -> i32 {
+        let was_zero = self.old.is_some_and(|old| old.min_replicas == Some(0));
+        i32::from(!self.scale_to_zero && !was_zero)
+    }
+
+    fn scale_target_rule(&self, spec: &HorizontalPodAutoscalerSpec) -> ApiVersionRule {
+        let new = &spec.scale_target_ref;
+        match self.old.map(|old| &old.scale_target_ref) {
+            Some(old) if old.api_version == new.api_version && old.kind == new.kind => ApiVersionRule::Unchecked,
+            // The only kind with a scale in the core group, which has no name.
+            _ if new.kind == "ReplicationController" => ApiVersionRule::GroupOptional,
+            _ => ApiVersionRule::GroupRequired,
+        }
+    }
+
+    fn object_metric_rule(&self) -> ApiVersionRule {
+        let rule = ApiVersionRule::GroupOptional;
+        let mut metrics = self.old.iter().flat_map(|old| &old.metrics);
+        let was_wrong = metrics.any(|metric| {
+            let object = metric.object.as_ref().filter(|_| metric.source_type == MetricSourceType::Object);
+            object.is_some_and(|object| rule.violation(&object.described_object.api_version).is_some())
+        });
+        if was_wrong { ApiVersionRule::Unchecked } else { rule }
+    }
+}
+
+/// What the API server finds wrong with a spec, after defaulting ([`crate::defaults::apply_defaults`]), in its order
+/// and with its words; empty if it accepts the spec (API reference of autoscaling/v2; KEP-853 for the rules of
+/// scaling, KEP-2021 for zero replicas, KEP-4951 for the tolerance).
+///
+/// A cause may come up twice. Where several members of a metric are set that should not be, the server names them in
+/// no particular order.
+pub fn validate(spec: &HorizontalPodAutoscalerSpec, options: &ValidationOptions<'_>) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let path = Path::root("spec");
+    validate_bounds(&mut causes, &path, spec, options.least_min_replicas());
+    let target_rule = options.scale_target_rule(spec);
+    validate_reference(&mut causes, &path.child("scaleTargetRef"), &spec.scale_target_ref, target_rule);
+    let object_rule = options.object_metric_rule();
+    validate_metrics(&mut causes, &path.child("metrics"), &spec.metrics, spec.min_replicas, object_rule);
+    if let Some(behavior) = &spec.behavior {
+        validate_behavior(&mut causes, &path.child("behavior"), behavior);
+    }
+    causes.0
+}
+
+fn validate_bounds(causes: &mut Causes, path: &Path<'_>, spec: &HorizontalPodAutoscalerSpec, least_min: i32) {
+    if let Some(min) = spec.min_replicas.filter(|min| *min < least_min) {
+        let detail = format!("must be greater than or equal to {least_min}");
+        causes.invalid(&path.child("minReplicas"), min, &detail);
+    }
+    let (path, max) = (path.child("maxReplicas"), spec.max_replicas);
+    if max == 0 {
+        causes.required(&path, "must be set and greater than 0");
+    } else if max < 0 {
+        causes.invalid(&path, max, "must be greater than or equal to 1");
+    }
+    if spec.min_replicas.is_some_and(|min| max < min) {
+        causes.invalid(&path, max, "must be greater than or equal to `minReplicas`");
+    }
+}
+
+/// What the API server finds wrong with an autoscaler's `metadata.name`: it must be a DNS subdomain of RFC 1123, of
+/// at most 253 bytes ("Object Names and IDs" in the Kubernetes documentation).
+pub fn validate_name(name: &str) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let metadata = Path::root("metadata");
+    let path = metadata.child("name");
+    if name.is_empty() {
+        causes.required(&path, "name or generateName is required");
+    } else {
+        names::dns_subdomain(&mut causes, &path, name);
+    }
+    causes.0
+}
+
+/// The `message` of the status with which the API server refuses an object: every cause once, in brackets if there are
+/// several. `kind_and_group` is, for example, `HorizontalPodAutoscaler.autoscaling`.
+pub fn invalid_message(kind_and_group: &str, name: &str, causes: &[Cause]) -> String {
+    let mut texts: Vec<String> = Vec::with_capacity(causes.len());
+    for text in causes.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let name = Quoted(name);
+    match texts.as_slice() {
+        [] => format!("{kind_and_group} {name} is invalid"),
+        [one] => format!("{kind_and_group} {name} is invalid: {one}"),
+        several => format!("{kind_and_group} {name} is invalid: [{}]", several.join(", ")),
+    }
+}

@@ -1,0 +1,56 @@
+//! The rules for references to objects.
+
+use super::{
+    field::{Causes, Path},
+    names,
+    text::Quoted,
+};
+use crate::api::CrossVersionObjectReference;
+
+/// What an `apiVersion` must be.
+#[derive(Clone, Copy)]
+pub(super) enum ApiVersionRule {
+    /// `group/version`.
+    GroupRequired,
+    /// `group/version`, `version` or nothing.
+    GroupOptional,
+    /// Anything: it was wrong before and is not made worse.
+    Unchecked,
+}
+
+impl ApiVersionRule {
+    /// What is wrong with an `apiVersion` under this rule.
+    pub(super) fn violation(self, api_version: &str) -> Option<String> {
+        let mut parts = api_version.split('/');
+        let group = match (parts.next(), parts.next(), parts.next()) {
+            (_, _, Some(_)) => Err(()),
+            (Some(group), Some(_), None) => Ok(group),
+            _ => Ok(""),
+        };
+        match (self, group) {
+            (Self::GroupRequired | Self::GroupOptional, Err(())) => {
+                Some(format!("unexpected GroupVersion string: {api_version}"))
+            }
+            (Self::GroupRequired, Ok("")) => Some("apiVersion must specify API group".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn validate_reference(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    reference: &CrossVersionObjectReference,
+    rule: ApiVersionRule,
+) {
+    for (member, name) in [("kind", &reference.kind), ("name", &reference.name)] {
+        if name.is_empty() {
+            causes.required(&path.child(member), "");
+        } else {
+            names::path_segment(causes, &path.child(member), name);
+        }
+    }
+    if let Some(violation) = rule.violation(&reference.api_version) {
+        causes.invalid(&path.child("apiVersion"), Quoted(&reference.api_version), &violation);
+    }
+}

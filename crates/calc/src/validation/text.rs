@@ -1,0 +1,108 @@
+//! How Go prints strings in messages.
+
+use std::fmt::{self, Write as _};
+
+/// A string as `fmt`'s `%q` prints it: what is not printable is escaped.
+pub(super) struct Quoted<'a>(pub(super) &'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for one in self.0.chars() {
+            match one {
+                '"' | '\\' => write!(f, "\\{one}"),
+                '\x07' => f.write_str("\\a"),
+                '\x08' => f.write_str("\\b"),
+                '\x0c' => f.write_str("\\f"),
+                '\n' => f.write_str("\\n"),
+                '\r' => f.write_str("\\r"),
+                '\t' => f.write_str("\\t"),
+                '\x0b' => f.write_str("\\v"),
+                _ if is_printable(one) => f.write_char(one),
+                '\0'..' ' | '\x7f' => write!(f, "\\x{:02x}", u32::from(one)),
+                ..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(one)),
+                _ => write!(f, "\\U{:08x}", u32::from(one)),
+            }?;
+        }
+        f.write_char('"')
+    }
+}
+
+/// A string as `encoding/json` prints it: safe to embed in HTML. Strings of a named type (`MetricTargetType`,
+/// `ResourceName`) are printed so.
+pub(super) struct Json<'a>(pub(super) &'a str);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for one in self.0.chars() {
+            match one {
+                '"' | '\\' => write!(f, "\\{one}"),
+                '\x08' => f.write_str("\\b"),
+                '\x0c' => f.write_str("\\f"),
+                '\n' => f.write_str("\\n"),
+                '\r' => f.write_str("\\r"),
+                '\t' => f.write_str("\\t"),
+                '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write!(f, "\\u{:04x}", u32::from(one)),
+                _ => f.write_char(one),
+            }?;
+        }
+        f.write_char('"')
+    }
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the ASCII space (Go's `unicode.IsPrint`).
+fn is_printable(one: char) -> bool {
+    if one.is_ascii() {
+        return one.is_ascii_graphic() || one == ' ';
+    }
+    // The standard library's table is public only as what Debug leaves alone. At the start of a text it escapes
+    // combining marks too, hence the letter before.
+    let mut bytes = *b"a\0\0\0\0";
+    let text = bytes.split_at_mut_checked(1).map(|(_, rest)| one.encode_utf8(rest).len());
+    let text = text.and_then(|len| bytes.get(..=len)).and_then(|bytes| str::from_utf8(bytes).ok());
+    text.is_some_and(|text| text.escape_debug().nth(1) == Some(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::empty("", r#""""#)]
+    #[case::quote_and_backslash("\"\\", r#""\"\\""#)]
+    #[case::named_escapes("\x07\x08\x0c\n\r\t\x0b", r#""\a\b\f\n\r\t\v""#)]
+    #[case::last_control("\x1f", r#""\x1f""#)]
+    #[case::first_printable(" ", r#"" ""#)]
+    #[case::last_printable_ascii("~", r#""~""#)]
+    #[case::delete("\x7f", r#""\x7f""#)]
+    #[case::c1_control("\u{80}", r#""\u0080""#)]
+    #[case::other_space("\u{a0}", r#""\u00a0""#)]
+    #[case::format_character("\u{200d}", r#""\u200d""#)]
+    #[case::combining_mark("\u{301}", "\"\u{301}\"")]
+    #[case::letters("ä語", "\"ä語\"")]
+    #[case::replacement_character("\u{fffd}", "\"\u{fffd}\"")]
+    #[case::noncharacter_in_four_digits("\u{ffff}", r#""\uffff""#)]
+    #[case::emoji("\u{1f600}", "\"\u{1f600}\"")]
+    #[case::private_use_in_eight_digits("\u{100000}", r#""\U00100000""#)]
+    #[case::html_stays("<>&", r#""<>&""#)]
+    fn quoted(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(Quoted(text).to_string(), expected);
+    }
+
+    #[rstest]
+    #[case::empty("", r#""""#)]
+    #[case::quote_and_backslash("\"\\", r#""\"\\""#)]
+    #[case::named_escapes("\x08\x0c\n\r\t", r#""\b\f\n\r\t""#)]
+    #[case::bell_and_vertical_tab("\x07\x0b", r#""\u0007\u000b""#)]
+    #[case::last_control("\x1f", r#""\u001f""#)]
+    #[case::html("<>&", r#""\u003c\u003e\u0026""#)]
+    #[case::delete_stays("\x7f", "\"\x7f\"")]
+    #[case::line_separators("\u{2028}\u{2029}", r#""\u2028\u2029""#)]
+    #[case::just_before_and_after_them("\u{2027}\u{202a}", "\"\u{2027}\u{202a}\"")]
+    fn json(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(Json(text).to_string(), expected);
+    }
+}
