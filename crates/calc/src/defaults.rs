@@ -1,8 +1,8 @@
 //! What the API server fills in where an autoscaler's spec says nothing.
 
 use crate::api::{
-    Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType, PolicySelect,
-    PolicyType, ResourceMetricSource, ScalingPolicy, ScalingRules,
+    Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
+    PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy, ScalingRules,
 };
 
 /// `minReplicas` where it is unset.

@@ -253,7 +253,7 @@ fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
         // Below 10 × 2^60.
         let scaled = (u64::from(digit - b'0') << exponent) + carry;
         carry = scaled / 10;
-        inexact |= scaled % 10 != 0;
+        inexact |= !scaled.is_multiple_of(10);
     }
     // Below 2^63 × 10^9.
     let nanos = ((integer * NANOS + u128::from(nanos)) << exponent) + u128::from(carry) + u128::from(inexact);

@@ -31,15 +31,14 @@ pub struct LabelSelector {
 /// A requirement of a [`LabelSelector`]: meta/v1 `LabelSelectorRequirement`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("required" = ["key", "operator"]))]
 pub struct LabelSelectorRequirement {
     /// The key of the label that the requirement is about.
     #[serde(default)]
-    #[schemars(extend("default" = null))]
+    #[schemars(!default)]
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[serde(default)]
-    #[schemars(extend("default" = null))]
+    #[schemars(!default)]
     pub operator: String,
     /// The values of `In` and `NotIn`, at least one; none with the other operators.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]

@@ -30,7 +30,7 @@ pub enum SelectorError {
     /// Keys or values that no label can have, or too many or too few values for the operator.
     #[error("{0}")]
     Invalid(String),
-    /// A LabelSelector's operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
+    /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
     #[error("{} is not a valid label selector operator", validate::quote(.0))]
     Operator(String),
 }

@@ -7,8 +7,8 @@ use super::{
     text::Json,
 };
 use crate::api::{
-    ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget,
-    MetricTargetType, ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
+    ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier, MetricSourceType, MetricSpec,
+    MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
 
 /// Every metric on its own; and, as nothing runs at zero replicas that could be measured, one that does not depend on
@@ -27,7 +27,8 @@ pub(super) fn validate_metrics(
         matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
     };
     if min_replicas == Some(0) && !metrics.iter().any(from_zero) {
-        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        let detail =
+            "must specify at least one Object or External metric to support scaling to zero replicas";
         causes.forbidden(path, detail);
     }
 }
@@ -93,7 +94,12 @@ fn validate_first_source(causes: &mut Causes, path: &Path<'_>, metric: &MetricSp
     }
 }
 
-fn validate_object(causes: &mut Causes, path: &Path<'_>, source: &ObjectMetricSource, objects: ApiVersionRule) {
+fn validate_object(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    source: &ObjectMetricSource,
+    objects: ApiVersionRule,
+) {
     validate_reference(causes, &path.child("describedObject"), &source.described_object, objects);
     validate_identifier(causes, &path.child("metric"), &source.metric);
     let (path, target) = (path.child("target"), &source.target);

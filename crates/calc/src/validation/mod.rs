@@ -24,7 +24,7 @@ use self::{
 };
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
 
-/// Why a field's value is refused: the `reason` of a meta/v1 StatusCause.
+/// Why a field's value is refused: the `reason` of a meta/v1 `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CauseReason {
@@ -56,7 +56,7 @@ impl fmt::Display for CauseReason {
     }
 }
 
-/// One thing that is wrong with an object: a meta/v1 StatusCause.
+/// One thing that is wrong with an object: a meta/v1 `StatusCause`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cause {
     /// Why the value is refused.
@@ -100,7 +100,9 @@ impl ValidationOptions<'_> {
     fn scale_target_rule(&self, spec: &HorizontalPodAutoscalerSpec) -> ApiVersionRule {
         let new = &spec.scale_target_ref;
         match self.old.map(|old| &old.scale_target_ref) {
-            Some(old) if old.api_version == new.api_version && old.kind == new.kind => ApiVersionRule::Unchecked,
+            Some(old) if old.api_version == new.api_version && old.kind == new.kind => {
+                ApiVersionRule::Unchecked
+            }
             // The only kind with a scale in the core group, which has no name.
             _ if new.kind == "ReplicationController" => ApiVersionRule::GroupOptional,
             _ => ApiVersionRule::GroupRequired,

@@ -43,7 +43,9 @@ impl fmt::Display for Json<'_> {
                 '\n' => f.write_str("\\n"),
                 '\r' => f.write_str("\\r"),
                 '\t' => f.write_str("\\t"),
-                '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => write!(f, "\\u{:04x}", u32::from(one)),
+                '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                    write!(f, "\\u{:04x}", u32::from(one))
+                }
                 _ => f.write_char(one),
             }?;
         }

@@ -1,0 +1,102 @@
+//! `hpa_admission`: what the API server stores for a spec that is posted, or why it refuses it.
+
+use hpa_calc::{
+    api::HorizontalPodAutoscalerSpec,
+    defaults::apply_defaults,
+    validation::{Cause, ValidationOptions, invalid_message, validate, validate_name},
+};
+use serde_json::Value;
+
+use crate::compare::difference;
+
+/// The name that every object was posted with.
+const NAME: &str = "web";
+const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
+
+/// Defaults and validates a line's `input`, and tells how the outcome differs from the recorded one.
+pub fn admission(line: &Value) -> Result<(), String> {
+    let input = line.get("input").unwrap_or(&Value::Null);
+    let mut spec: HorizontalPodAutoscalerSpec =
+        serde_json::from_value(input.clone()).map_err(|error| format!("cannot be read: {error}"))?;
+    apply_defaults(&mut spec);
+    let mut causes = validate_name(NAME);
+    causes.extend(validate(&spec, &ValidationOptions { scale_to_zero: true, old: None }));
+    match line.get("status").and_then(Value::as_u64) {
+        Some(201) => accepted(line, &spec, &causes),
+        Some(422) => refused(line, causes),
+        other => Err(format!("a status that this runner does not know: {other:?}")),
+    }
+}
+
+fn accepted(line: &Value, spec: &HorizontalPodAutoscalerSpec, causes: &[Cause]) -> Result<(), String> {
+    if !causes.is_empty() {
+        return Err(format!(
+            "expected to be accepted, got {}",
+            invalid_message(KIND_AND_GROUP, NAME, causes)
+        ));
+    }
+    let mut actual = serde_json::to_value(spec).map_err(|error| format!("cannot be written: {error}"))?;
+    let mut expected = line.get("spec").cloned().unwrap_or_default();
+    drop_absent(&mut actual);
+    drop_absent(&mut expected);
+    difference("spec", &expected, &actual).map_or(Ok(()), Err)
+}
+
+/// Drops members that are `null` or an empty list or text. A zero stays, unlike elsewhere: a stabilization window of 0
+/// is a setting.
+fn drop_absent(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(drop_absent);
+            members.retain(|_, member| match member {
+                Value::Null => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Array(items) => !items.is_empty(),
+                _ => true,
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_absent),
+        _ => {}
+    }
+}
+
+fn refused(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
+    let expected = line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    order_like(&mut causes, expected);
+    let actual: Vec<Key<'_>> = causes.iter().map(key).collect();
+    let expected: Vec<Key<'_>> = expected.iter().map(recorded_key).collect();
+    if actual != expected {
+        let missing: Vec<_> = expected.iter().filter(|cause| !actual.contains(cause)).collect();
+        let extra: Vec<_> = actual.iter().filter(|cause| !expected.contains(cause)).collect();
+        return Err(format!(
+            "causes: missing {missing:?}, extra {extra:?}; expected {expected:?}, got {actual:?}"
+        ));
+    }
+    let message = line.get("message").and_then(Value::as_str).unwrap_or_default();
+    let actual = invalid_message(KIND_AND_GROUP, NAME, &causes);
+    if message == actual { Ok(()) } else { Err(format!("message: expected {message}, got {actual}")) }
+}
+
+/// Field, reason, message.
+type Key<'a> = (&'a str, &'a str, &'a str);
+
+fn key(cause: &Cause) -> Key<'_> {
+    (&cause.field, cause.reason.as_str(), &cause.message)
+}
+
+fn recorded_key(cause: &Value) -> Key<'_> {
+    let text = |name: &str| cause.get(name).and_then(Value::as_str).unwrap_or_default();
+    (text("field"), text("reason"), text("message"))
+}
+
+/// Orders the neighbours that the server emits at random, a metric's superfluous members, as they were recorded.
+fn order_like(causes: &mut [Cause], expected: &[Value]) {
+    let superfluous =
+        |cause: &Cause| cause.message == "Forbidden: must populate the given metric source only";
+    let metric = |cause: &Cause| cause.field.rsplit_once('.').map(|(metric, _)| metric.to_owned());
+    for group in causes
+        .chunk_by_mut(|left, right| superfluous(left) && superfluous(right) && metric(left) == metric(right))
+    {
+        group.sort_by_key(|cause| expected.iter().position(|recorded| recorded_key(recorded) == key(cause)));
+    }
+}

@@ -1,0 +1,47 @@
+//! Comparing JSON as the vectors mean it: absent, `null`, empty and zero are the same.
+
+use serde_json::{Map, Value};
+
+/// Drops members that are `null`, empty or zero.
+pub fn normalize(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(normalize);
+            members.retain(|_, member| !is_absent(member));
+        }
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        _ => {}
+    }
+}
+
+fn is_absent(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::Bool(_) => false,
+    }
+}
+
+/// Where two values differ first, as `path: expected …, got …`.
+pub fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
+    match (expected, actual) {
+        (Value::Object(expected), Value::Object(actual)) => object_difference(path, expected, actual),
+        (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
+            let pairs = expected.iter().zip(actual).enumerate();
+            pairs.into_iter().find_map(|(at, (left, right))| difference(&format!("{path}[{at}]"), left, right))
+        }
+        _ if expected == actual => None,
+        _ => Some(format!("{path}: expected {expected}, got {actual}")),
+    }
+}
+
+fn object_difference(path: &str, expected: &Map<String, Value>, actual: &Map<String, Value>) -> Option<String> {
+    let names = expected.keys().chain(actual.keys().filter(|name| !expected.contains_key(*name)));
+    names.into_iter().find_map(|name| {
+        let (left, right) = (expected.get(name), actual.get(name));
+        difference(&format!("{path}.{name}"), left.unwrap_or(&Value::Null), right.unwrap_or(&Value::Null))
+    })
+}

@@ -1,0 +1,238 @@
+//! `traces*`: one autoscaler reconciled again and again while its workload lives.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod, Scale},
+    conclude::Conclusion,
+    history::History,
+    plan::{Plan, ScaleReadError, SelectedPods},
+    readings::{MetricQuery, MetricsApi, ReadError, Reading},
+    selector::Selector,
+    settings::Settings,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::answers;
+use crate::compare::{difference, normalize};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Trace {
+    #[expect(dead_code, reason = "for the reader of a failure")]
+    name: String,
+    start: Timestamp,
+    config: Config,
+    hpa: HorizontalPodAutoscaler,
+    #[serde(default)]
+    other_hpa_selectors: BTreeMap<String, String>,
+    steps: Vec<Step>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Config {
+    cpu_initialization_period_seconds: i64,
+    downscale_stabilization_seconds: i64,
+    initial_readiness_delay_seconds: i64,
+    scale_to_zero: bool,
+    tolerance: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Step {
+    at: i64,
+    spec: Option<HorizontalPodAutoscalerSpec>,
+    scale: Option<StepScale>,
+    scale_error: Option<String>,
+    update_error: Option<String>,
+    #[serde(default)]
+    pods: Option<Vec<Arc<Pod>>>,
+    #[serde(default)]
+    pod_metrics: Value,
+    pod_metrics_error: Option<String>,
+    #[serde(default)]
+    custom_metrics: BTreeMap<String, Value>,
+    custom_metrics_error: Option<String>,
+    #[serde(default)]
+    external_metrics: BTreeMap<String, Value>,
+    external_metrics_error: Option<String>,
+    expect: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct StepScale {
+    #[serde(default)]
+    spec_replicas: i32,
+    #[serde(default)]
+    status_replicas: i32,
+    #[serde(default)]
+    selector: String,
+}
+
+pub fn check(line: &Value) -> Result<(), String> {
+    let Trace { start, config, mut hpa, other_hpa_selectors, steps, .. } =
+        Trace::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
+    let settings = Settings {
+        tolerance: config.tolerance,
+        downscale_stabilization: SignedDuration::from_secs(config.downscale_stabilization_seconds),
+        cpu_initialization_period: SignedDuration::from_secs(config.cpu_initialization_period_seconds),
+        initial_readiness_delay: SignedDuration::from_secs(config.initial_readiness_delay_seconds),
+        scale_to_zero: config.scale_to_zero,
+    };
+    let others = parse_selectors(&other_hpa_selectors)?;
+    let mut history = History::default();
+    for (number, step) in steps.into_iter().enumerate() {
+        if let Some(spec) = &step.spec {
+            hpa.spec = spec.clone();
+        }
+        let now = start + SignedDuration::from_secs(step.at);
+        let conclusion = step.reconcile(&hpa, &settings, &others, std::mem::take(&mut history), now);
+        if let Some(difference) = compare(&step.expect, &conclusion) {
+            return Err(format!("step {number} at {}s: {difference}", step.at));
+        }
+        hpa.status = conclusion.status;
+        history = conclusion.history;
+    }
+    Ok(())
+}
+
+fn parse_selectors(selectors: &BTreeMap<String, String>) -> Result<Vec<(String, Selector)>, String> {
+    let parse = |(key, text): (&String, &String)| {
+        let selector = Selector::parse(text).map_err(|error| format!("selector of {key}: {error}"))?;
+        Ok((key.clone(), selector))
+    };
+    selectors.iter().map(parse).collect()
+}
+
+impl Step {
+    fn reconcile(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        others: &[(String, Selector)],
+        history: History,
+        now: Timestamp,
+    ) -> Conclusion {
+        let select = |selector: &Selector| self.select(hpa, others, selector);
+        let plan = Plan::new(hpa, self.scale(hpa), settings, select);
+        let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
+        for (index, query) in plan.queries() {
+            readings[index] = Some(self.read(hpa, query));
+        }
+        let decision = plan.decide(readings, history, now);
+        decision.conclude(self.update_error.clone().map_or(Ok(()), Err), now)
+    }
+
+    /// Only these kinds are served.
+    fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
+        let target = &hpa.spec.scale_target_ref;
+        let (group, version) = target.api_version.split_once('/').unwrap_or(("", &target.api_version));
+        if version.contains('/') {
+            let text = format!("unexpected GroupVersion string: {}", target.api_version);
+            return Err(ScaleReadError::InvalidApiVersion(text));
+        }
+        let kind = target.kind.as_str();
+        let served = [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet")];
+        if !served.contains(&(group, kind)) && (group, kind) != ("", "ReplicationController") {
+            let text = format!("no matches for kind {kind:?} in group {group:?}");
+            return Err(ScaleReadError::UnknownKind(text));
+        }
+        match (&self.scale_error, &self.scale) {
+            (Some(error), _) => Err(ScaleReadError::Read(error.clone())),
+            (None, None) => Err(ScaleReadError::Read("the step has no scale".to_owned())),
+            (None, Some(scale)) => Ok(Scale {
+                spec_replicas: scale.spec_replicas,
+                status_replicas: scale.status_replicas,
+                selector: scale.selector.clone(),
+            }),
+        }
+    }
+
+    fn select(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        others: &[(String, Selector)],
+        selector: &Selector,
+    ) -> SelectedPods {
+        let is_selected = |selector: &Selector, pod: &Pod| selector.matches_by(|key| pod.label(key));
+        let pods: Vec<Arc<Pod>> =
+            self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
+        let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
+        let others = others.iter().filter(|(_, selector)| pods.iter().any(|pod| is_selected(selector, pod)));
+        let mut autoscalers: Vec<String> = others.map(|(key, _)| key.clone()).collect();
+        autoscalers.extend((!pods.is_empty()).then_some(own));
+        autoscalers.sort();
+        SelectedPods { pods, autoscalers }
+    }
+
+    fn read(&self, hpa: &HorizontalPodAutoscaler, query: &MetricQuery) -> Result<Reading, ReadError> {
+        let fail = |error: &Option<String>, api| match error {
+            Some(message) => Err(ReadError::Fetch { api, message: message.clone() }),
+            None => Ok(()),
+        };
+        match query {
+            MetricQuery::Resource { resource, container } => {
+                fail(&self.pod_metrics_error, MetricsApi::Resource)?;
+                answers::resource(&self.pod_metrics, resource, container.as_deref())
+            }
+            MetricQuery::Pods { metric, .. } => {
+                fail(&self.custom_metrics_error, MetricsApi::Custom)?;
+                answers::pods(self.custom(&format!("pods/*/{metric}")))
+            }
+            MetricQuery::Object { object, metric, .. } => {
+                fail(&self.custom_metrics_error, MetricsApi::Custom)?;
+                let (resource, name) = match object.kind.as_str() {
+                    "Namespace" => ("namespaces", hpa.metadata.namespace.as_str()),
+                    "Service" => ("services", object.name.as_str()),
+                    _ => ("deployments.apps", object.name.as_str()),
+                };
+                answers::object(self.custom(&format!("{resource}/{name}/{metric}")))
+            }
+            MetricQuery::External { metric, metric_selector } => {
+                fail(&self.external_metrics_error, MetricsApi::External)?;
+                answers::external(self.external_metrics.get(metric).unwrap_or(&Value::Null), metric_selector)
+            }
+        }
+    }
+
+    fn custom(&self, key: &str) -> &Value {
+        self.custom_metrics.get(key).unwrap_or(&Value::Null)
+    }
+}
+
+fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
+    let mut expect = expect.clone();
+    if let Some(members) = expect.as_object_mut() {
+        // The reconcile's own error is for information.
+        members.remove("error");
+    }
+    let events: Vec<Value> = conclusion.events.iter().map(event).collect();
+    let mut actual = json!({ "status": conclusion.status, "events": events, "scaleTo": conclusion.scaled_to });
+    normalize(&mut expect);
+    normalize(&mut actual);
+    excuse_unread_metrics(&expect, &mut actual);
+    difference("", &expect, &actual)
+}
+
+fn event(event: &hpa_calc::event::Event) -> Value {
+    json!({ "type": event.event_type.as_str(), "reason": event.reason.as_str(), "message": event.message })
+}
+
+/// Where the reference leaves an empty entry for a metric that it could not read, ours may name the metric.
+fn excuse_unread_metrics(expect: &Value, actual: &mut Value) {
+    let path = "/status/currentMetrics";
+    let (Some(Value::Array(expected)), Some(Value::Array(actual))) = (expect.pointer(path), actual.pointer_mut(path))
+    else {
+        return;
+    };
+    for (expected, actual) in expected.iter().zip(actual) {
+        if *expected == json!({}) {
+            *actual = json!({});
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Comparison of the lines about values: quantities and label selectors.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::{
+    quantity::{Format, Quantity, parse_milli},
+    selector::{self, LabelSelector, Selector},
+};
+use serde_json::Value;
+
+/// Compares a line of `quantity`: `input` against every field that the line has.
+pub(crate) fn quantity(line: &Value) -> Result<(), String> {
+    let input = text(line, "input")?;
+    let parsed = input.parse::<Quantity>();
+    if let Some(expected) = line.get("error") {
+        let got = parsed.err().map(|error| error.to_string());
+        let in_milli = parse_milli(input).err().map(|error| error.to_string());
+        same("error", expected, &got.into())?;
+        return same("error of parse_milli", expected, &in_milli.into());
+    }
+    let quantity = parsed.map_err(|error| format!("error: expected none, got {error:?}"))?;
+    if let Some(expected) = line.get("canonical") {
+        same("canonical", expected, &quantity.to_string().into())?;
+    }
+    if let Some(expected) = line.get("milliValue") {
+        same("milliValue", expected, &quantity.milli_value().into())?;
+        same("parse_milli", expected, &parse_milli(input).ok().into())?;
+    }
+    if let Some(expected) = line.get("value") {
+        same("value", expected, &quantity.value().into())?;
+    }
+    if let Some(expected) = line.get("float") {
+        let expected = expected.as_f64().ok_or("float: not a number")?;
+        let got = quantity.as_f64();
+        // One ulp is for the JSON parser: it does not always read the nearest float.
+        if got.to_bits().abs_diff(expected.to_bits()) > 1 {
+            return Err(format!("float: expected {expected:?}, got {got:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Compares a line of `milli_format`.
+pub(crate) fn milli_format(line: &Value) -> Result<(), String> {
+    let milli = line.get("milli").and_then(Value::as_i64).ok_or("milli: not an integer")?;
+    for (field, format) in [("decimalSI", Format::DecimalSI), ("binarySI", Format::BinarySI)] {
+        let got = Quantity::from_milli(milli, format).to_string();
+        same(field, line.get(field).unwrap_or(&Value::Null), &got.into())?;
+    }
+    Ok(())
+}
+
+/// Compares a line of `selector`; `header` is the first line of the file.
+pub(crate) fn selector(line: &Value, header: &Value) -> Result<(), String> {
+    compare_selector(Selector::parse(text(line, "input")?), line, header)
+}
+
+/// Compares a line of `label_selector`; `header` is the first line of the file.
+pub(crate) fn label_selector(line: &Value, header: &Value) -> Result<(), String> {
+    let object = line.get("selector").unwrap_or(&Value::Null);
+    let object: Option<LabelSelector> =
+        serde_json::from_value(object.clone()).map_err(|error| format!("selector: {error}"))?;
+    if let Some(expected) = line.get("goString") {
+        same("goString", expected, &selector::go_string(object.as_ref()).into())?;
+    }
+    compare_selector(selector::selector_of(object.as_ref()), line, header)
+}
+
+fn compare_selector(
+    selector: Result<Selector, selector::SelectorError>,
+    line: &Value,
+    header: &Value,
+) -> Result<(), String> {
+    if let Some(expected) = line.get("error") {
+        return same("error", expected, &selector.err().map(|error| error.to_string()).into());
+    }
+    let selector = selector.map_err(|error| format!("error: expected none, got {error:?}"))?;
+    same("canonical", line.get("canonical").unwrap_or(&Value::Null), &selector.to_string().into())?;
+    let sets = header.get("labelSets").cloned().unwrap_or_default();
+    let sets: Vec<BTreeMap<String, String>> =
+        serde_json::from_value(sets).map_err(|error| format!("labelSets: {error}"))?;
+    let got: Vec<bool> = sets.iter().map(|labels| selector.matches(labels)).collect();
+    same("matches", line.get("matches").unwrap_or(&Value::Null), &got.into())
+}
+
+fn text<'a>(line: &'a Value, field: &str) -> Result<&'a str, String> {
+    line.get(field).and_then(Value::as_str).ok_or_else(|| format!("{field}: not a string"))
+}
+
+fn same(field: &str, expected: &Value, got: &Value) -> Result<(), String> {
+    if expected == got { Ok(()) } else { Err(format!("{field}: expected {expected}, got {got}")) }
+}
