@@ -14,7 +14,7 @@ const NAME: &str = "web";
 const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
 
 /// Defaults and validates a line's `input`, and tells how the outcome differs from the recorded one.
-pub fn admission(line: &Value) -> Result<(), String> {
+pub(crate) fn admission(line: &Value) -> Result<(), String> {
     let input = line.get("input").unwrap_or(&Value::Null);
     let mut spec: HorizontalPodAutoscalerSpec =
         serde_json::from_value(input.clone()).map_err(|error| format!("cannot be read: {error}"))?;

@@ -1,5 +1,7 @@
 //! The cost of a calculation and of a whole decision. `cargo bench -p hpa-calc`; allocations are counted.
 
+#![expect(clippy::expect_used, reason = "the inputs are fixed")]
+
 use std::{hint::black_box, sync::Arc};
 
 use divan::{AllocProfiler, Bencher};

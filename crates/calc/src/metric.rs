@@ -288,7 +288,7 @@ fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric))
 }
 
-fn computation(error: CalculationError) -> Stage {
+fn computation(error: impl ToString) -> Stage {
     Stage::Computation(error.to_string())
 }
 

@@ -64,8 +64,8 @@ fn propose(target: &AverageTarget, census: Census, mut counted: usize, mut total
     } else {
         if ratio < 1.0 {
             total += i128::from(target.target) * census.missing as i128;
-        }
-        if ratio < 1.0 || ratio > 1.0 {
+            counted += census.missing;
+        } else if ratio > 1.0 {
             counted += census.missing;
         }
         if count_unready {

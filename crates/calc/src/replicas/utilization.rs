@@ -121,8 +121,9 @@ fn propose(target: &UtilizationTarget<'_>, tally: &Tally, mut counted: usize) ->
         let mut sums = tally.ready;
         if ratio < 1.0 {
             sums.usage += tally.missing.usage;
-        }
-        if ratio < 1.0 || ratio > 1.0 {
+            sums.requests += tally.missing.requests;
+            counted += census.missing;
+        } else if ratio > 1.0 {
             sums.requests += tally.missing.requests;
             counted += census.missing;
         }

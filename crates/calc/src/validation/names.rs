@@ -11,12 +11,15 @@ const LABEL_LEN: usize = 63;
 /// The longest DNS name in bytes.
 const SUBDOMAIN_LEN: usize = 253;
 
-const LABEL_TOO_LONG: &str = "must be no more than 63 bytes";
+// The server has two texts for the same limit: one where the name stands alone, one inside a qualified name.
+const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
+const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
 const LABEL_WITH_DOTS: &str = "must not contain dots";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 bytes";
+const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 characters";
+const PREFIX_TOO_LONG: &str = "must be no more than 253 bytes";
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
@@ -75,7 +78,7 @@ pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
 
 /// A DNS name, as objects have it.
 pub(super) fn dns_subdomain(causes: &mut Causes, path: &Path<'_>, name: &str) {
-    for detail in dns_subdomain_errors(name) {
+    for detail in dns_subdomain_errors(name, SUBDOMAIN_TOO_LONG) {
         causes.invalid(path, Quoted(name), detail);
     }
 }
@@ -113,8 +116,8 @@ fn is_extended_resource(name: &str) -> bool {
     !name.starts_with(QUOTA_PREFIX) && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()
 }
 
-fn dns_subdomain_errors(name: &str) -> impl Iterator<Item = &'static str> {
-    let too_long = (name.len() > SUBDOMAIN_LEN).then_some(SUBDOMAIN_TOO_LONG);
+fn dns_subdomain_errors(name: &str, too_long: &'static str) -> impl Iterator<Item = &'static str> {
+    let too_long = (name.len() > SUBDOMAIN_LEN).then_some(too_long);
     let malformed = (!is_dns_subdomain(name)).then_some(SUBDOMAIN);
     too_long.into_iter().chain(malformed)
 }
@@ -133,13 +136,15 @@ fn qualified_name_errors(text: &str) -> Vec<String> {
         None => {}
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            errors.extend(dns_subdomain_errors(prefix).map(|error| format!("prefix part {error}")));
+            errors.extend(
+                dns_subdomain_errors(prefix, PREFIX_TOO_LONG).map(|error| format!("prefix part {error}")),
+            );
         }
     }
     if name.is_empty() {
         errors.push("name part must be non-empty".to_owned());
     } else if name.len() > LABEL_LEN {
-        errors.push(format!("name part {LABEL_TOO_LONG}"));
+        errors.push(format!("name part {NAME_PART_TOO_LONG}"));
     }
     if !is_name_part(name) {
         errors.push(format!("name part {NAME_PART}"));

@@ -148,7 +148,7 @@ fn metric_name(#[case] name: &str, #[case] expected: &[&str]) {
 
 #[test]
 fn second_metric_has_its_own_index() {
-    let metrics = json!([external(utilization()), external(utilization())]);
+    let metrics = json!([external(&utilization()), external(&utilization())]);
     let fields: Vec<String> = validate(&spec(json!({ "metrics": metrics })), &ValidationOptions::default())
         .into_iter()
         .map(|cause| cause.field)
@@ -209,7 +209,7 @@ fn container_resource_name_with_two_slashes_is_no_label_key() {
 #[rstest]
 #[case::one_byte("a", &[])]
 #[case::at_limit(&"a".repeat(63), &[])]
-#[case::over_limit(&"a".repeat(64), &["must be no more than 63 bytes"])]
+#[case::over_limit(&"a".repeat(64), &["must be no more than 63 characters"])]
 #[case::dot("a.b", &["must not contain dots"])]
 #[case::upper_case("A", &[LABEL])]
 #[case::hyphen_at_the_end("a-", &[LABEL])]

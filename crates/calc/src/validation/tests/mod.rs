@@ -12,14 +12,14 @@ fn spec(changes: Value) -> HorizontalPodAutoscalerSpec {
         "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
         "minReplicas": 1,
         "maxReplicas": 10,
-        "metrics": [external(json!({ "type": "Value", "value": "1" }))],
+        "metrics": [external(&json!({ "type": "Value", "value": "1" }))],
     });
     let Value::Object(changes) = changes else { panic!("an object is expected") };
     spec.as_object_mut().unwrap().extend(changes);
     serde_json::from_value(spec).unwrap()
 }
 
-fn external(target: Value) -> Value {
+fn external(target: &Value) -> Value {
     json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } })
 }
 
@@ -180,8 +180,8 @@ const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower
 #[case::digits_hyphen_dot("0-1.b", &[])]
 #[case::label_longer_than_63(&"a".repeat(64), &[])]
 #[case::at_limit(&"a".repeat(253), &[])]
-#[case::over_limit(&"a".repeat(254), &["must be no more than 253 bytes"])]
-#[case::over_limit_and_malformed(&"A".repeat(254), &["must be no more than 253 bytes", NO_SUBDOMAIN])]
+#[case::over_limit(&"a".repeat(254), &["must be no more than 253 characters"])]
+#[case::over_limit_and_malformed(&"A".repeat(254), &["must be no more than 253 characters", NO_SUBDOMAIN])]
 #[case::upper_case("Web", &[NO_SUBDOMAIN])]
 #[case::hyphen_first("-a", &[NO_SUBDOMAIN])]
 #[case::dot_last("a.", &[NO_SUBDOMAIN])]
