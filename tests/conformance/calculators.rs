@@ -60,7 +60,7 @@ struct Expected {
     error: Option<String>,
 }
 
-pub fn check(line: &Value) -> Result<(), String> {
+pub(crate) fn check(line: &Value) -> Result<(), String> {
     let calculation = Calculation::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
     let actual = match calculation.compute() {
         Ok(proposal) => Expected {

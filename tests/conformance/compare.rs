@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Drops members that are `null`, empty or zero.
-pub fn normalize(value: &mut Value) {
+pub(crate) fn normalize(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.values_mut().for_each(normalize);
@@ -26,7 +26,7 @@ fn is_absent(value: &Value) -> bool {
 }
 
 /// Where two values differ first, as `path: expected …, got …`.
-pub fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
+pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => object_difference(path, expected, actual),
         (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {

@@ -15,8 +15,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answers;
-use crate::compare::{difference, normalize};
+use crate::{
+    answers,
+    compare::{difference, normalize},
+};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -74,7 +76,7 @@ struct StepScale {
     selector: String,
 }
 
-pub fn check(line: &Value) -> Result<(), String> {
+pub(crate) fn check(line: &Value) -> Result<(), String> {
     let Trace { start, config, mut hpa, other_hpa_selectors, steps, .. } =
         Trace::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
     let settings = Settings {

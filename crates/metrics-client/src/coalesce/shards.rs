@@ -1,0 +1,65 @@
+//! A map behind several locks, so that autoscalers of different namespaces hardly ever wait for each other.
+
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashMap};
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant};
+
+const SHARDS: usize = 16;
+
+/// A map in [`SHARDS`] parts. A lock is held for the length of a closure, never across an await.
+pub(crate) struct Shards<K, V> {
+    parts: [Mutex<Shard<K, V>>; SHARDS],
+    hasher: DefaultHashBuilder,
+    sweep_interval: Duration,
+    keep: Box<Keep<V>>,
+}
+
+/// Whether an entry may stay, at an instant.
+type Keep<V> = dyn Fn(&mut V, Instant) -> bool + Send + Sync;
+
+struct Shard<K, V> {
+    map: HashMap<K, V>,
+    sweep_at: Instant,
+}
+
+impl<K: Hash + Eq, V> Shards<K, V> {
+    /// A map whose parts are swept when they are used, at most once per interval: entries go that `keep` refuses.
+    pub(crate) fn new(
+        sweep_interval: Duration,
+        keep: impl Fn(&mut V, Instant) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let sweep_at = Instant::now() + sweep_interval;
+        Self {
+            parts: std::array::from_fn(|_| Mutex::new(Shard { map: HashMap::new(), sweep_at })),
+            hasher: DefaultHashBuilder::default(),
+            sweep_interval,
+            keep: Box::new(keep),
+        }
+    }
+
+    /// Gives `act` the part that `key` belongs to, after a sweep if one is due.
+    pub(crate) fn with<Q: Hash + ?Sized, R>(&self, key: &Q, act: impl FnOnce(&mut HashMap<K, V>) -> R) -> R {
+        let now = Instant::now();
+        let mut shard = self.shard(key).lock();
+        if shard.sweep_at <= now {
+            shard.sweep_at = now + self.sweep_interval;
+            shard.map.retain(|_, value| (self.keep)(value, now));
+        }
+        act(&mut shard.map)
+    }
+
+    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<Shard<K, V>> {
+        // The bits in the middle: the map inside uses those at both ends.
+        let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default() % SHARDS;
+        #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]
+        &self.parts[index]
+    }
+
+    /// The number of entries.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(|shard| shard.lock().map.len()).sum()
+    }
+}

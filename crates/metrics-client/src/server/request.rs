@@ -1,0 +1,163 @@
+//! Paths and parameters, as the reference's clients build them.
+
+use std::fmt::Write;
+
+use hpa_calc::selector::Selector;
+
+use crate::FetchError;
+
+/// A GET: where, and what it is called in messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Get {
+    /// Path and query, encoded.
+    pub(super) uri: String,
+    /// `get <resource>.<group>[ <name>]`
+    pub(super) called: Box<str>,
+}
+
+/// The parts of a request for metrics in a namespace.
+pub(super) struct Parts<'a> {
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) resource: &'a str,
+    /// The object's name, or `*`.
+    pub(super) name: Option<&'a str>,
+    pub(super) subresource: Option<&'a str>,
+    /// In the order of their names. Those with an empty string are left out.
+    pub(super) selectors: &'a [(&'static str, &'a Selector)],
+}
+
+impl Parts<'_> {
+    /// The request; fails if a name cannot be part of a path.
+    pub(super) fn get(&self) -> Result<Get, FetchError> {
+        let mut uri = format!("/apis/{}/{}/namespaces", self.group, self.version);
+        push_segment(&mut uri, "namespace", self.namespace)?;
+        check("resource", self.resource)?;
+        // The reference asks for the lower case name and reports the one it was given.
+        push_segment(&mut uri, "resource", &self.resource.to_lowercase())?;
+        let mut called = format!("get {}.{}", self.resource, self.group);
+        if let Some(name) = self.name {
+            push_segment(&mut uri, "resource name", name)?;
+            called.push(' ');
+            called.push_str(name);
+        }
+        if let Some(subresource) = self.subresource {
+            push_segment(&mut uri, "subresource", subresource)?;
+        }
+        push_query(&mut uri, self.selectors);
+        Ok(Get { uri, called: called.into() })
+    }
+}
+
+/// The request for the versions of a group. Messages call it by what is asked for in the end.
+pub(super) fn group(group: &str, called: &str) -> Get {
+    Get { uri: format!("/apis/{group}"), called: called.into() }
+}
+
+fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), FetchError> {
+    check(part, name)?;
+    uri.push('/');
+    encode(uri, name, |byte| b"$&+:=@".contains(&byte));
+    Ok(())
+}
+
+/// Refuses what would change the meaning of a path.
+fn check(part: &'static str, name: &str) -> Result<(), FetchError> {
+    let mut reasons = Vec::new();
+    if name.is_empty() {
+        reasons.push("may not be empty".to_owned());
+    } else if name == "." || name == ".." {
+        reasons.push(format!("may not be '{name}'"));
+    } else {
+        let illegal = ["/", "%"].into_iter().filter(|illegal| name.contains(illegal));
+        reasons.extend(illegal.map(|illegal| format!("may not contain '{illegal}'")));
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    Err(FetchError::InvalidName { part, name: name.into(), reasons: reasons.join(" ").into() })
+}
+
+fn push_query(uri: &mut String, selectors: &[(&'static str, &Selector)]) {
+    let mut separator = '?';
+    for (parameter, selector) in selectors {
+        let text = selector.to_string();
+        if !text.is_empty() {
+            uri.push(separator);
+            uri.push_str(parameter);
+            uri.push('=');
+            encode(uri, &text, |_| false);
+            separator = '&';
+        }
+    }
+}
+
+/// Percent-encodes all but unreserved characters (RFC 3986) and those that `also` allows.
+fn encode(uri: &mut String, text: &str, also: impl Fn(u8) -> bool) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || also(byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn custom<'a>(
+        name: &'a str,
+        metric: &'a str,
+        selectors: &'a [(&'static str, &'a Selector)],
+    ) -> Parts<'a> {
+        Parts {
+            group: "custom.metrics.k8s.io",
+            version: "v1beta2",
+            namespace: "ns",
+            resource: "pods",
+            name: Some(name),
+            subresource: Some(metric),
+            selectors,
+        }
+    }
+
+    #[test]
+    fn encodes_names_and_selectors() {
+        let pods = Selector::parse("app=web,tier in (a,b)").unwrap();
+        let series = Selector::parse("path!=x_y").unwrap();
+        let selectors = [("labelSelector", &pods), ("metricLabelSelector", &series)];
+        let get = custom("*", "m:rate 5m?", &selectors).get().unwrap();
+        assert_eq!(
+            get.uri,
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m:rate%205m%3F\
+             ?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29&metricLabelSelector=path%21%3Dx_y"
+        );
+        assert_eq!(&*get.called, "get pods.custom.metrics.k8s.io *");
+        assert!(get.uri.parse::<http::Uri>().is_ok());
+    }
+
+    #[test]
+    fn leaves_out_empty_selectors() {
+        let (nothing, series) = (Selector::nothing(), Selector::parse("a=b").unwrap());
+        let selectors = [("labelSelector", &nothing), ("metricLabelSelector", &series)];
+        let get = custom("*", "m", &selectors).get().unwrap();
+        assert_eq!(
+            get.uri,
+            "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m?metricLabelSelector=a%3Db"
+        );
+    }
+
+    #[rstest]
+    #[case("..", r#"invalid resource name "..": [may not be '..']"#)]
+    #[case("", r#"invalid resource name "": [may not be empty]"#)]
+    #[case("a/b%2f", r#"invalid resource name "a/b%2f": [may not contain '/' may not contain '%']"#)]
+    fn refuses_names_that_leave_the_path(#[case] name: &str, #[case] message: &str) {
+        assert_eq!(custom(name, "m", &[]).get().unwrap_err().to_string(), message);
+    }
+}

@@ -1,0 +1,128 @@
+//! What an HTTP error means, in the words of the reference's client (apimachinery's `api/errors`).
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use crate::FetchError;
+
+/// How much of a body that is no Status a message may quote, in bytes.
+const MAX_QUOTE: usize = 2048;
+
+/// The failure that an answer with an HTTP error is: the server's Status if it is one, else a text for the code.
+///
+/// `called` is what was asked for: `get pods.metrics.k8s.io`.
+pub(super) fn refusal(code: StatusCode, content_type: Option<&str>, body: &[u8], called: &str) -> FetchError {
+    let message = status_message(body).unwrap_or_else(|| {
+        let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
+        let said = if is_text { quote(body) } else { "unknown".to_owned() };
+        generic(code, &said, called)
+    });
+    FetchError::Refused { code: code.as_u16(), message: message.into() }
+}
+
+/// The message of a Status that says failure.
+fn status_message(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Status {
+        kind: String,
+        #[serde(rename = "status")]
+        outcome: String,
+        #[serde(default)]
+        message: String,
+    }
+
+    let status: Status = serde_json::from_slice(body).ok()?;
+    (status.kind == "Status" && status.outcome == "Failure" && !status.message.is_empty())
+        .then_some(status.message)
+}
+
+fn quote(body: &[u8]) -> String {
+    String::from_utf8_lossy(body.get(..MAX_QUOTE).unwrap_or(body)).trim().to_owned()
+}
+
+fn generic(code: StatusCode, said: &str, called: &str) -> String {
+    let message = match code.as_u16() {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        406 if said.is_empty() || said == "unknown" => {
+            "the server was unable to respond with a content type that the client supports"
+        }
+        403 | 406 | 415 => said,
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => {
+            return format!(
+                "an error on the server ({said:?}) has prevented the request from succeeding ({called})"
+            );
+        }
+        other => {
+            return format!(
+                "the server responded with the status code {other} but did not return more information ({called})"
+            );
+        }
+    };
+    format!("{message} ({called})")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const STATUS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the metric m for pods","reason":"NotFound","code":404}"#;
+
+    #[rstest]
+    #[case(404, "application/json", STATUS, "the server could not find the metric m for pods")]
+    #[case(
+        404,
+        "text/plain",
+        "404 page not found",
+        "the server could not find the requested resource (get pods.g)"
+    )]
+    #[case(503, "text/plain", "x", "the server is currently unable to handle the request (get pods.g)")]
+    #[case(
+        500,
+        "text/plain; charset=utf-8",
+        " oh \"no\"\n",
+        r#"an error on the server ("oh \"no\"") has prevented the request from succeeding (get pods.g)"#
+    )]
+    #[case(
+        502,
+        "application/json",
+        "{}",
+        r#"an error on the server ("unknown") has prevented the request from succeeding (get pods.g)"#
+    )]
+    #[case(403, "text/plain", "go away", "go away (get pods.g)")]
+    #[case(401, "", "", "the server has asked for the client to provide credentials (get pods.g)")]
+    #[case(
+        429,
+        "",
+        "",
+        "the server has received too many requests and has asked us to try again later (get pods.g)"
+    )]
+    #[case(
+        418,
+        "",
+        "",
+        "the server responded with the status code 418 but did not return more information (get pods.g)"
+    )]
+    fn speaks_like_the_reference(
+        #[case] code: u16,
+        #[case] content_type: &str,
+        #[case] body: &str,
+        #[case] message: &str,
+    ) {
+        let code = StatusCode::from_u16(code).unwrap();
+        let content_type = Some(content_type).filter(|kind| !kind.is_empty());
+        let error = refusal(code, content_type, body.as_bytes(), "get pods.g");
+        assert_eq!(error.to_string(), message);
+    }
+}

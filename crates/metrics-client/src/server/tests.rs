@@ -1,0 +1,249 @@
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    api::ResourceName,
+    readings::{MetricQuery, ReadError, Reading},
+    selector::Selector,
+};
+use rstest::rstest;
+use tokio::time::{Instant, advance};
+
+use super::*;
+use crate::{
+    Coalescing, CoalescingSettings, MetricsClient,
+    testing::{Names, Reply, Server, object, pod, selector},
+};
+
+const GROUP: &str = "/apis/metrics.k8s.io";
+const SETTINGS: ClientSettings = ClientSettings {
+    deadline: Duration::from_secs(10),
+    max_body: 4096,
+    version_lifetime: Duration::from_secs(15),
+};
+
+fn source(server: &Server) -> KubeMetricsClient {
+    KubeMetricsClient::new(server.client(), Arc::new(Names), SETTINGS)
+}
+
+fn client(server: &Server) -> impl MetricsClient {
+    Coalescing::new(source(server), CoalescingSettings::for_sync_period(Duration::from_secs(15)))
+}
+
+async fn cpu(server: &Server) -> Result<Reading, ReadError> {
+    let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
+    client(server).read("ns", &selector("app=web"), &query).await
+}
+
+fn is_group(uri: &str) -> bool {
+    uri.matches('/').count() == 2
+}
+
+/// A server of every group in its newest version; other requests get `reply`.
+fn serving(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
+    Server::new(move |uri| match uri {
+        GROUP => Reply::group(&["v1", "v1beta1"]),
+        _ if is_group(uri) => Reply::group(&["v1beta1", "v1beta2"]),
+        _ => reply(uri),
+    })
+}
+
+fn items(items: &[serde_json::Value]) -> Reply {
+    Reply::json(serde_json::json!({ "items": items }).to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_the_use_of_pods() {
+    let server = serving(|_| items(&[pod("web-1", &[("app", "web")], "250m")]));
+    let Ok(Reading::Pods(samples)) = cpu(&server).await else { panic!("no samples") };
+    assert_eq!(samples.get("web-1").map(|sample| sample.value), Some(250));
+    let list = "/apis/metrics.k8s.io/v1/namespaces/ns/pods?labelSelector=app%3Dweb";
+    assert_eq!(server.asked(), [GROUP, list]);
+}
+
+#[rstest]
+#[case(&["v1beta1", "v1"], Some("v1"))]
+#[case(&["v1alpha1", "v1beta1"], Some("v1beta1"))]
+#[case(&["v1alpha1"], None)]
+#[tokio::test(start_paused = true)]
+async fn asks_in_the_best_known_version(
+    #[case] served: &'static [&'static str],
+    #[case] asked: Option<&str>,
+) {
+    let server = Server::new(move |uri| if is_group(uri) { Reply::group(served) } else { items(&[]) });
+    let read = source(&server).pod_metrics("ns", &Selector::everything()).await;
+    match asked {
+        Some(version) => {
+            assert_eq!(server.asked(), [GROUP.to_owned(), format!("{GROUP}/{version}/namespaces/ns/pods")]);
+        }
+        None => assert_eq!(read.unwrap_err().to_string(), "no known available metric versions found"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_are_looked_up_once_per_period() {
+    let server = serving(|_| items(&[]).after(Duration::from_secs(1)));
+    let source = source(&server);
+    let look_ups = || server.asked().iter().filter(|uri| is_group(uri)).count();
+    let (one, two) = (selector("app=one"), selector("app=two"));
+    let (first, second) = tokio::join!(source.pod_metrics("ns", &one), source.pod_metrics("ns", &two));
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(look_ups(), 1, "at the same time");
+    advance(Duration::from_secs(13)).await;
+    source.pod_metrics("ns", &one).await.unwrap();
+    assert_eq!(look_ups(), 0, "within the period");
+    advance(Duration::from_secs(2)).await;
+    source.pod_metrics("ns", &one).await.unwrap();
+    assert_eq!(look_ups(), 1, "after it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_up_is_not_kept() {
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let state = Arc::clone(&broken);
+    let server = Server::new(move |uri| {
+        if state.load(std::sync::atomic::Ordering::Relaxed) {
+            Reply::text(503, "service unavailable")
+        } else if is_group(uri) {
+            Reply::group(&["v1beta1"])
+        } else {
+            items(&[pod("web-1", &[], "1")])
+        }
+    });
+    let error = cpu(&server).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unable to fetch metrics from resource metrics API: the server is currently unable to handle the request \
+         (get pods.metrics.k8s.io)"
+    );
+    broken.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert!(cpu(&server).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_for_objects_like_the_reference() {
+    let server = serving(|_| Reply::json(r#"{"items":[{"value":"7"}]}"#));
+    let (source, series) = (source(&server), selector("a=b"));
+    for object in [
+        object("v1", "Service", "front"),
+        object("apps/v1", "Deployment", "main"),
+        object("v1", "Namespace", "elsewhere"),
+    ] {
+        source.object_values("ns", &object, "m", &series).await.unwrap();
+    }
+    source.pod_values("ns", &selector("app=web"), "m", &Selector::everything()).await.unwrap();
+    let base = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns";
+    assert_eq!(
+        server.asked(),
+        [
+            "/apis/custom.metrics.k8s.io".to_owned(),
+            format!("{base}/services/front/m?metricLabelSelector=a%3Db"),
+            format!("{base}/deployments.apps/main/m?metricLabelSelector=a%3Db"),
+            format!("{base}/metrics/m?metricLabelSelector=a%3Db"),
+            format!("{base}/pods/%2A/m?labelSelector=app%3Dweb"),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
+    let server = serving(|_| Reply::text(404, "404 page not found"));
+    let query =
+        MetricQuery::External { metric: "queueLength".into(), metric_selector: selector("queue in (a,b)") };
+    let error = client(&server).read("ns", &Selector::everything(), &query).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unable to fetch metrics from external metrics API: the server could not find the requested resource \
+         (get queueLength.external.metrics.k8s.io)"
+    );
+    let list = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ns/queuelength?labelSelector=queue%20in%20%28a%2Cb%29";
+    assert_eq!(server.asked(), [list]);
+}
+
+#[rstest]
+#[case(
+    "example.com/v1",
+    "Queue",
+    r#"unable to map kind Queue.example.com to resource: no matches for kind "Queue" in group "example.com""#
+)]
+#[case("v1", "Queue", r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#)]
+#[case("a/b/c", "Queue", r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#)]
+#[case(
+    "slow/v1",
+    "Queue",
+    "unable to map kind Queue.slow to resource: context deadline exceeded: no answer within 10s"
+)]
+#[tokio::test(start_paused = true)]
+async fn unknown_kinds_are_errors(#[case] api_version: &str, #[case] kind: &str, #[case] message: &str) {
+    let server = serving(|_| items(&[]));
+    let metric_selector = Selector::everything();
+    let query =
+        MetricQuery::Object { object: object(api_version, kind, "q"), metric: "m".into(), metric_selector };
+    let error = client(&server).read("ns", &Selector::everything(), &query).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("unable to fetch metrics from custom metrics API: {message}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_api_is_named() {
+    let server = Server::new(|_| Reply::text(404, "404 page not found"));
+    let message = "unable to fetch metrics from resource metrics API: the server could not find the requested \
+                   resource (get pods.metrics.k8s.io)";
+    assert_eq!(cpu(&server).await.unwrap_err().to_string(), message);
+    let query = MetricQuery::Pods { metric: "m".into(), metric_selector: Selector::everything() };
+    let error = client(&server).read("ns", &selector("app=web"), &query).await.unwrap_err();
+    let message = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) \
+                   registered";
+    assert_eq!(error.to_string(), message);
+}
+
+#[rstest]
+#[case(
+    Reply { code: 404, ..Reply::json(r#"{"kind":"Status","status":"Failure","message":"not that one"}"#) },
+    "not that one"
+)]
+#[case(
+    Reply::json("{").after(Duration::from_secs(11)),
+    "context deadline exceeded: no answer within 10s (get pods.metrics.k8s.io)"
+)]
+#[case(Reply::json("x".repeat(4097)), "the answer is larger than 4096 bytes (get pods.metrics.k8s.io)")]
+#[case(
+    Reply::json("{"),
+    "unexpected answer (get pods.metrics.k8s.io): cannot decode PodMetricsList: EOF while parsing an object at line \
+     1 column 1"
+)]
+#[case(
+    Reply { code: 500, ..Reply::json("x".repeat(4097)) },
+    r#"an error on the server ("unknown") has prevented the request from succeeding (get pods.metrics.k8s.io)"#
+)]
+#[tokio::test(start_paused = true)]
+async fn failures_have_the_reference_texts(#[case] reply: Reply, #[case] message: &str) {
+    let server = serving(move |_| reply.clone());
+    let start = Instant::now();
+    let error = cpu(&server).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("unable to fetch metrics from resource metrics API: {message}"));
+    assert!(start.elapsed() <= Duration::from_millis(10_010), "{:?}", start.elapsed());
+    assert_eq!(server.asked().len(), 2, "nothing is retried");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_is_an_error() {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        Err::<http::Response<Body>, _>(std::io::Error::other(
+            "connection refused by https://me:secret@host/x",
+        ))
+    });
+    let client = kube::Client::new(service, "default");
+    let source = KubeMetricsClient::new(client, Arc::new(Names), SETTINGS);
+    let error = source.pod_metrics("ns", &Selector::everything()).await.unwrap_err();
+    let message = error.into_read_error(MetricsApi::Resource).to_string();
+    assert_eq!(
+        message,
+        "unable to fetch metrics from resource metrics API: request failed (get pods.metrics.k8s.io): ServiceError: \
+         connection refused by https://host/x"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_items_is_empty() {
+    let server = serving(|_| items(&[]));
+    assert_eq!(cpu(&server).await, Err(ReadError::Empty(MetricsApi::Resource)));
+}

@@ -1,0 +1,150 @@
+//! Go's text form of a duration, such as `1m30s`, as `time.ParseDuration` reads it.
+
+use jiff::SignedDuration;
+
+/// Why a text is not a duration, in the words of Go's time package.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// No number, or more than 64 bits of nanoseconds.
+    #[error("time: invalid duration {0:?}")]
+    Invalid(Box<str>),
+    /// A number that no unit follows; only `0` needs none.
+    #[error("time: missing unit in duration {0:?}")]
+    MissingUnit(Box<str>),
+    /// A unit other than h, m, s, ms, us (µs), ns.
+    #[error("time: unknown unit {unit:?} in duration {text:?}")]
+    UnknownUnit {
+        /// The unit.
+        unit: Box<str>,
+        /// The whole text.
+        text: Box<str>,
+    },
+}
+
+/// Reads a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.
+///
+/// What is finer than a nanosecond is cut off. The result is within 64 bits of nanoseconds (292 years).
+pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
+    let invalid = || DurationError::Invalid(text.into());
+    let (negative, unsigned) = match text.as_bytes().first() {
+        Some(b'-') => (true, text.get(1..)),
+        Some(b'+') => (false, text.get(1..)),
+        _ => (false, Some(text)),
+    };
+    let mut rest = unsigned.filter(|rest| !rest.is_empty()).ok_or_else(invalid)?;
+    if rest == "0" {
+        return Ok(SignedDuration::ZERO);
+    }
+    // The most negative duration has one nanosecond more than the most positive.
+    let limit = u128::from(i64::MAX.unsigned_abs()) + u128::from(negative);
+    let mut nanos: u128 = 0;
+    while !rest.is_empty() {
+        let (part, after) = component(rest, text)?;
+        nanos += part;
+        if nanos > limit {
+            return Err(invalid());
+        }
+        rest = after;
+    }
+    let magnitude = i128::try_from(nanos).map_err(|_| invalid())?;
+    let signed = i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| invalid())?;
+    Ok(SignedDuration::from_nanos(signed))
+}
+
+/// One number and its unit, in nanoseconds, and what follows.
+fn component<'a>(rest: &'a str, text: &str) -> Result<(u128, &'a str), DurationError> {
+    let invalid = || DurationError::Invalid(text.into());
+    let (whole, after) = digits(rest);
+    let (fraction, after) = match after.strip_prefix('.') {
+        Some(after) => digits(after),
+        None => ("", after),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(invalid());
+    }
+    let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+    let (name, after) = after.split_at_checked(end).ok_or_else(invalid)?;
+    if name.is_empty() {
+        return Err(DurationError::MissingUnit(text.into()));
+    }
+    let unit = unit_nanos(name)
+        .ok_or_else(|| DurationError::UnknownUnit { unit: name.into(), text: text.into() })?;
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
+    Ok((u128::from(whole) * u128::from(unit) + fraction_nanos(fraction, unit), after))
+}
+
+/// The leading digits, and what follows.
+fn digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, ""))
+}
+
+fn unit_nanos(name: &str) -> Option<u64> {
+    Some(match name {
+        "ns" => 1,
+        // Both code points that look like a micro sign.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// The digits after a point, as nanoseconds of the unit. Digits beyond the 18th are below any nanosecond.
+fn fraction_nanos(digits: &str, unit: u64) -> u128 {
+    let (value, scale) = digits.bytes().take(18).fold((0_u128, 1_u128), |(value, scale), digit| {
+        (value * 10 + u128::from(digit.wrapping_sub(b'0')), scale * 10)
+    });
+    value * u128::from(unit) / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("0", 0)]
+    #[case("-0", 0)]
+    #[case("0s", 0)]
+    #[case("15s", 15_000_000_000)]
+    #[case("1m30s", 90_000_000_000)]
+    #[case("5m0s", 300_000_000_000)]
+    #[case("1.5h", 5_400_000_000_000)]
+    #[case(".5s", 500_000_000)]
+    #[case("5.s", 5_000_000_000)]
+    #[case("-1m", -60_000_000_000)]
+    #[case("+2s", 2_000_000_000)]
+    #[case("3ns", 3)]
+    #[case("3us", 3_000)]
+    #[case("3\u{b5}s", 3_000)]
+    #[case("3\u{3bc}s", 3_000)]
+    #[case("1.0000000009s", 1_000_000_000)]
+    #[case("20ms", 20_000_000)]
+    #[case("1h2m3.004s", 3_723_004_000_000)]
+    #[case("0.3333333333333333333h", 1_200_000_000_000 - 1)]
+    #[case("9223372036854775807ns", i64::MAX)]
+    #[case("-9223372036854775808ns", i64::MIN)]
+    fn reads(#[case] text: &str, #[case] nanos: i64) {
+        assert_eq!(parse_duration(text), Ok(SignedDuration::from_nanos(nanos)));
+    }
+
+    #[rstest]
+    #[case("", r#"time: invalid duration """#)]
+    #[case("-", r#"time: invalid duration "-""#)]
+    #[case("s", r#"time: invalid duration "s""#)]
+    #[case(".s", r#"time: invalid duration ".s""#)]
+    #[case("--1s", r#"time: invalid duration "--1s""#)]
+    #[case("15", r#"time: missing unit in duration "15""#)]
+    #[case("1m30", r#"time: missing unit in duration "1m30""#)]
+    #[case("1d", r#"time: unknown unit "d" in duration "1d""#)]
+    #[case("1s 2s", r#"time: unknown unit "s " in duration "1s 2s""#)]
+    #[case("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#)]
+    #[case("99999999999999999999s", r#"time: invalid duration "99999999999999999999s""#)]
+    fn refuses(#[case] text: &str, #[case] message: &str) {
+        assert_eq!(parse_duration(text).unwrap_err().to_string(), message);
+    }
+}

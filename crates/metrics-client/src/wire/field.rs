@@ -1,0 +1,205 @@
+//! Readers of single fields, each as lenient as the reference's and no more.
+
+use std::{borrow::Cow, fmt};
+
+use hpa_calc::{api::ResourceName, quantity, selector::Labels};
+use jiff::{SignedDuration, Timestamp, civil};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess},
+};
+
+/// A list that may be `null`.
+pub(super) fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Go's zero time, the value of an absent timestamp.
+pub(super) fn zero_time() -> Timestamp {
+    civil::date(1, 1, 1).to_zoned(jiff::tz::TimeZone::UTC).map_or(Timestamp::MIN, |time| time.timestamp())
+}
+
+/// An RFC 3339 time; `null` is Go's zero time.
+pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let Some(Text(text)) = Option::deserialize(deserializer)? else { return Ok(zero_time()) };
+    text.parse().map_err(|error| de::Error::custom(format_args!("parsing time {text:?}: {error}")))
+}
+
+/// A duration in Go's text form. `null` is refused, like the empty text that Go makes of it.
+pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
+    let text: Option<Text<'_>> = Option::deserialize(deserializer)?;
+    super::parse_duration(&text.unwrap_or_default().0).map_err(de::Error::custom)
+}
+
+/// A quantity in milli-units, rounded up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Milli(pub(super) i64);
+
+impl<'de> Deserialize<'de> for Milli {
+    /// Reads what [`quantity::Quantity`] reads, without keeping the text. `null` is zero.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MilliVisitor)
+    }
+}
+
+struct MilliVisitor;
+
+impl de::Visitor<'_> for MilliVisitor {
+    type Value = Milli;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a quantity: a string or a number")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Milli, E> {
+        let trimmed = text.trim();
+        match quantity::parse_milli(trimmed) {
+            Ok(milli) => Ok(Milli(milli)),
+            Err(error) => {
+                let shown: String = trimmed.chars().take(64).collect();
+                Err(E::custom(format_args!("{shown:?}: {error}")))
+            }
+        }
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Milli, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Milli, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Milli, E> {
+        let read = quantity::Quantity::deserialize(de::value::F64Deserializer::new(number))?;
+        Ok(Milli(read.milli_value()))
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Milli, E> {
+        Ok(Milli(0))
+    }
+}
+
+/// What a container uses, by resource, in milli-units. An absent or `null` map is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage(Box<[(ResourceName, i64)]>);
+
+impl Usage {
+    /// The use of one resource in milli-units, rounded up; `None` if the container reports none.
+    pub fn get(&self, resource: &ResourceName) -> Option<i64> {
+        // Of equal keys the last counts, as in a Go map.
+        self.0.iter().rev().find(|(own, _)| own == resource).map(|(_, milli)| *milli)
+    }
+}
+
+impl<'de> Deserialize<'de> for Usage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UsageVisitor)
+    }
+}
+
+struct UsageVisitor;
+
+impl<'de> de::Visitor<'de> for UsageVisitor {
+    type Value = Usage;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of resource names to quantities")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Usage, E> {
+        Ok(Usage::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Usage, A::Error> {
+        // Room for cpu and memory: what the API has in practice.
+        let mut usage = Vec::with_capacity(2);
+        while let Some(Text(name)) = map.next_key()? {
+            let resource = ResourceName::from(name.as_ref());
+            let Milli(milli) = map
+                .next_value()
+                .map_err(|error| de::Error::custom(format_args!("usage of {name}: {error}")))?;
+            usage.push((resource, milli));
+        }
+        Ok(Usage(usage.into_boxed_slice()))
+    }
+}
+
+/// The labels of an item: each `key\0value\0` in one allocation, since they are only ever matched once or never.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ItemLabels(Box<str>);
+
+impl ItemLabels {
+    /// Whether there is no label.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Labels for ItemLabels {
+    fn label(&self, key: &str) -> Option<&str> {
+        let mut parts = self.0.split_terminator('\0');
+        while let (Some(own), Some(value)) = (parts.next(), parts.next()) {
+            if own == key {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for ItemLabels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        let mut text = String::new();
+        for (key, value) in pairs {
+            push_label(&mut text, key.as_ref(), value.as_ref());
+        }
+        Self(text.into_boxed_str())
+    }
+}
+
+/// The API allows no NUL in a label; what has one is left out rather than taken for two labels.
+fn push_label(text: &mut String, key: &str, value: &str) {
+    if key.contains('\0') || value.contains('\0') {
+        return;
+    }
+    for part in [key, value] {
+        text.push_str(part);
+        text.push('\0');
+    }
+}
+
+impl<'de> Deserialize<'de> for ItemLabels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LabelsVisitor)
+    }
+}
+
+struct LabelsVisitor;
+
+impl<'de> de::Visitor<'de> for LabelsVisitor {
+    type Value = ItemLabels;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of strings")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<ItemLabels, E> {
+        Ok(ItemLabels::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ItemLabels, A::Error> {
+        let mut text = String::new();
+        while let Some(Text(key)) = map.next_key()? {
+            let value: Option<Text<'_>> = map.next_value()?;
+            push_label(&mut text, &key, &value.unwrap_or_default().0);
+        }
+        Ok(ItemLabels(text.into_boxed_str()))
+    }
+}
+
+/// A string, borrowed from the input where it has no escapes.
+#[derive(Default, Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,194 @@
+//! What the metrics APIs answer: only the fields that a reading is made of.
+//!
+//! The types read every version of an API. They are as lenient as the reference controller's decoder: unknown
+//! fields, absent fields and `null` lists are fine, a quantity, time or duration that does not parse spoils the
+//! answer. Unlike fixed structs, a container may report any set of resources; one without memory spoils nothing.
+
+mod duration;
+mod field;
+mod reduce;
+#[cfg(test)]
+mod tests;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+
+pub use duration::{DurationError, parse_duration};
+pub use field::{ItemLabels, Usage};
+pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
+
+/// Why an answer could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// It is not JSON of the expected shape, or holds a value that does not parse.
+    #[error("cannot decode {kind}")]
+    Json {
+        /// The list that was asked for.
+        kind: &'static str,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// It is another list, or none.
+    #[error("the server didn't return {expected}, the type is {found}")]
+    Kind {
+        /// The list that was asked for.
+        expected: &'static str,
+        /// The kind that came.
+        found: Box<str>,
+    },
+    /// It is a failure, though the HTTP status said success.
+    #[error("{0}")]
+    Failure(Box<str>),
+}
+
+/// An item of a metrics API's list.
+pub trait ListItem: DeserializeOwned {
+    /// The kind of the list.
+    const LIST_KIND: &'static str;
+}
+
+/// metrics.k8s.io (v1, v1beta1): what the containers of one pod use.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct PodMetrics {
+    /// The pod's name and labels.
+    #[serde(default, deserialize_with = "field::null_as_empty")]
+    pub metadata: ItemMeta,
+    /// The end of the window.
+    #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+    pub timestamp: Timestamp,
+    /// The length of the window.
+    #[serde(default, deserialize_with = "field::duration")]
+    pub window: SignedDuration,
+    /// The containers that have metrics.
+    #[serde(default, deserialize_with = "field::null_as_empty")]
+    pub containers: Vec<ContainerMetrics>,
+}
+
+/// The metadata of [`PodMetrics`] that is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct ItemMeta {
+    /// The pod's name.
+    #[serde(default, deserialize_with = "field::null_as_empty")]
+    pub name: Box<str>,
+    /// The pod's labels. Servers that do not copy them leave them empty.
+    #[serde(default)]
+    pub labels: ItemLabels,
+}
+
+/// What one container uses.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct ContainerMetrics {
+    /// The container's name.
+    #[serde(default, deserialize_with = "field::null_as_empty")]
+    pub name: Box<str>,
+    /// Its use by resource.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+impl ListItem for PodMetrics {
+    const LIST_KIND: &'static str = "PodMetricsList";
+}
+
+/// custom.metrics.k8s.io (v1beta2, v1beta1): the value of a metric of one object.
+///
+/// The metric's name and selector, which the versions spell differently, are not read: they repeat the request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricValue {
+    /// The described object's name.
+    pub object: Box<str>,
+    /// The end of the window.
+    pub timestamp: Timestamp,
+    /// The length of the window in seconds: `windowSeconds` in v1beta2, `window` in v1beta1.
+    pub window_seconds: Option<i64>,
+    /// The value in milli-units, rounded up.
+    pub value: i64,
+}
+
+impl<'de> Deserialize<'de> for MetricValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        struct Described {
+            #[serde(default, deserialize_with = "field::null_as_empty")]
+            name: Box<str>,
+        }
+
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Raw {
+            #[serde(default, deserialize_with = "field::null_as_empty")]
+            described_object: Described,
+            #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+            timestamp: Timestamp,
+            #[serde(default)]
+            window_seconds: Option<i64>,
+            #[serde(default)]
+            window: Option<i64>,
+            #[serde(default)]
+            value: field::Milli,
+        }
+
+        let raw = Raw::deserialize(deserializer)?;
+        Ok(Self {
+            object: raw.described_object.name,
+            timestamp: raw.timestamp,
+            window_seconds: raw.window_seconds.or(raw.window),
+            value: raw.value.0,
+        })
+    }
+}
+
+impl ListItem for MetricValue {
+    const LIST_KIND: &'static str = "MetricValueList";
+}
+
+/// external.metrics.k8s.io (v1beta1): the value of one series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExternalMetricValue {
+    /// The labels of the series.
+    pub labels: ItemLabels,
+    /// The value in milli-units, rounded up.
+    pub value: i64,
+}
+
+impl<'de> Deserialize<'de> for ExternalMetricValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Raw {
+            #[serde(default)]
+            metric_labels: ItemLabels,
+            #[serde(default)]
+            value: field::Milli,
+        }
+
+        let raw = Raw::deserialize(deserializer)?;
+        Ok(Self { labels: raw.metric_labels, value: raw.value.0 })
+    }
+}
+
+impl ListItem for ExternalMetricValue {
+    const LIST_KIND: &'static str = "ExternalMetricValueList";
+}
+
+/// Reads the JSON of a list. A list without a `kind` is taken at its word.
+pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
+    #[derive(Deserialize)]
+    struct List<I> {
+        #[serde(default)]
+        kind: Option<Box<str>>,
+        #[serde(default)]
+        message: Option<Box<str>>,
+        #[serde(default = "Option::default")]
+        items: Option<Vec<I>>,
+    }
+
+    let list: List<I> =
+        serde_json::from_slice(body).map_err(|source| WireError::Json { kind: I::LIST_KIND, source })?;
+    match list.kind.filter(|kind| !kind.is_empty()) {
+        None => Ok(list.items.unwrap_or_default()),
+        Some(kind) if *kind == *I::LIST_KIND => Ok(list.items.unwrap_or_default()),
+        Some(kind) if *kind == *"Status" => Err(WireError::Failure(list.message.unwrap_or_default())),
+        Some(found) => Err(WireError::Kind { expected: I::LIST_KIND, found }),
+    }
+}

@@ -1,0 +1,181 @@
+use hpa_calc::{
+    api::ResourceName,
+    readings::{MetricsApi, PodSample, ReadError},
+    selector::{Labels, Selector},
+};
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+
+use super::*;
+
+fn cpu_of(containers: &str, container: Option<&str>) -> Option<i64> {
+    let item = format!(r#"[{{"metadata":{{"name":"web-1"}},"containers":{containers}}}]"#);
+    let items: Vec<PodMetrics> = serde_json::from_str(&item).unwrap();
+    let samples = resource_samples(&items, &ResourceName::Cpu, container).unwrap();
+    samples.get("web-1").map(|sample| sample.value)
+}
+
+#[rstest]
+#[case::sum(
+    r#"[{"name":"a","usage":{"cpu":"1","memory":"1Gi"}},{"name":"b","usage":{"cpu":"250m"}}]"#,
+    Some(1250)
+)]
+#[case::rounded_up_each(r#"[{"name":"a","usage":{"cpu":"1u"}},{"name":"b","usage":{"cpu":"1n"}}]"#, Some(2))]
+#[case::one_lacks_it(r#"[{"name":"a","usage":{"cpu":"1"}},{"name":"b","usage":{"memory":"1"}}]"#, None)]
+#[case::first_lacks_it(r#"[{"name":"b","usage":{"memory":"1"}},{"name":"a","usage":{"cpu":"1"}}]"#, None)]
+#[case::no_usage(r#"[{"name":"a"}]"#, None)]
+#[case::null_usage(r#"[{"name":"a","usage":null}]"#, None)]
+#[case::null_value(r#"[{"name":"a","usage":{"cpu":null}}]"#, Some(0))]
+#[case::number(r#"[{"name":"a","usage":{"cpu":2}},{"name":"b","usage":{"cpu":0.25}}]"#, Some(2250))]
+#[case::escaped(r#"[{"name":"a","usage":{"c\u0070u":" 3m "}}]"#, Some(3))]
+#[case::no_container("[]", None)]
+#[case::null_containers("null", None)]
+#[case::at_the_limit(
+    r#"[{"name":"a","usage":{"cpu":"9e15"}},{"name":"b","usage":{"cpu":"9e15"}}]"#,
+    Some(i64::MAX)
+)]
+fn reduces_a_pod(#[case] containers: &str, #[case] milli: Option<i64>) {
+    assert_eq!(cpu_of(containers, None), milli);
+    assert_eq!(cpu_of(containers, Some("")), milli);
+}
+
+#[rstest]
+#[case::other_does_not_count(r#"[{"name":"side","usage":{}},{"name":"app","usage":{"cpu":"5m"}}]"#, Some(5))]
+#[case::first_of_that_name(
+    r#"[{"name":"app","usage":{"cpu":"5m"}},{"name":"app","usage":{"cpu":"7m"}}]"#,
+    Some(5)
+)]
+#[case::first_lacks_it(r#"[{"name":"app","usage":{}},{"name":"app","usage":{"cpu":"7m"}}]"#, None)]
+#[case::absent(r#"[{"name":"side","usage":{"cpu":"5m"}}]"#, None)]
+fn reduces_a_container(#[case] containers: &str, #[case] milli: Option<i64>) {
+    assert_eq!(cpu_of(containers, Some("app")), milli);
+}
+
+#[test]
+fn reads_a_pod_metrics_list() {
+    let body = br#"{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[
+        {"metadata":{"name":"web-1","namespace":"ns","creationTimestamp":"2000-01-01T00:00:00Z",
+          "labels":{"app":"web","tier":"a\"b","empty":""}},
+         "timestamp":"2000-01-01T00:00:47Z","window":"1m0.5s",
+         "containers":[{"name":"app","usage":{"cpu":"4805m","memory":"817664381"}}]},
+        {"metadata":{"name":"web-2"},"containers":[{"name":"app","usage":{"example.com/gpu":"2"}}]}]}"#;
+    let items: Vec<PodMetrics> = decode_list(body).unwrap();
+    let memory = resource_samples(&items, &ResourceName::Memory, None).unwrap();
+    let expected = PodSample {
+        value: 817_664_381_000,
+        timestamp: "2000-01-01T00:00:47Z".parse().unwrap(),
+        window: SignedDuration::from_millis(60_500),
+    };
+    assert_eq!(memory.get("web-1"), Some(&expected));
+    assert_eq!(memory.len(), 1);
+    let gpu = resource_samples(&items, &ResourceName::from("example.com/gpu"), Some("app")).unwrap();
+    let zero_time: Timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
+    let expected = PodSample { value: 2000, timestamp: zero_time, window: SignedDuration::ZERO };
+    assert_eq!(gpu.get("web-2"), Some(&expected));
+    assert_eq!(gpu.len(), 1);
+
+    let labels = &items[0].metadata.labels;
+    assert_eq!(labels.label("tier"), Some("a\"b"));
+    assert_eq!(labels.label("empty"), Some(""));
+    assert_eq!(labels.label("web"), None, "a value is no key");
+    assert!(Selector::parse("app=web,!other").unwrap().matches(labels));
+    assert!(items[1].metadata.labels.is_empty());
+}
+
+#[test]
+fn labels_with_nul_are_left_out() {
+    let labels: ItemLabels = [("a\0b", "c"), ("d", "e\0f"), ("g", "h")].into_iter().collect();
+    assert_eq!((labels.label("a"), labels.label("d"), labels.label("g")), (None, None, Some("h")));
+}
+
+#[test]
+fn reads_both_versions_of_custom_metrics() {
+    let old =
+        br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[
+        {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"/v1"},"metricName":"m",
+         "timestamp":"2000-01-01T00:00:10Z","window":30,"value":"500m","selector":null}]}"#;
+    let new =
+        br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[
+        {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"v1"},
+         "metric":{"name":"m","selector":{"matchLabels":{"a":"b"}}},
+         "timestamp":"2000-01-01T00:00:10Z","windowSeconds":30,"value":"500m"}]}"#;
+    let items: Vec<MetricValue> = decode_list(old).unwrap();
+    assert_eq!(items, decode_list(new).unwrap());
+    let sample = PodSample {
+        value: 500,
+        timestamp: "2000-01-01T00:00:10Z".parse().unwrap(),
+        window: SignedDuration::from_secs(30),
+    };
+    assert_eq!(pod_samples(&items).unwrap().get("web-1"), Some(&sample));
+    assert_eq!(object_value(&items), Ok(500));
+}
+
+#[rstest]
+#[case(r#"{"value":"1"}"#, DEFAULT_WINDOW)]
+#[case(r#"{"value":"1","windowSeconds":null}"#, DEFAULT_WINDOW)]
+#[case(r#"{"value":"1","windowSeconds":0}"#, SignedDuration::ZERO)]
+fn a_custom_metric_has_a_default_window(#[case] item: &str, #[case] window: SignedDuration) {
+    let items: Vec<MetricValue> = serde_json::from_str(&format!("[{item}]")).unwrap();
+    assert_eq!(pod_samples(&items).unwrap().get("").unwrap().window, window);
+}
+
+#[test]
+fn reads_external_metrics() {
+    let body = br#"{"kind":"ExternalMetricValueList","items":[
+        {"metricName":"q","metricLabels":{"queue":"a"},"timestamp":null,"value":"404m"},
+        {"metricName":"q","metricLabels":null,"value":"12"},{}]}"#;
+    let items: Vec<ExternalMetricValue> = decode_list(body).unwrap();
+    assert_eq!(external_values(&items), Ok(vec![404, 12_000, 0]));
+    assert_eq!(items[0].labels.label("queue"), Some("a"));
+}
+
+#[rstest]
+#[case("{}")]
+#[case(r#"{"kind":"","items":null}"#)]
+#[case(r#"{"kind":"PodMetricsList","items":[]}"#)]
+fn no_items_are_an_error_of_their_own(#[case] body: &str) {
+    let items: Vec<PodMetrics> = decode_list(body.as_bytes()).unwrap();
+    let error = ReadError::Empty(MetricsApi::Resource);
+    assert_eq!(resource_samples(&items, &ResourceName::Cpu, None), Err(error));
+    assert_eq!(pod_samples(&[]), Err(ReadError::Empty(MetricsApi::Custom)));
+    assert_eq!(external_values(&[]), Err(ReadError::Empty(MetricsApi::External)));
+}
+
+#[test]
+fn an_object_has_one_value() {
+    let message = |count| {
+        format!(
+            "unable to fetch metrics from custom metrics API: the custom metrics API server returned {count} \
+             results when we asked for exactly one"
+        )
+    };
+    let two: Vec<MetricValue> = serde_json::from_str("[{},{}]").unwrap();
+    assert_eq!(object_value(&[]).unwrap_err().to_string(), message(0));
+    assert_eq!(object_value(&two).unwrap_err().to_string(), message(2));
+}
+
+#[rstest]
+#[case(r#"{"items":[{"containers":[{"usage":{"cpu":"1x"}}]}]}"#, "usage of cpu: \"1x\": ")]
+#[case(r#"{"items":[{"containers":[{"usage":{"memory":""}}]}]}"#, "usage of memory: \"\": ")]
+#[case(r#"{"items":[{"window":"15"}]}"#, "time: missing unit in duration \"15\"")]
+#[case(r#"{"items":[{"window":null}]}"#, "time: invalid duration \"\"")]
+#[case(r#"{"items":[{"timestamp":"yesterday"}]}"#, "parsing time \"yesterday\": ")]
+#[case("", "EOF while parsing")]
+#[case("404 page not found", "line 1")]
+fn names_what_is_wrong(#[case] body: &str, #[case] part: &str) {
+    let error = decode_list::<PodMetrics>(body.as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot decode PodMetricsList");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains(part), "{cause}");
+}
+
+#[test]
+fn other_kinds_are_refused() {
+    let status = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no"}"#;
+    assert_eq!(decode_list::<MetricValue>(status).unwrap_err().to_string(), "no");
+    let other = br#"{"kind":"PodList","items":[]}"#;
+    assert_eq!(
+        decode_list::<MetricValue>(other).unwrap_err().to_string(),
+        "the server didn't return MetricValueList, the type is PodList"
+    );
+}
