@@ -1,0 +1,191 @@
+use std::{borrow::Cow, sync::Arc};
+
+use hpa_calc::event::EventType::{self, Normal, Warning};
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+
+use super::{
+    ObjectReference, RecordedEvent,
+    correlator::{Correlator, Decision, EventWrite},
+    truncate,
+};
+
+const START: Timestamp = Timestamp::constant(1_790_000_000, 0);
+
+fn web() -> Arc<ObjectReference> {
+    Arc::new(ObjectReference {
+        name: "web".into(),
+        namespace: "shop".into(),
+        uid: "u1".into(),
+        ..Default::default()
+    })
+}
+
+fn event(second: i64, event_type: EventType, reason: &'static str, message: &str) -> RecordedEvent {
+    RecordedEvent {
+        object: web(),
+        event_type,
+        reason: Cow::Borrowed(reason),
+        message: message.to_owned(),
+        at: START + SignedDuration::from_secs(second),
+    }
+}
+
+fn written(decision: Decision) -> EventWrite {
+    match decision {
+        Decision::Write(write) => write,
+        Decision::OverBudget => panic!("over budget"),
+    }
+}
+
+/// Events by second, type, reason and message; for each what is done: count and message, or nothing.
+type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static str)>);
+
+#[rstest]
+#[case::equal_events_are_counted(&[
+    (0, Warning, "FailedGetScale", "no", Some((1, "no"))),
+    (15, Warning, "FailedGetScale", "no", Some((2, "no"))),
+    (5000, Warning, "FailedGetScale", "no", Some((3, "no"))),
+])]
+#[case::message_reason_and_type_tell_apart(&[
+    (0, Normal, "SuccessfulRescale", "New size: 4", Some((1, "New size: 4"))),
+    (0, Normal, "SuccessfulRescale", "New size: 9", Some((1, "New size: 9"))),
+    (0, Warning, "SuccessfulRescale", "New size: 9", Some((1, "New size: 9"))),
+    (0, Normal, "Other", "New size: 9", Some((1, "New size: 9"))),
+    (1, Normal, "SuccessfulRescale", "New size: 4", Some((2, "New size: 4"))),
+])]
+#[case::the_tenth_message_is_combined(&[
+    (0, Warning, "R", "0", Some((1, "0"))),
+    (1, Warning, "R", "1", Some((1, "1"))),
+    (2, Warning, "R", "2", Some((1, "2"))),
+    (3, Warning, "R", "3", Some((1, "3"))),
+    (4, Warning, "R", "4", Some((1, "4"))),
+    (5, Warning, "R", "5", Some((1, "5"))),
+    (6, Warning, "R", "6", Some((1, "6"))),
+    (7, Warning, "R", "7", Some((1, "7"))),
+    (8, Warning, "R", "8", Some((1, "8"))),
+    (9, Warning, "R", "9", Some((1, "(combined from similar events): 9"))),
+    (10, Warning, "R", "10", Some((2, "(combined from similar events): 10"))),
+    (11, Warning, "R", "8", Some((2, "8"))),
+    (12, Warning, "Q", "9", Some((1, "9"))),
+    (611, Warning, "R", "11", Some((3, "(combined from similar events): 11"))),
+    (1212, Warning, "R", "12", Some((1, "12"))),
+])]
+fn decides(#[case] rows: &[Row]) {
+    let mut correlator = Correlator::new();
+    for (second, event_type, reason, message, expected) in rows {
+        let decision = correlator.decide(event(*second, *event_type, reason, message));
+        let decided = match &decision {
+            Decision::Write(write) => Some((write.count, write.message.as_str())),
+            Decision::OverBudget => None,
+        };
+        assert_eq!(decided, *expected, "{second} {reason} {message}");
+    }
+}
+
+#[test]
+fn a_repeated_event_keeps_its_name_and_first_time() {
+    let mut correlator = Correlator::new();
+    let first = written(correlator.decide(event(0, Warning, "R", "m")));
+    let second = written(correlator.decide(event(15, Warning, "R", "m")));
+    assert_eq!(first.name, "web.18d75b8423f30000");
+    assert_eq!((first.first, first.last), (START, START));
+    assert_eq!((second.name, second.first), (first.name, START));
+    assert_eq!(second.last, START + SignedDuration::from_secs(15));
+}
+
+#[test]
+fn events_of_one_time_have_names_of_their_own() {
+    let mut correlator = Correlator::new();
+    let one = written(correlator.decide(event(0, Warning, "R", "one")));
+    let two = written(correlator.decide(event(0, Warning, "R", "two")));
+    assert_ne!(one.name, two.name);
+}
+
+#[test]
+fn a_name_is_never_too_long() {
+    let mut long = event(0, Warning, "R", "m");
+    let name = "a".repeat(235) + ".bcdefghijklmnopqr";
+    long.object = Arc::new(ObjectReference { name, ..Default::default() });
+    let name = written(Correlator::new().decide(long)).name;
+    assert_eq!(name, "a".repeat(235) + ".18d75b8423f30000");
+}
+
+#[test]
+fn a_budget_is_25_and_one_more_each_five_minutes() {
+    let mut correlator = Correlator::new();
+    let mut write =
+        |second| matches!(correlator.decide(event(second, Warning, "R", "m")), Decision::Write(_));
+    assert!((0..25).all(|_| write(0)));
+    assert!(!write(0));
+    assert!(!write(299));
+    assert!(write(300));
+    assert!(!write(301));
+    assert!(!write(0), "time that runs backwards refills nothing");
+    assert!(write(600));
+    assert!(!write(600));
+}
+
+#[test]
+fn what_was_dropped_is_counted_in_the_next_write() {
+    let mut correlator = Correlator::new();
+    for _ in 0..30 {
+        correlator.decide(event(0, Warning, "R", "m"));
+    }
+    assert_eq!(written(correlator.decide(event(300, Warning, "R", "m"))).count, 31);
+}
+
+#[test]
+fn a_failing_metric_leaves_the_budget_of_rescales_alone() {
+    let mut correlator = Correlator::new();
+    for second in 0..40 {
+        correlator.decide(event(second, Warning, "FailedGetResourceMetric", "m"));
+    }
+    let rescale = event(40, Normal, "SuccessfulRescale", "New size: 2");
+    assert_eq!(written(correlator.decide(rescale)).count, 1);
+    assert_eq!(correlator.decide(event(41, Warning, "FailedRescale", "m")), Decision::OverBudget);
+}
+
+#[test]
+fn another_object_of_the_same_name_is_another() {
+    let mut correlator = Correlator::new();
+    for _ in 0..26 {
+        correlator.decide(event(0, Warning, "R", "m"));
+    }
+    let mut again = event(0, Warning, "R", "m");
+    again.object = Arc::new(ObjectReference { uid: "u2".into(), ..(*web()).clone() });
+    assert_eq!(written(correlator.decide(again)).count, 1);
+}
+
+#[test]
+fn the_caches_are_bounded() {
+    let mut correlator = Correlator::new();
+    for uid in 0..5000 {
+        let mut event = event(0, Warning, "R", "m");
+        event.object = Arc::new(ObjectReference { uid: format!("{uid}"), ..(*web()).clone() });
+        correlator.decide(event);
+    }
+    assert_eq!(correlator.cached(), [4096; 3]);
+}
+
+#[rstest]
+#[case("short", "short".len())]
+#[case(&"a".repeat(1024), 1024)]
+#[case(&"a".repeat(1025), 1024)]
+#[case(&("a".repeat(1022) + "€"), 1022)]
+#[case(&("a".repeat(1021) + "€"), 1024)]
+fn messages_are_cut_between_characters(#[case] message: &str, #[case] expected: usize) {
+    let mut message = message.to_owned();
+    truncate(&mut message);
+    assert_eq!(message.len(), expected);
+}
+
+#[test]
+fn a_combined_message_is_cut_too() {
+    let mut correlator = Correlator::new();
+    let long = "a".repeat(1020);
+    let last = (0..12).map(|at| correlator.decide(event(at, Warning, "R", &format!("{at:04}{long}")))).last();
+    let message = written(last.unwrap()).message;
+    assert!(message.starts_with("(combined from similar events): 0011a"));
+    assert_eq!(message.len(), 1024);
+}

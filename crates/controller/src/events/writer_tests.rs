@@ -1,0 +1,155 @@
+use std::{borrow::Cow, collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{EventRecorder, EventType, EventWriterConfig, ObjectReference, RecordedEvent};
+
+type Requests = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// A client whose server gives these answers, then 201 for everything.
+fn client(answers: Vec<(u16, Value)>) -> (Client, Requests) {
+    let requests = Requests::default();
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let seen = Arc::clone(&requests);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
+        async move {
+            let asked = format!("{} {}", request.method(), request.uri().path());
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            seen.lock().push((asked, serde_json::from_slice(&body).unwrap()));
+            let default = (201, json!({"metadata": {}, "involvedObject": {}}));
+            let (code, body) = answers.lock().pop_front().unwrap_or(default);
+            if code == 0 {
+                std::future::pending::<()>().await;
+            }
+            let response = Response::builder().status(code);
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        }
+    });
+    (Client::new(service, "default"), requests)
+}
+
+fn event(message: &str, at: &str) -> RecordedEvent {
+    let object = ObjectReference {
+        api_version: "autoscaling/v2".into(),
+        kind: "HorizontalPodAutoscaler".into(),
+        namespace: "shop".into(),
+        name: "web".into(),
+        uid: "u1".into(),
+        resource_version: "41".into(),
+    };
+    RecordedEvent {
+        object: Arc::new(object),
+        event_type: EventType::Warning,
+        reason: Cow::Borrowed("FailedGetScale"),
+        message: message.into(),
+        at: at.parse::<Timestamp>().unwrap(),
+    }
+}
+
+fn status(code: u16, reason: &str, cause: &str) -> (u16, Value) {
+    let details = json!({"causes": [{"reason": cause}]});
+    (
+        code,
+        json!({"status": "Failure", "code": code, "reason": reason, "message": reason, "details": details}),
+    )
+}
+
+/// Records events, writes them all and returns the requests and how many events were dropped as not written.
+async fn write(answers: Vec<(u16, Value)>, events: Vec<RecordedEvent>) -> (Vec<(String, Value)>, u64) {
+    let (client, requests) = client(answers);
+    let (recorder, writer) = EventRecorder::new(client, EventWriterConfig::default());
+    for event in events {
+        recorder.record(event);
+    }
+    let last = recorder.clone();
+    drop(recorder);
+    let writer = tokio::spawn(writer.run());
+    let dropped = Arc::clone(&last.dropped);
+    drop(last);
+    writer.await.unwrap();
+    let requests = requests.lock().clone();
+    (requests, dropped.failed_write())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_created_and_then_patched() {
+    let events = vec![event("no", "2026-09-21T14:13:20.5Z"), event("no", "2026-09-21T14:13:35Z")];
+    let (requests, dropped) = write(vec![], events).await;
+    let [(create, created), (patch, patched)] = &requests[..] else { panic!("{requests:?}") };
+    assert_eq!(create, "POST /api/v1/namespaces/shop/events");
+    let name = "web.18d75b8441c06500";
+    assert_eq!(
+        *created,
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": "shop"},
+            "involvedObject": {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "namespace": "shop",
+                               "name": "web", "uid": "u1", "resourceVersion": "41"},
+            "type": "Warning", "reason": "FailedGetScale", "message": "no", "count": 1,
+            "firstTimestamp": "2026-09-21T14:13:20Z", "lastTimestamp": "2026-09-21T14:13:20Z",
+            "source": {"component": "horizontal-pod-autoscaler"},
+            "reportingComponent": "horizontal-pod-autoscaler", "reportingInstance": ""
+        })
+    );
+    assert_eq!(patch, &format!("PATCH /api/v1/namespaces/shop/events/{name}"));
+    assert_eq!(*patched, json!({"count": 2, "lastTimestamp": "2026-09-21T14:13:35Z", "message": "no"}));
+    assert_eq!(dropped, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_expired_is_created_anew_with_its_count() {
+    let answers = vec![(201, json!({"metadata": {}, "involvedObject": {}})), status(404, "NotFound", "")];
+    let events = vec![event("no", "2026-09-21T14:13:20Z"), event("no", "2026-09-21T14:13:35Z")];
+    let (requests, dropped) = write(answers, events).await;
+    assert_eq!(requests.len(), 3);
+    assert_eq!((&requests[2].1["count"], dropped), (&json!(2), 0));
+    assert_eq!(requests[2].1["firstTimestamp"], json!("2026-09-21T14:13:20Z"));
+}
+
+#[rstest]
+#[case::down_then_up(vec![status(503, "ServiceUnavailable", ""), status(429, "TooManyRequests", "")], 3, 0)]
+#[case::hangs_then_up(vec![(0, json!(null))], 2, 0)]
+#[case::down(vec![status(503, "ServiceUnavailable", ""); 9], 4, 1)]
+#[case::refused(vec![status(403, "Forbidden", "")], 1, 1)]
+#[case::namespace_ends(vec![status(403, "Forbidden", "NamespaceTerminating")], 1, 0)]
+#[case::namespace_gone(vec![status(404, "NotFound", "")], 1, 0)]
+#[case::written_before(vec![status(409, "AlreadyExists", "")], 1, 0)]
+#[tokio::test(start_paused = true)]
+async fn failures(
+    #[case] answers: Vec<(u16, Value)>,
+    #[case] expected_requests: usize,
+    #[case] expected_dropped: u64,
+) {
+    let (requests, dropped) = write(answers, vec![event("no", "2026-09-21T14:13:20Z")]).await;
+    assert_eq!((requests.len(), dropped), (expected_requests, expected_dropped));
+}
+
+#[tokio::test(start_paused = true)]
+async fn recording_never_waits_and_counts_what_it_drops() {
+    let (client, requests) = client(vec![]);
+    let config = EventWriterConfig { queue_length: 2, ..EventWriterConfig::default() };
+    let (recorder, writer) = EventRecorder::new(client, config);
+    for message in ["a", "b", "c", "d"] {
+        recorder.record(event(message, "2026-09-21T14:13:20Z"));
+    }
+    assert_eq!(recorder.dropped().queue_full(), 2);
+    let writer = tokio::spawn(writer.run());
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for _ in 0..30 {
+            recorder.record(event("a", "2026-09-21T14:13:20Z"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    assert_eq!(recorder.dropped().over_budget(), 92 - 25);
+    assert_eq!(requests.lock().len(), 25);
+    drop(recorder);
+    writer.await.unwrap();
+}

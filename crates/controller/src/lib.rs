@@ -1,0 +1,26 @@
+//! The imperative shell of a HorizontalPodAutoscaler controller: all the I/O around the decisions of [`hpa_calc`].
+//!
+//! ```text
+//!  watches ──► caches: autoscalers, pods (by namespace and label), selectors
+//!     │ new, changed                    │
+//!     ▼                                 ▼
+//!  WorkQueue ──► worker ──► Reconciler::reconcile
+//!     ▲                        │  scale GET ─► Plan::new ─► metrics ─► decide ─► scale PUT ─► conclude
+//!     └── again in a period ───┘                                                    │
+//!                                                       status patch, events ◄──────┘
+//! ```
+//!
+//! [`run::run`] wires it. Each part stands alone: [`queue`], [`pods`], [`selectors`], [`targets`], [`events`],
+//! [`client`].
+
+pub mod autoscalers;
+pub mod client;
+pub mod events;
+pub mod pods;
+pub mod queue;
+pub mod reconcile;
+pub mod run;
+pub mod selectors;
+mod status;
+pub mod targets;
+pub mod watch;

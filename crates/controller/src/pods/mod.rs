@@ -1,0 +1,11 @@
+//! The pods of the cluster, small in memory and quick to select.
+
+mod index;
+mod namespace;
+#[cfg(test)]
+mod tests;
+mod watched;
+
+pub use index::PodIndex;
+pub(crate) use namespace::Pair;
+pub use watched::WatchedPod;

@@ -1,0 +1,225 @@
+use std::{
+    borrow::Borrow,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use hashbrown::{Equivalent, HashMap, HashSet};
+use hpa_calc::{
+    api::{Pod, PodRequests},
+    selector::Selector,
+};
+
+type Labels = Arc<[(Box<str>, Box<str>)]>;
+
+/// The pods of one namespace.
+///
+/// They are grouped by label set. A selector is matched once per group, and only in the groups that have one of the
+/// label pairs it requires.
+#[derive(Debug, Default)]
+pub(super) struct Namespace {
+    by_name: HashSet<ByName>,
+    /// The pods of each label set, sorted by name.
+    groups: HashMap<Labels, Vec<Arc<Pod>>>,
+    /// The label sets that have a pair of key and value.
+    by_pair: HashMap<(Box<str>, Box<str>), HashSet<ByAddress>>,
+    /// Requests and the number of pods that share them.
+    requests: HashMap<Arc<PodRequests>, usize>,
+}
+
+impl Namespace {
+    pub(super) fn apply(&mut self, pod: Pod) {
+        self.apply_shared(None, pod);
+    }
+
+    /// Like [`Namespace::apply`], with a pod equal to `pod` to be kept in its place.
+    pub(super) fn apply_shared(&mut self, equal: Option<Arc<Pod>>, pod: Pod) {
+        // The old one goes last, so that what both share need not be set up again.
+        let old = self.by_name.take(&*pod.name);
+        let pod = equal.unwrap_or_else(|| self.intern(pod));
+        *self.requests.entry(Arc::clone(&pod.requests)).or_insert(0) += 1;
+        match old {
+            // By content: a pod kept from before a list may hold a label set of its own.
+            Some(ByName(old)) if old.labels == pod.labels => {
+                self.in_group(&pod, |group, at| {
+                    if let Some(slot) = at.ok().and_then(|at| group.get_mut(at)) {
+                        *slot = Arc::clone(&pod);
+                    }
+                });
+                self.release_requests(&old);
+            }
+            old => {
+                self.join_group(&pod);
+                if let Some(ByName(old)) = old {
+                    self.leave_group(&old);
+                    self.release_requests(&old);
+                }
+            }
+        }
+        self.by_name.insert(ByName(pod));
+    }
+
+    pub(super) fn delete(&mut self, name: &str) -> bool {
+        let Some(ByName(pod)) = self.by_name.take(name) else { return false };
+        self.leave_group(&pod);
+        self.release_requests(&pod);
+        true
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Arc<Pod>> {
+        self.by_name.get(name).map(|found| Arc::clone(&found.0))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub(super) fn select(&self, selector: &Selector) -> Vec<Arc<Pod>> {
+        let mut selected = Vec::new();
+        let mut take = |labels: &Labels, pods: &[Arc<Pod>]| {
+            if selector.matches(&**labels) {
+                selected.extend_from_slice(pods);
+            }
+        };
+        let required = selector.required_pairs().map(|(key, value)| self.by_pair.get(&Pair(key, value)));
+        match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
+            // No pod has a pair that is required.
+            Some(None) => {}
+            Some(Some(rarest)) => {
+                for ByAddress(labels) in rarest {
+                    take(labels, self.groups.get(labels).map_or(&[], Vec::as_slice));
+                }
+            }
+            None => self.groups.iter().for_each(|(labels, pods)| take(labels, pods)),
+        }
+        // Stable, for it finds the sorted runs that the groups are.
+        selected.sort_by(|one, two| one.name.cmp(&two.name));
+        selected
+    }
+
+    /// Replaces what the pod has in common with others by what is held already.
+    fn intern(&self, mut pod: Pod) -> Arc<Pod> {
+        if let Some((labels, _)) = self.groups.get_key_value(&pod.labels) {
+            pod.labels = Arc::clone(labels);
+        }
+        if let Some((requests, _)) = self.requests.get_key_value(&pod.requests) {
+            pod.requests = Arc::clone(requests);
+        }
+        Arc::new(pod)
+    }
+
+    /// Calls `change` with the pod's group and the pod's place in it, found or to be inserted at.
+    fn in_group(&mut self, pod: &Pod, change: impl FnOnce(&mut Vec<Arc<Pod>>, Result<usize, usize>)) {
+        if let Some(group) = self.groups.get_mut(&pod.labels) {
+            let at = group.binary_search_by(|other| other.name.cmp(&pod.name));
+            change(group, at);
+        }
+    }
+
+    fn join_group(&mut self, pod: &Arc<Pod>) {
+        if !self.groups.contains_key(&pod.labels) {
+            for (key, value) in &*pod.labels {
+                let sets = match self.by_pair.get_mut(&Pair(key, value)) {
+                    Some(sets) => sets,
+                    None => self.by_pair.entry((key.clone(), value.clone())).or_default(),
+                };
+                sets.insert(ByAddress(Arc::clone(&pod.labels)));
+            }
+            self.groups.insert(Arc::clone(&pod.labels), Vec::new());
+        }
+        self.in_group(pod, |group, at| {
+            if let Err(at) = at {
+                group.insert(at, Arc::clone(pod));
+            }
+        });
+    }
+
+    fn leave_group(&mut self, pod: &Pod) {
+        self.in_group(pod, |group, at| {
+            if let Ok(at) = at {
+                group.remove(at);
+            }
+        });
+        if self.groups.get(&pod.labels).is_none_or(|group| !group.is_empty()) {
+            return;
+        }
+        let Some((labels, _)) = self.groups.remove_entry(&pod.labels) else { return };
+        let set = ByAddress(Arc::clone(&labels));
+        for (key, value) in &*labels {
+            let Some(sets) = self.by_pair.get_mut(&Pair(key, value)) else { continue };
+            sets.remove(&set);
+            if sets.is_empty() {
+                self.by_pair.remove(&Pair(key, value));
+            }
+        }
+    }
+
+    fn release_requests(&mut self, pod: &Pod) {
+        let Some(pods) = self.requests.get_mut(&pod.requests) else { return };
+        *pods -= 1;
+        if *pods == 0 {
+            self.requests.remove(&pod.requests);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn interned(&self) -> (usize, usize, usize) {
+        (self.groups.len(), self.by_pair.len(), self.requests.len())
+    }
+}
+
+/// A pod that is found by its name.
+#[derive(Debug)]
+struct ByName(Arc<Pod>);
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for ByName {}
+
+impl Hash for ByName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+/// A label set of [`Namespace::groups`], where equal sets have one address.
+#[derive(Debug)]
+struct ByAddress(Labels);
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ByAddress {}
+
+impl Hash for ByAddress {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().hash(state);
+    }
+}
+
+/// Looks up a pair without owning it.
+#[derive(Hash)]
+pub(crate) struct Pair<'a>(pub(crate) &'a str, pub(crate) &'a str);
+
+impl Equivalent<(Box<str>, Box<str>)> for Pair<'_> {
+    fn equivalent(&self, key: &(Box<str>, Box<str>)) -> bool {
+        *self.0 == *key.0 && *self.1 == *key.1
+    }
+}

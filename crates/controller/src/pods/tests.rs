@@ -1,0 +1,234 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::{
+    api::{ContainerRequests, Pod, PodPhase, PodRequests, ResourceName, ResourceRequest},
+    selector::Selector,
+};
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::json;
+
+use super::{PodIndex, WatchedPod};
+
+fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
+    let mut labels: Vec<(Box<str>, Box<str>)> =
+        labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+    labels.sort_unstable();
+    let requests = Box::new([ResourceRequest { resource: ResourceName::Cpu, milli }]);
+    let container = ContainerRequests { name: "main".into(), requests };
+    Pod {
+        name: name.into(),
+        labels: labels.into(),
+        terminating: false,
+        phase: PodPhase::Running,
+        start_time: None,
+        ready: None,
+        requests: Arc::new(PodRequests { containers: Box::new([container]), pod_level: None }),
+    }
+}
+
+fn names(index: &PodIndex, namespace: &str, selector: &str) -> Vec<String> {
+    let selected = index.select(namespace, &Selector::parse(selector).unwrap());
+    selected.iter().map(|pod| pod.name.to_string()).collect()
+}
+
+fn shop() -> PodIndex {
+    let index = PodIndex::new();
+    index.apply("shop", pod("web-2", &[("app", "web"), ("tier", "front")], 100));
+    index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
+    index.apply("shop", pod("web-canary", &[("app", "web"), ("tier", "canary")], 100));
+    index.apply("shop", pod("db-0", &[("app", "db"), ("tier", "front")], 200));
+    index.apply("bank", pod("web-1", &[("app", "web")], 100));
+    index
+}
+
+#[rstest]
+#[case("app=web", &["web-1", "web-2", "web-canary"])]
+#[case("app=web,tier=front", &["web-1", "web-2"])]
+#[case("app in (web),tier!=front", &["web-canary"])]
+#[case("app in (web,db),tier=front", &["db-0", "web-1", "web-2"])]
+#[case("", &["db-0", "web-1", "web-2", "web-canary"])]
+#[case("app=other", &[])]
+#[case("app=web,no=pod", &[])]
+#[case("!app", &[])]
+fn selects_by_labels_in_the_order_of_names(#[case] selector: &str, #[case] expected: &[&str]) {
+    let index = shop();
+    assert_eq!(names(&index, "shop", selector), expected);
+    assert!(names(&index, "empty", selector).is_empty());
+}
+
+#[test]
+fn the_selector_of_nothing_selects_nothing() {
+    assert!(shop().select("shop", &Selector::nothing()).is_empty());
+}
+
+#[test]
+fn equal_labels_and_requests_are_held_once_and_dropped_with_their_last_pod() {
+    let index = shop();
+    // front, canary, db; app=web, app=db, tier=front, tier=canary; 100 and 200.
+    assert_eq!(index.interned("shop"), (3, 4, 2));
+    let pods = index.select("shop", &Selector::parse("app=web,tier=front").unwrap());
+    assert!(Arc::ptr_eq(&pods[0].labels, &pods[1].labels));
+    assert!(Arc::ptr_eq(&pods[0].requests, &pods[1].requests));
+
+    assert!(index.delete("shop", "web-canary"));
+    assert_eq!(index.interned("shop"), (2, 3, 2));
+    assert!(index.delete("shop", "db-0"));
+    assert_eq!(index.interned("shop"), (1, 2, 1));
+    assert!(index.delete("shop", "web-1"));
+    assert!(index.delete("shop", "web-2"));
+    assert!(!index.delete("shop", "web-2"));
+    assert_eq!(index.interned("shop"), (0, 0, 0));
+    assert_eq!(index.len(), 1);
+}
+
+#[test]
+fn a_change_of_labels_moves_the_pod() {
+    let index = shop();
+    index.apply("shop", pod("web-1", &[("app", "db")], 100));
+    assert_eq!(names(&index, "shop", "app=web"), ["web-2", "web-canary"]);
+    assert_eq!(names(&index, "shop", "app=db"), ["db-0", "web-1"]);
+    assert_eq!(index.len(), 5);
+}
+
+#[test]
+fn a_change_of_status_replaces_the_pod() {
+    let index = shop();
+    let mut changed = pod("web-1", &[("app", "web"), ("tier", "front")], 300);
+    changed.phase = PodPhase::Failed;
+    index.apply("shop", changed.clone());
+    assert_eq!(names(&index, "shop", "app=web,tier=front"), ["web-1", "web-2"]);
+    assert_eq!(*index.select("shop", &Selector::parse("app=web").unwrap())[0], changed);
+    assert_eq!(*index.get("shop", "web-1").unwrap(), changed);
+    assert_eq!(index.interned("shop").2, 3);
+}
+
+#[test]
+fn a_list_replaces_everything_when_it_is_done() {
+    let index = shop();
+    let kept = index.get("shop", "web-1").unwrap();
+    index.begin_init();
+    index.init_apply("shop", pod("web-0", &[("app", "web"), ("tier", "front")], 100));
+    index.init_apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
+    assert_eq!(names(&index, "shop", "app=web"), ["web-1", "web-2", "web-canary"]);
+    index.init_done();
+    assert_eq!(names(&index, "shop", ""), ["web-0", "web-1"]);
+    assert!(names(&index, "bank", "").is_empty());
+    assert_eq!(index.interned("shop"), (1, 2, 1));
+    assert!(Arc::ptr_eq(&kept, &index.get("shop", "web-1").unwrap()));
+
+    // The pod kept holds a label set of its own; a change still finds its place.
+    index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
+    assert_eq!(names(&index, "shop", "tier=front"), ["web-0", "web-1"]);
+    assert!(index.delete("shop", "web-1"));
+    assert_eq!(names(&index, "shop", "tier=front"), ["web-0"]);
+}
+
+#[test]
+fn a_list_begun_anew_forgets_the_first() {
+    let index = shop();
+    index.begin_init();
+    index.init_apply("shop", pod("first", &[], 100));
+    index.begin_init();
+    index.init_apply("shop", pod("second", &[], 100));
+    index.init_done();
+    index.init_done();
+    assert_eq!(names(&index, "shop", ""), ["second"]);
+}
+
+#[test]
+fn a_watched_pod_becomes_a_pod() {
+    let watched: WatchedPod = serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-1", "namespace": "shop", "labels": {"tier": "front", "app": "web"},
+                     "deletionTimestamp": "2026-01-01T00:00:00Z", "managedFields": []},
+        "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}]},
+        "status": {"phase": "Running", "hostIP": "10.0.0.1"}
+    }))
+    .unwrap();
+    let (namespace, pod) = watched.into_pod();
+    assert_eq!(namespace, "shop");
+    let mut expected = self::pod("web-1", &[("app", "web"), ("tier", "front")], 100);
+    expected.terminating = true;
+    assert_eq!(pod, expected);
+    let bare: WatchedPod = serde_json::from_value(json!({"metadata": {"name": "bare"}})).unwrap();
+    assert_eq!(bare.into_pod().1.label("app"), None);
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Apply(u8, BTreeMap<u8, u8>),
+    Delete(u8),
+    List(Vec<(u8, BTreeMap<u8, u8>)>),
+}
+
+fn labels() -> impl Strategy<Value = BTreeMap<u8, u8>> {
+    prop::collection::btree_map(0u8..3, 0u8..3, 0..3)
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (0u8..12, labels()).prop_map(|(name, labels)| Change::Apply(name, labels)),
+        2 => (0u8..12).prop_map(Change::Delete),
+        1 => prop::collection::vec((0u8..12, labels()), 0..12).prop_map(Change::List),
+    ]
+}
+
+fn requirement() -> impl Strategy<Value = String> {
+    let (key, value) = (0u8..3, 0u8..3);
+    prop_oneof![
+        (key.clone(), value.clone()).prop_map(|(k, v)| format!("k{k}=v{v}")),
+        (key.clone(), value.clone()).prop_map(|(k, v)| format!("k{k}!=v{v}")),
+        (key.clone(), value.clone(), value).prop_map(|(k, v, w)| format!("k{k} in (v{v},v{w})")),
+        key.clone().prop_map(|k| format!("k{k}")),
+        key.prop_map(|k| format!("!k{k}")),
+    ]
+}
+
+fn random_pod(name: u8, labels: &BTreeMap<u8, u8>) -> Pod {
+    let labels: Vec<_> = labels.iter().map(|(k, v)| (format!("k{k}"), format!("v{v}"))).collect();
+    let labels: Vec<_> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    pod(&format!("pod-{name}"), &labels, i64::from(name % 3))
+}
+
+proptest! {
+    #[test]
+    fn selection_is_that_of_a_full_scan(
+        changes in prop::collection::vec(change(), 0..40),
+        requirements in prop::collection::vec(requirement(), 0..4),
+    ) {
+        let index = PodIndex::new();
+        let mut model: BTreeMap<String, Pod> = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Apply(name, labels) => {
+                    let pod = random_pod(name, &labels);
+                    model.insert(pod.name.to_string(), pod.clone());
+                    index.apply("ns", pod);
+                }
+                Change::Delete(name) => {
+                    let name = format!("pod-{name}");
+                    prop_assert_eq!(index.delete("ns", &name), model.remove(&name).is_some());
+                }
+                Change::List(pods) => {
+                    model.clear();
+                    index.begin_init();
+                    for (name, labels) in pods {
+                        let pod = random_pod(name, &labels);
+                        model.insert(pod.name.to_string(), pod.clone());
+                        index.init_apply("ns", pod);
+                    }
+                    index.init_done();
+                }
+            }
+        }
+        let selector = Selector::parse(&requirements.join(",")).unwrap();
+        let selected = index.select("ns", &selector);
+        let expected: Vec<&Pod> = model.values().filter(|pod| selector.matches(&*pod.labels)).collect();
+        prop_assert_eq!(selected.iter().map(AsRef::as_ref).collect::<Vec<_>>(), expected);
+        let sets: std::collections::BTreeSet<_> = model.values().map(|pod| &pod.labels).collect();
+        let pairs: std::collections::BTreeSet<_> = sets.iter().flat_map(|set| set.iter()).collect();
+        let requests: std::collections::HashSet<_> = model.values().map(|pod| &pod.requests).collect();
+        prop_assert_eq!(index.interned("ns"), (sets.len(), pairs.len(), requests.len()));
+    }
+}

@@ -1,0 +1,129 @@
+use std::{collections::BTreeMap, hash::Hash, time::Duration};
+
+use hashbrown::{HashMap, hash_map::Entry};
+use tokio::time::Instant;
+
+/// A place in the queue: when the key is due, then the order of adding.
+type Place = (Instant, u64);
+
+/// The queue without its waiting workers. Times come in as arguments.
+pub(super) struct State<K> {
+    order: BTreeMap<Place, K>,
+    waiting: HashMap<K, Place>,
+    /// The keys being worked on, and when to run them again if they were added since.
+    running: HashMap<K, Option<Instant>>,
+    sequence: u64,
+    is_shut_down: bool,
+    /// Whether a worker sleeps until the first key is due.
+    pub(super) has_sleeper: bool,
+}
+
+/// What a worker that asks for a key has to do.
+pub(super) enum Next<K> {
+    /// Work on this key. `more` says that others wait, and somebody should look after them.
+    Key { key: K, lateness: Duration, more: bool },
+    /// Sleep until then, as the only one who does.
+    SleepUntil(Instant),
+    /// Wait for a change.
+    Wait,
+    /// Stop.
+    ShutDown,
+}
+
+impl<K: Clone + Eq + Hash> State<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            order: BTreeMap::new(),
+            waiting: HashMap::new(),
+            running: HashMap::new(),
+            sequence: 0,
+            is_shut_down: false,
+            has_sleeper: false,
+        }
+    }
+
+    /// Returns whether the first key of the queue changed, so that a worker has to be woken.
+    pub(super) fn add(&mut self, key: K, due: Instant) -> bool {
+        if self.is_shut_down {
+            return false;
+        }
+        if let Some(again) = self.running.get_mut(&key) {
+            *again = Some(again.map_or(due, |other| other.min(due)));
+            return false;
+        }
+        self.insert(key, due)
+    }
+
+    fn insert(&mut self, key: K, due: Instant) -> bool {
+        self.sequence += 1;
+        let place = (due, self.sequence);
+        match self.waiting.entry(key) {
+            Entry::Occupied(mut waiting) => {
+                if waiting.get().0 <= due {
+                    return false;
+                }
+                let later = waiting.insert(place);
+                self.order.remove(&later);
+                self.order.insert(place, waiting.key().clone());
+            }
+            Entry::Vacant(vacant) => {
+                self.order.insert(place, vacant.key().clone());
+                vacant.insert(place);
+            }
+        }
+        self.order.first_key_value().is_some_and(|(first, _)| *first == place)
+    }
+
+    pub(super) fn forget(&mut self, key: &K) -> bool {
+        if let Some(again) = self.running.get_mut(key) {
+            return again.take().is_some();
+        }
+        self.waiting.remove(key).is_some_and(|place| self.order.remove(&place).is_some())
+    }
+
+    pub(super) fn next(&mut self, now: Instant) -> Next<K> {
+        if self.is_shut_down {
+            return Next::ShutDown;
+        }
+        let Some(first) = self.order.first_entry() else { return Next::Wait };
+        let (due, _) = *first.key();
+        if due <= now {
+            let key = first.remove();
+            self.waiting.remove(&key);
+            self.running.insert(key.clone(), None);
+            return Next::Key { key, lateness: now.duration_since(due), more: !self.order.is_empty() };
+        }
+        if self.has_sleeper {
+            return Next::Wait;
+        }
+        self.has_sleeper = true;
+        Next::SleepUntil(due)
+    }
+
+    /// Ends the work on a key. Returns what [`State::add`] does.
+    pub(super) fn done(&mut self, key: &K, now: Instant) -> bool {
+        match self.running.remove_entry(key) {
+            // Behind the keys that became due meanwhile, or a key that is always added anew would starve them.
+            Some((key, Some(again))) if !self.is_shut_down => self.insert(key, again.max(now)),
+            _ => false,
+        }
+    }
+
+    pub(super) fn shut_down(&mut self) {
+        self.is_shut_down = true;
+        self.order.clear();
+        self.waiting.clear();
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn due(&self, now: Instant) -> usize {
+        self.order.range(..=(now, u64::MAX)).count()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+}

@@ -1,0 +1,260 @@
+use std::time::Duration;
+
+use futures::FutureExt;
+use proptest::prelude::*;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Lease, WorkQueue};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+async fn next(queue: &WorkQueue<&'static str>) -> Lease<&'static str> {
+    timeout(seconds(1000), queue.get()).await.expect("a key in time").expect("a queue that runs")
+}
+
+fn nothing_due(queue: &WorkQueue<&'static str>) -> bool {
+    queue.get().now_or_never().is_none()
+}
+
+#[tokio::test(start_paused = true)]
+async fn due_keys_come_in_the_order_of_adding() {
+    let queue = WorkQueue::new();
+    for key in ["c", "a", "b", "a"] {
+        queue.add(key);
+    }
+    assert_eq!((queue.len(), queue.depth()), (3, 3));
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.push(*next(&queue).await.key());
+    }
+    assert_eq!(seen, ["c", "a", "b"]);
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_key_waits_and_its_lateness_is_told() {
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    queue.add_after("a", seconds(5));
+    assert_eq!((queue.len(), queue.depth()), (1, 0));
+    let lease = next(&queue).await;
+    assert_eq!(start.elapsed(), seconds(5));
+    assert_eq!(lease.lateness(), Duration::ZERO);
+    drop(lease);
+
+    queue.add_after("a", seconds(5));
+    sleep(seconds(7)).await;
+    assert_eq!(queue.depth(), 1);
+    assert_eq!(next(&queue).await.lateness(), seconds(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earlier_time_wins() {
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    for delay in [15, 5, 30] {
+        queue.add_after("a", seconds(delay));
+    }
+    next(&queue).await.done();
+    assert_eq!(start.elapsed(), seconds(5));
+    assert!(queue.is_empty());
+
+    queue.add_after("a", seconds(5));
+    queue.add("a");
+    next(&queue).await.done();
+    assert_eq!(start.elapsed(), seconds(5));
+    assert!(queue.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_worked_on_once_at_a_time() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let lease = next(&queue).await;
+    queue.add("a");
+    assert!(nothing_due(&queue));
+    assert_eq!((queue.len(), queue.running()), (0, 1));
+    sleep(seconds(3)).await;
+    queue.add("b");
+    drop(lease);
+    // Behind the key that was due already, and due since the work ended.
+    assert_eq!(*next(&queue).await.key(), "b");
+    let again = next(&queue).await;
+    assert_eq!((*again.key(), again.lateness()), ("a", Duration::ZERO));
+    drop(again);
+    assert!(nothing_due(&queue));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_runs_while_the_key_is_worked_on() {
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    queue.add("a");
+    let lease = next(&queue).await;
+    queue.add_after("a", seconds(10));
+    queue.add_after("a", seconds(20));
+    sleep(seconds(4)).await;
+    drop(lease);
+    next(&queue).await.done();
+    assert_eq!(start.elapsed(), seconds(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_key_does_not_come() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    queue.add_after("b", seconds(1));
+    assert!(queue.forget(&"a"));
+    assert!(queue.forget(&"b"));
+    assert!(!queue.forget(&"b"));
+    sleep(seconds(2)).await;
+    assert!(nothing_due(&queue));
+
+    queue.add("a");
+    let lease = next(&queue).await;
+    queue.add("a");
+    assert!(queue.forget(&"a"));
+    drop(lease);
+    assert!(nothing_due(&queue));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiting_worker_gets_a_key() {
+    let queue = WorkQueue::new();
+    let workers: Vec<_> = (0..8)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                let lease = next(&queue).await;
+                sleep(seconds(1)).await;
+                (*lease.key(), Instant::now())
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let start = Instant::now();
+    for key in ["a", "b", "c", "d"] {
+        queue.add(key);
+    }
+    for key in ["e", "f", "g", "h"] {
+        queue.add_after(key, seconds(4));
+    }
+    let mut seen = Vec::new();
+    for worker in workers {
+        let (key, at) = worker.await.unwrap();
+        seen.push((key, (at - start).as_secs()));
+    }
+    seen.sort_unstable();
+    let expected = [("a", 1), ("b", 1), ("c", 1), ("d", 1), ("e", 5), ("f", 5), ("g", 5), ("h", 5)];
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_key_wakes_the_sleeper() {
+    let queue = WorkQueue::new();
+    queue.add_after("late", seconds(60));
+    let start = Instant::now();
+    let worker = tokio::spawn({
+        let queue = queue.clone();
+        async move { (*next(&queue).await.key(), Instant::now()) }
+    });
+    sleep(seconds(1)).await;
+    queue.add_after("early", seconds(1));
+    let (key, at) = worker.await.unwrap();
+    assert_eq!((key, at - start), ("early", seconds(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_get_passes_the_sleep_on() {
+    let queue = WorkQueue::new();
+    queue.add_after("a", seconds(10));
+    let sleeper = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|lease| *lease.key()) }
+    });
+    tokio::task::yield_now().await;
+    let waiter = tokio::spawn({
+        let queue = queue.clone();
+        async move { queue.get().await.map(|lease| *lease.key()) }
+    });
+    tokio::task::yield_now().await;
+    sleeper.abort();
+    let start = Instant::now();
+    assert_eq!(timeout(seconds(100), waiter).await.unwrap().unwrap(), Some("a"));
+    assert_eq!(start.elapsed(), seconds(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shut_down_ends_all_workers_but_not_their_work() {
+    let queue = WorkQueue::new();
+    queue.add("a");
+    let lease = next(&queue).await;
+    queue.add_after("b", seconds(5));
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            tokio::spawn(async move { queue.get().await.is_none() })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    queue.add("a");
+    queue.shut_down();
+    for worker in waiting {
+        assert!(timeout(seconds(1), worker).await.unwrap().unwrap());
+    }
+    assert_eq!(*lease.key(), "a");
+    drop(lease);
+    queue.add("c");
+    assert!(queue.is_empty());
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_beyond_the_clock_is_far_away() {
+    let queue = WorkQueue::new();
+    queue.add_after("a", Duration::MAX);
+    queue.add_after("b", seconds(1));
+    assert_eq!(*next(&queue).await.key(), "b");
+    assert_eq!(queue.len(), 1);
+}
+
+proptest! {
+    /// Whatever the delays and the number of workers: every key comes once, at its earliest time.
+    #[test]
+    fn every_key_comes_once_in_time(delays in prop::collection::vec((0u8..20, 0u64..50), 0..60), workers in 1usize..5) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let mut expected = std::collections::BTreeMap::new();
+        for (key, delay) in &delays {
+            let earliest = expected.entry(*key).or_insert(*delay);
+            *earliest = (*earliest).min(*delay);
+        }
+        let seen = runtime.block_on(async {
+            let queue = WorkQueue::new();
+            let start = Instant::now();
+            let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let workers: Vec<_> = (0..workers).map(|_| {
+                let (queue, seen) = (queue.clone(), std::sync::Arc::clone(&seen));
+                tokio::spawn(async move {
+                    while let Some(lease) = queue.get().await {
+                        seen.lock().push((*lease.key(), start.elapsed().as_secs()));
+                    }
+                })
+            }).collect();
+            tokio::task::yield_now().await;
+            for (key, delay) in &delays {
+                queue.add_after(*key, seconds(*delay));
+            }
+            sleep(seconds(100)).await;
+            queue.shut_down();
+            for worker in workers {
+                worker.await.unwrap();
+            }
+            let mut seen = seen.lock().clone();
+            seen.sort_unstable();
+            seen
+        });
+        prop_assert_eq!(seen, expected.into_iter().collect::<Vec<_>>());
+    }
+}

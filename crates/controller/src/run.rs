@@ -1,0 +1,193 @@
+//! Wiring: caches, queue, workers, and an orderly end.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use hpa_calc::settings::Settings;
+use hpa_metrics_client::MetricsClient;
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    autoscalers::Autoscalers,
+    client::Clients,
+    events::{EventRecorder, EventWriterConfig},
+    queue::WorkQueue,
+    reconcile::Reconciler,
+    selectors::{HpaKey, SelectorIndex},
+    targets::{RestMapper, ScaleClient},
+    watch::{Caches, Pods, Scope},
+};
+
+/// How a controller runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The engine's settings.
+    pub settings: Settings,
+    /// `--horizontal-pod-autoscaler-sync-period`: how often each autoscaler is reconciled.
+    pub sync_period: Duration,
+    /// `--concurrent-horizontal-pod-autoscaler-syncs`: how many are reconciled at once.
+    pub workers: usize,
+    /// The namespaces looked at; none for all.
+    pub namespaces: Vec<String>,
+    /// How long running reconciles may take to finish at the end.
+    pub shutdown_grace: Duration,
+    /// The deadline of a request that is no watch.
+    pub request_timeout: Duration,
+}
+
+/// How the autoscalers found at start are spread over a sync period, so that they do not ask the APIs all at once
+/// then, nor ever after.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    period: Duration,
+}
+
+/// So many autoscalers take a whole period to be begun with; fewer of them take less.
+const SPREAD_OVER_PERIOD: usize = 1000;
+
+impl Spread {
+    /// Spreads over this period.
+    pub fn over(period: Duration) -> Self {
+        Self { period }
+    }
+
+    /// When, after the start, the autoscaler of this index of so many is reconciled first.
+    pub fn delay(self, index: usize, count: usize) -> Duration {
+        let slots = u32::try_from(count.max(SPREAD_OVER_PERIOD)).unwrap_or(u32::MAX);
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        (self.period / slots).saturating_mul(index)
+    }
+}
+
+/// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish.
+pub async fn run(
+    clients: Clients,
+    mapper: Arc<RestMapper>,
+    metrics: Arc<dyn MetricsClient>,
+    options: Options,
+    shutdown: CancellationToken,
+) {
+    let scopes: Vec<Scope> = match options.namespaces.as_slice() {
+        [] => vec![None],
+        namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
+    };
+    let caches = Caches {
+        autoscalers: Arc::new(Autoscalers::default()),
+        pods: Arc::new(Pods::of(&scopes)),
+        selectors: Arc::new(SelectorIndex::default()),
+        queue: Arc::new(WorkQueue::default()),
+        undecodable: Arc::new(AtomicU64::new(0)),
+    };
+    let mut watches = JoinSet::new();
+    let synced = start_watches(&mut watches, &clients, &caches, scopes, options.sync_period);
+    tokio::select! {
+        () = all_synced(synced) => {}
+        () = shutdown.cancelled() => return,
+    }
+    info!(
+        autoscalers = caches.autoscalers.len(),
+        pods = caches.pods.len(),
+        "the caches are filled; reconciling"
+    );
+    let (events, writer) = EventRecorder::new(clients.api.clone(), EventWriterConfig::default());
+    let recording = tokio::spawn(writer.run());
+    let reconciler = Arc::new(Reconciler {
+        client: clients.api.clone(),
+        settings: options.settings,
+        autoscalers: caches.autoscalers.clone(),
+        pods: caches.pods.clone(),
+        selectors: caches.selectors.clone(),
+        mapper,
+        scales: ScaleClient::new(clients.api.clone(), options.request_timeout),
+        metrics,
+        events,
+    });
+    let mut workers = JoinSet::new();
+    for _ in 0..options.workers {
+        workers.spawn(work(caches.queue.clone(), reconciler.clone(), options.sync_period));
+    }
+    drop(reconciler);
+    shutdown.cancelled().await;
+    info!("shutting down: running reconciles finish");
+    caches.queue.shut_down();
+    drop(watches);
+    let finish = async {
+        while workers.join_next().await.is_some() {}
+        // The recorder ends when all its handles are gone and its queue is empty.
+        recording.await.ok();
+    };
+    if tokio::time::timeout(options.shutdown_grace, finish).await.is_err() {
+        warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
+    }
+    info!("stopped");
+}
+
+fn start_watches(
+    watches: &mut JoinSet<()>,
+    clients: &Clients,
+    caches: &Caches,
+    scopes: Vec<Scope>,
+    sync_period: Duration,
+) -> Vec<watch::Receiver<bool>> {
+    let spread = Spread::over(sync_period);
+    let mut synced = Vec::new();
+    for scope in scopes {
+        let (pods_synced, receiver) = watch::channel(false);
+        synced.push(receiver);
+        watches.spawn(caches.clone().watch_pods(clients.api.clone(), scope.clone(), pods_synced));
+        let (autoscalers_synced, receiver) = watch::channel(false);
+        synced.push(receiver);
+        let api = clients.api.clone();
+        watches.spawn(caches.clone().watch_autoscalers(api, scope, autoscalers_synced, spread));
+    }
+    synced
+}
+
+async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
+    for mut synced in synced {
+        // The sender lives as long as its watch, which is as long as the controller.
+        synced.wait_for(|synced| *synced).await.ok();
+    }
+}
+
+/// Reconciles what is due, one after the other, until the queue is shut down.
+async fn work(queue: Arc<WorkQueue<HpaKey>>, reconciler: Arc<Reconciler>, period: Duration) {
+    while let Some(lease) = queue.get().await {
+        // Counted from when it was due: a reconcile that takes its time does not shift those to come.
+        let next = tokio::time::Instant::now() - lease.lateness() + period;
+        let key = lease.key().clone();
+        reconciler.reconcile(&key).await;
+        if reconciler.autoscalers.get(&key).is_some() {
+            queue.add_after(key, next.saturating_duration_since(tokio::time::Instant::now()));
+        }
+        lease.done();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_autoscaler_is_not_kept_waiting() {
+        assert_eq!(Spread::over(Duration::from_secs(15)).delay(0, 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn few_autoscalers_start_close_together() {
+        assert!(Spread::over(Duration::from_secs(15)).delay(9, 10) < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn many_autoscalers_fill_the_period_evenly() {
+        let spread = Spread::over(Duration::from_secs(15));
+        let last = spread.delay(9_999, 10_000);
+        assert!(last > Duration::from_millis(14_900) && last < Duration::from_secs(15), "{last:?}");
+        assert_eq!(spread.delay(5_000, 10_000), Duration::from_millis(7_500));
+    }
+}

@@ -1,0 +1,272 @@
+//! The command line: kube-controller-manager's flag names, and an environment variable for each.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
+
+/// A HorizontalPodAutoscaler controller: scales as the one in kube-controller-manager does, and says why.
+#[derive(Debug, Parser)]
+#[command(name = "hpa", version, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the controller against a cluster, until it is told to stop.
+    Run(Box<RunArguments>),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  Run against the cluster of the current kubeconfig context, for one namespace:
+    hpa run --namespace shop
+
+  Run in a cluster, where the built-in controller is switched off (kube-controller-manager
+  --controllers='*,-horizontal-pod-autoscaler-controller'), for all namespaces:
+    hpa run --log-format json
+
+  See why each decision came out as it did:
+    hpa run --log-level info,hpa_controller=debug
+
+Do not let two controllers handle the same autoscalers: they would overwrite each other's decisions.
+Durations are written as in Kubernetes: 15s, 5m0s, 1h30m.";
+
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+    /// How long running reconciles may take to finish after SIGTERM or SIGINT
+    #[arg(long, env = "HPA_SHUTDOWN_GRACE_PERIOD", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) shutdown_grace_period: SignedDuration,
+}
+
+/// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names and defaults.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
+pub(crate) struct AutoscalingArguments {
+    /// How many autoscalers are reconciled at once
+    #[arg(
+        long,
+        env = "HPA_CONCURRENT_HORIZONTAL_POD_AUTOSCALER_SYNCS",
+        value_name = "COUNT",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
+    pub(crate) concurrent_horizontal_pod_autoscaler_syncs: u32,
+    /// How often each autoscaler is reconciled
+    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    pub(crate) horizontal_pod_autoscaler_sync_period: SignedDuration,
+    /// How long a higher recommendation keeps replicas from being scaled down, where an autoscaler does not say
+    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION", value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
+    pub(crate) horizontal_pod_autoscaler_downscale_stabilization: SignedDuration,
+    /// How far usage may be from its target, as a fraction of it, without a change, where an autoscaler does not say
+    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_TOLERANCE", value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
+    pub(crate) horizontal_pod_autoscaler_tolerance: f64,
+    /// How long after a pod's start its CPU samples may be skipped
+    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD", value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
+    pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: SignedDuration,
+    /// How long after a pod's start its readiness changes count as initial readiness
+    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
+    /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since Kubernetes 1.37)
+    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) scale_to_zero: bool,
+}
+
+/// Which cluster, and how it is asked.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterArguments {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of the pod]
+    #[arg(long, env = "HPA_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The kubeconfig's context [default: its current one]
+    #[arg(long, env = "HPA_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// A namespace whose autoscalers are handled; can be repeated [default: all namespaces]
+    #[arg(long = "namespace", short = 'n', env = "HPA_NAMESPACE", value_name = "NAME", value_delimiter = ',', value_parser = namespace)]
+    pub(crate) namespaces: Vec<String>,
+    /// Requests to the Kubernetes API per second, on average [default: no limit]
+    #[arg(long, env = "HPA_KUBE_API_QPS", value_name = "RATE", value_parser = rate)]
+    pub(crate) kube_api_qps: Option<f64>,
+    /// Requests to the Kubernetes API at once above the average [default: the rate of --kube-api-qps, at least 1]
+    #[arg(long, env = "HPA_KUBE_API_BURST", value_name = "COUNT", requires = "kube_api_qps", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) kube_api_burst: Option<u32>,
+    /// The deadline of a request to the Kubernetes API or a metrics API
+    #[arg(long, env = "HPA_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    pub(crate) request_timeout: SignedDuration,
+}
+
+/// What is logged, and how.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Logging")]
+pub(crate) struct LogArguments {
+    /// error, warn, info, debug, trace, or directives by module: info,hpa_controller=debug
+    #[arg(long, env = "HPA_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = log_filter)]
+    pub(crate) log_level: String,
+    /// How a line is written
+    #[arg(long, env = "HPA_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn duration(text: &str) -> Result<SignedDuration, String> {
+    let duration = if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
+    match duration {
+        Ok(duration) if duration.is_negative() => Err("must not be negative".to_owned()),
+        Ok(duration) if duration > MAX_DURATION => Err("must be at most 8760h (a year)".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err("must be a duration such as 15s, 5m0s or 1h30m".to_owned()),
+    }
+}
+
+/// Longer than any window or period that makes sense, short enough for every calculation with it.
+const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
+
+fn positive_duration(text: &str) -> Result<SignedDuration, String> {
+    match duration(text)? {
+        duration if duration < SignedDuration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(fraction) if fraction.is_finite() && fraction >= 0.0 => Ok(fraction),
+        _ => Err("must be a number of at least 0, such as 0.1".to_owned()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("must be a number above 0".to_owned()),
+    }
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let is_label = !text.is_empty()
+        && text.len() <= 63
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
+}
+
+fn log_filter(text: &str) -> Result<String, String> {
+    match tracing_subscriber::EnvFilter::builder().parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A duration that is known not to be negative, as the standard library has it.
+pub(crate) fn to_std(duration: SignedDuration) -> Duration {
+    duration.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<RunArguments, String> {
+        let arguments = ["hpa", "run"].iter().chain(arguments);
+        match Arguments::try_parse_from(arguments) {
+            Ok(Arguments { command: Command::Run(run) }) => Ok(*run),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn definition_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_the_reference_controllers() {
+        let autoscaling = parse(&[]).expect("the defaults").autoscaling;
+        assert_eq!(autoscaling.concurrent_horizontal_pod_autoscaler_syncs, 5);
+        assert_eq!(autoscaling.horizontal_pod_autoscaler_sync_period, SignedDuration::from_secs(15));
+        assert_eq!(
+            autoscaling.horizontal_pod_autoscaler_downscale_stabilization,
+            SignedDuration::from_mins(5)
+        );
+        assert!((autoscaling.horizontal_pod_autoscaler_tolerance - 0.1).abs() < f64::EPSILON);
+        assert_eq!(
+            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
+            SignedDuration::from_mins(5)
+        );
+        assert_eq!(
+            autoscaling.horizontal_pod_autoscaler_initial_readiness_delay,
+            SignedDuration::from_secs(30)
+        );
+    }
+
+    #[test]
+    fn durations_are_written_as_in_kubernetes() {
+        for (text, seconds) in [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)]
+        {
+            assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(duration("1.5s"), Ok(SignedDuration::from_millis(1500)));
+        assert_eq!(duration("250ms"), Ok(SignedDuration::from_millis(250)));
+    }
+
+    #[test]
+    fn bad_value_is_refused_with_its_flag_named() {
+        for (flag, value) in [
+            ("--concurrent-horizontal-pod-autoscaler-syncs", "0"),
+            ("--horizontal-pod-autoscaler-sync-period", "0s"),
+            ("--horizontal-pod-autoscaler-sync-period", "15"),
+            ("--horizontal-pod-autoscaler-downscale-stabilization", "-1s"),
+            ("--horizontal-pod-autoscaler-tolerance", "-0.1"),
+            ("--horizontal-pod-autoscaler-tolerance", "NaN"),
+            ("--horizontal-pod-autoscaler-cpu-initialization-period", "soon"),
+            ("--horizontal-pod-autoscaler-initial-readiness-delay", "9000h"),
+            ("--kube-api-qps", "0"),
+            ("--namespace", "Not-A-Namespace"),
+            ("--log-level", "hpa=loud"),
+            ("--log-format", "xml"),
+            ("--request-timeout", "0"),
+        ] {
+            let argument = format!("{flag}={value}");
+            let error = parse(&[&argument]).expect_err(&argument);
+            assert!(error.contains(flag), "{argument}: {error}");
+        }
+    }
+
+    #[test]
+    fn namespaces_can_be_repeated_or_listed() {
+        let cluster = parse(&["--namespace", "a", "-n", "b,c"]).expect("namespaces").cluster;
+        assert_eq!(cluster.namespaces, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn every_flag_of_run_has_an_environment_variable() {
+        let command = Arguments::command();
+        let run = command.find_subcommand("run").expect("run");
+        for argument in
+            run.get_arguments().filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+        {
+            assert!(argument.get_env().is_some(), "{}", argument.get_id());
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Logs go to standard error.
+
+use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::args::{LogArguments, LogFormat};
+
+/// The client logs every failed request of its own accord; what matters of it is logged where it was asked.
+const QUIET: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tower=warn";
+
+/// Starts logging.
+pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
+    // The later directive wins: what is asked for by module overrides the quiet ones.
+    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", arguments.log_level))?;
+    let registry = tracing_subscriber::registry().with(filter);
+    match arguments.log_format {
+        LogFormat::Text => {
+            registry.with(fmt::layer().with_writer(std::io::stderr).with_target(false)).try_init()?
+        }
+        LogFormat::Json => {
+            let layer = fmt::layer().json().flatten_event(true).with_span_list(false);
+            registry.with(layer.with_writer(std::io::stderr)).try_init()?;
+        }
+    }
+    Ok(())
+}

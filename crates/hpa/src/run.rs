@@ -1,0 +1,126 @@
+//! `hpa run`.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use hpa_calc::settings::Settings;
+use hpa_controller::{
+    client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+    run::Options,
+    targets::{MapperConfig, RestMapper},
+};
+use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
+    logging,
+};
+
+/// Runs the controller until SIGTERM or SIGINT.
+pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
+    logging::start(&arguments.log)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    runtime.block_on(control(arguments))
+}
+
+async fn control(arguments: RunArguments) -> anyhow::Result<()> {
+    let shutdown = CancellationToken::new();
+    cancel_on_signal(&shutdown)?;
+    let clients = Clients::new(&client_config(&arguments.cluster)).await?;
+    let options = options(&arguments);
+    let namespaces =
+        if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
+    info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
+    let mapper = Arc::new(RestMapper::new(clients.api.clone(), mapper_config(&options)));
+    let metrics = metrics(&clients, mapper.clone(), &options);
+    hpa_controller::run::run(clients, mapper, metrics, options, shutdown).await;
+    Ok(())
+}
+
+fn mapper_config(options: &Options) -> MapperConfig {
+    let defaults = MapperConfig::default();
+    MapperConfig {
+        request_timeout: options.request_timeout,
+        // A kind that was missed is looked for again by the next reconcile.
+        min_refresh_interval: defaults.min_refresh_interval.min(options.sync_period),
+        ..defaults
+    }
+}
+
+fn metrics(clients: &Clients, mapper: Arc<RestMapper>, options: &Options) -> Arc<dyn MetricsClient> {
+    let settings = ClientSettings {
+        deadline: options.request_timeout,
+        version_lifetime: options.sync_period,
+        ..ClientSettings::default()
+    };
+    let source = KubeMetricsClient::new(clients.metrics.clone(), mapper, settings);
+    Arc::new(Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period)))
+}
+
+fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => info!("SIGTERM"),
+            _ = interrupt.recv() => info!("SIGINT"),
+        }
+        shutdown.cancel();
+    });
+    Ok(())
+}
+
+fn client_config(cluster: &ClusterArguments) -> ClientConfig {
+    let source = match (&cluster.kubeconfig, &cluster.context) {
+        (None, None) => ClientSource::Infer,
+        (path, context) => ClientSource::Kubeconfig { path: path.clone(), context: context.clone() },
+    };
+    let rate = cluster
+        .kube_api_qps
+        .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(at_once(qps)) });
+    let limits =
+        ClientLimits { rate, request_timeout: to_std(cluster.request_timeout), ..ClientLimits::default() };
+    ClientConfig { source, api: limits, metrics: limits }
+}
+
+/// How many requests a rate permits in a second, at least one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and a rate is positive"
+)]
+fn at_once(qps: f64) -> u32 {
+    (qps.ceil() as u32).max(1)
+}
+
+fn options(arguments: &RunArguments) -> Options {
+    let AutoscalingArguments {
+        concurrent_horizontal_pod_autoscaler_syncs: workers,
+        horizontal_pod_autoscaler_sync_period: sync_period,
+        horizontal_pod_autoscaler_downscale_stabilization: downscale_stabilization,
+        horizontal_pod_autoscaler_tolerance: tolerance,
+        horizontal_pod_autoscaler_cpu_initialization_period: cpu_initialization_period,
+        horizontal_pod_autoscaler_initial_readiness_delay: initial_readiness_delay,
+        scale_to_zero,
+    } = arguments.autoscaling;
+    let settings = Settings {
+        tolerance,
+        downscale_stabilization,
+        cpu_initialization_period,
+        initial_readiness_delay,
+        scale_to_zero,
+    };
+    Options {
+        settings,
+        sync_period: to_std(sync_period),
+        workers: usize::try_from(workers).unwrap_or(usize::MAX),
+        namespaces: arguments.cluster.namespaces.clone(),
+        shutdown_grace: to_std(arguments.shutdown_grace_period),
+        request_timeout: to_std(arguments.cluster.request_timeout),
+    }
+}
