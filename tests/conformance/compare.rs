@@ -31,14 +31,20 @@ pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option
         (Value::Object(expected), Value::Object(actual)) => object_difference(path, expected, actual),
         (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
             let pairs = expected.iter().zip(actual).enumerate();
-            pairs.into_iter().find_map(|(at, (left, right))| difference(&format!("{path}[{at}]"), left, right))
+            pairs
+                .into_iter()
+                .find_map(|(at, (left, right))| difference(&format!("{path}[{at}]"), left, right))
         }
         _ if expected == actual => None,
         _ => Some(format!("{path}: expected {expected}, got {actual}")),
     }
 }
 
-fn object_difference(path: &str, expected: &Map<String, Value>, actual: &Map<String, Value>) -> Option<String> {
+fn object_difference(
+    path: &str,
+    expected: &Map<String, Value>,
+    actual: &Map<String, Value>,
+) -> Option<String> {
     let names = expected.keys().chain(actual.keys().filter(|name| !expected.contains_key(*name)));
     names.into_iter().find_map(|name| {
         let (left, right) = (expected.get(name), actual.get(name));

@@ -49,7 +49,8 @@ const FILES: [(&str, bool, Check); 9] = [
 fn main() -> ExitCode {
     let folder = std::env::var_os("HPA_CONFORMANCE_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance"), PathBuf::from);
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
     let (mut passed, mut failed) = (0, 0);
     for (name, has_header, check) in FILES.into_iter().filter(|(name, ..)| is_chosen(name)) {
@@ -66,16 +67,19 @@ fn main() -> ExitCode {
         }
     }
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
+    println!(
+        "\ntest result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run(folder: &Path, name: &str, has_header: bool, check: Check) -> std::io::Result<(usize, usize)> {
     let file = File::open(folder.join(format!("{name}.jsonl.gz")))?;
     let mut lines = BufReader::new(GzDecoder::new(file)).lines();
-    let header = match has_header {
-        true => serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?,
-        false => Value::Null,
+    let header = if has_header {
+        serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?
+    } else {
+        Value::Null
     };
     let (mut passed, mut failed) = (0, 0);
     for (number, line) in lines.enumerate() {
@@ -87,7 +91,10 @@ fn run(folder: &Path, name: &str, has_header: bool, check: Check) -> std::io::Re
                 if failed <= SHOWN {
                     let label = line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
                     let label: String = label.to_string().chars().take(200).collect();
-                    println!("  {name} line {}: {label}\n    {difference}", number + 1 + usize::from(has_header));
+                    println!(
+                        "  {name} line {}: {label}\n    {difference}",
+                        number + 1 + usize::from(has_header)
+                    );
                 }
             }
         }

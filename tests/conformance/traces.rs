@@ -214,7 +214,8 @@ fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
         members.remove("error");
     }
     let events: Vec<Value> = conclusion.events.iter().map(event).collect();
-    let mut actual = json!({ "status": conclusion.status, "events": events, "scaleTo": conclusion.scaled_to });
+    let mut actual =
+        json!({ "status": conclusion.status, "events": events, "scaleTo": conclusion.scaled_to });
     normalize(&mut expect);
     normalize(&mut actual);
     excuse_unread_metrics(&expect, &mut actual);
@@ -228,7 +229,8 @@ fn event(event: &hpa_calc::event::Event) -> Value {
 /// Where the reference leaves an empty entry for a metric that it could not read, ours may name the metric.
 fn excuse_unread_metrics(expect: &Value, actual: &mut Value) {
     let path = "/status/currentMetrics";
-    let (Some(Value::Array(expected)), Some(Value::Array(actual))) = (expect.pointer(path), actual.pointer_mut(path))
+    let (Some(Value::Array(expected)), Some(Value::Array(actual))) =
+        (expect.pointer(path), actual.pointer_mut(path))
     else {
         return;
     };

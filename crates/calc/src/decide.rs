@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::{
     api::{
-        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
-        MetricStatus, Scale,
+        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus,
+        Scale,
     },
     combine::{Combination, Combined, combine},
     event::{Event, EventReason},
@@ -67,7 +67,9 @@ pub enum ReconcileError {
         message: String,
     },
     /// No replica count could be computed.
-    #[error("failed to compute desired number of replicas based on listed metrics for {reference}: {message}")]
+    #[error(
+        "failed to compute desired number of replicas based on listed metrics for {reference}: {message}"
+    )]
     ComputeReplicas {
         /// `kind/namespace/name` of the target.
         reference: String,
@@ -314,7 +316,8 @@ impl Decision<'_> {
         self.draft.set(ConditionType::ScalingLimited, is_limited, limit.reason.clone(), limit.message);
         let mut desired = normalized.replicas;
         let fewest = spec.effective_min_replicas();
-        if self.current == 0 && fewest != 0 && desired < fewest && is_scaled_to_zero(self.hpa, self.settings) {
+        if self.current == 0 && fewest != 0 && desired < fewest && is_scaled_to_zero(self.hpa, self.settings)
+        {
             desired = fewest;
             if reason.is_empty() {
                 BELOW_MIN.clone_into(&mut reason);

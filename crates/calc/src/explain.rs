@@ -123,3 +123,68 @@ impl fmt::Display for MetricExplanation {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn metric() -> MetricExplanation {
+        MetricExplanation {
+            metric: "pods metric m".into(),
+            usage_milli: Some(1500),
+            target: Some(1000),
+            ratio: Some(1.5),
+            proposed_replicas: Some(3),
+            ..MetricExplanation::default()
+        }
+    }
+
+    #[rstest]
+    #[case::no_change(Summary::NoChange, "keep 2")]
+    #[case::rescale(Summary::Rescale("m above target".into()), "2 -> 5: m above target")]
+    #[case::disabled(Summary::ScalingDisabled, "disabled: the target is at zero replicas")]
+    #[case::failed(Summary::Failed("no".into()), "keep 2: no")]
+    fn summaries(#[case] summary: Summary, #[case] text: &str) {
+        let explanation =
+            Explanation { current_replicas: 2, desired_replicas: 5, summary, ..Explanation::default() };
+        assert_eq!(explanation.to_string(), text);
+    }
+
+    #[test]
+    fn the_whole() {
+        let failed = MetricExplanation {
+            metric: "External".into(),
+            error: Some("gone".into()),
+            ..MetricExplanation::default()
+        };
+        let utilization = MetricExplanation {
+            metric: "cpu".into(),
+            utilization: Some(75),
+            target: Some(50),
+            ratio: Some(1.5),
+            rebalanced_ratio: Some(1.25),
+            proposed_replicas: Some(3),
+            pods: Some(Census { ready: 1, unready: 2, missing: 3, ignored: 4 }),
+            usage_milli: Some(7),
+            ..MetricExplanation::default()
+        };
+        let explanation = Explanation {
+            current_replicas: 2,
+            metrics: vec![failed, metric(), utilization],
+            winner: Some(1),
+            proposed_replicas: Some(3),
+            stabilized_replicas: Some(3),
+            stabilized_by: Some(ConditionReason::ScaleUpStabilized),
+            limited_by: Some(ConditionReason::TooManyReplicas),
+            desired_replicas: 2,
+            summary: Summary::NoChange,
+        };
+        assert_eq!(
+            explanation.to_string(),
+            "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu 75%/50% ratio 1.250 \
+             proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); ScaleUpStabilized at 3; TooManyReplicas at 2"
+        );
+    }
+}

@@ -56,7 +56,11 @@ impl History {
     }
 
     /// Adds a recommendation, in place of the last one that `is_outdated`.
-    pub(crate) fn recommend(&mut self, recommendation: Recommendation, is_outdated: impl Fn(&Recommendation) -> bool) {
+    pub(crate) fn recommend(
+        &mut self,
+        recommendation: Recommendation,
+        is_outdated: impl Fn(&Recommendation) -> bool,
+    ) {
         match self.recommendations.iter_mut().rfind(|candidate| is_outdated(candidate)) {
             Some(outdated) => *outdated = recommendation,
             None => self.recommendations.push(recommendation),
@@ -87,5 +91,95 @@ impl History {
             events.iter().filter(|event| event.at > cutoff).map(|event| i64::from(event.change)).sum()
         };
         sum(&self.scale_ups) - sum(&self.scale_downs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn event(change: i32, second: i64, outdated: bool) -> ScaleEvent {
+        ScaleEvent { change, at: at(second), outdated }
+    }
+
+    fn recommendations(of: &[(i32, i64)]) -> Vec<Recommendation> {
+        of.iter().map(|(replicas, second)| Recommendation { replicas: *replicas, at: at(*second) }).collect()
+    }
+
+    #[test]
+    fn the_first_recommendation_is_what_was_found() {
+        let mut history = History::default();
+        history.begin(3, at(10));
+        history.begin(4, at(20));
+        assert_eq!(history.recommendations, recommendations(&[(3, 10)]));
+    }
+
+    #[rstest]
+    #[case::none_outdated(&[(1, 50), (2, 60)], &[(1, 50), (2, 60), (9, 100)])]
+    #[case::only_one(&[(1, 49), (2, 60)], &[(9, 100), (2, 60)])]
+    #[case::the_last_of_several(&[(1, 10), (2, 20), (3, 60)], &[(1, 10), (9, 100), (3, 60)])]
+    fn a_recommendation_replaces_the_last_outdated(
+        #[case] before: &[(i32, i64)],
+        #[case] after: &[(i32, i64)],
+    ) {
+        let mut history = History { recommendations: recommendations(before), ..History::default() };
+        let new = Recommendation { replicas: 9, at: at(100) };
+        history.recommend(new, |old| old.at < at(50));
+        assert_eq!(history.recommendations, recommendations(after));
+    }
+
+    // Now is 100 and the longest period 60 seconds, so the cutoff is 40.
+    #[rstest]
+    #[case::first(&[], &[event(3, 100, false)])]
+    #[case::inside(&[event(1, 41, false)], &[event(1, 41, false), event(3, 100, false)])]
+    #[case::at_the_cutoff_is_kept(&[event(1, 40, false)], &[event(1, 40, false), event(3, 100, false)])]
+    #[case::outside(&[event(1, 39, false)], &[event(3, 100, false)])]
+    #[case::the_last_outdated_is_replaced_the_others_marked(
+        &[event(1, 10, false), event(2, 20, false), event(4, 90, false)],
+        &[event(1, 10, true), event(3, 100, false), event(4, 90, false)]
+    )]
+    #[case::a_mark_outlives_a_longer_period(&[event(1, 90, true)], &[event(3, 100, false)])]
+    fn a_scale_event_replaces_the_last_outdated(#[case] before: &[ScaleEvent], #[case] after: &[ScaleEvent]) {
+        let period = SignedDuration::from_secs(60);
+        let mut up = History { scale_ups: before.to_vec(), ..History::default() };
+        up.scaled(2, 5, period, at(100));
+        assert_eq!(up, History { scale_ups: after.to_vec(), ..History::default() });
+        let mut down = History { scale_downs: before.to_vec(), ..History::default() };
+        down.scaled(5, 2, period, at(100));
+        assert_eq!(down, History { scale_downs: after.to_vec(), ..History::default() });
+    }
+
+    #[test]
+    fn a_change_beyond_all_bounds_is_held() {
+        let mut history = History::default();
+        history.scaled(i32::MIN, i32::MAX, SignedDuration::ZERO, at(0));
+        assert_eq!(history.scale_ups, [event(i32::MAX, 0, false)]);
+    }
+
+    #[rstest]
+    #[case::edge_excluded(60, 0)]
+    #[case::just_inside(61, 7)]
+    #[case::both_directions(81, 7 - 20)]
+    #[case::outdated_ones_count(200, 7 - 20 + 100)]
+    fn net_change_within_a_period(#[case] period: i64, #[case] expected: i64) {
+        let history = History {
+            scale_ups: vec![event(7, 40, false), event(100, 10, true)],
+            scale_downs: vec![event(20, 20, false)],
+            ..History::default()
+        };
+        assert_eq!(history.net_change(SignedDuration::from_secs(period), at(100)), expected);
+    }
+
+    #[test]
+    fn net_change_does_not_overflow() {
+        let many = vec![event(i32::MAX, 99, false); 4];
+        let history = History { scale_ups: many, ..History::default() };
+        assert_eq!(history.net_change(SignedDuration::from_secs(60), at(100)), 4 * i64::from(i32::MAX));
     }
 }

@@ -97,7 +97,8 @@ fn source(spec: &MetricSpec) -> Result<Source<'_>, String> {
         MetricSourceType::External => (spec.external.as_ref().map(Source::External), "external"),
         MetricSourceType::Other(name) => return Err(format!("unknown metric source type {name:?}")),
     };
-    source.ok_or_else(|| format!("invalid metric source: type is {} but {member} is not set", spec.source_type))
+    source
+        .ok_or_else(|| format!("invalid metric source: type is {} but {member} is not set", spec.source_type))
 }
 
 /// The proposal of a metric from what its API answered.
@@ -152,7 +153,9 @@ impl Source<'_> {
             Self::Object(_) => "failed to get object metric value: ".to_owned(),
             Self::Pods(_) => "failed to get pods metric value: ".to_owned(),
             Self::Resource(source) => format!("failed to get {} resource metric value: ", source.name),
-            Self::ContainerResource(source) => format!("failed to get {} container metric value: ", source.container),
+            Self::ContainerResource(source) => {
+                format!("failed to get {} container metric value: ", source.container)
+            }
             Self::External(source) => format!("failed to get {} external metric value: ", source.metric.name),
         }
     }
@@ -259,7 +262,8 @@ fn object(
     };
     let usage = usage.map_err(|error| {
         let Context { namespace, .. } = context;
-        let cause = format!("unable to get metric {metric} on {} {namespace}/{}: {error}", object.kind, object.name);
+        let cause =
+            format!("unable to get metric {metric} on {} {namespace}/{}: {error}", object.kind, object.name);
         Stage::Computation(cause)
     })?;
     let (proposal, name, current) = if by_replica {
@@ -288,7 +292,7 @@ fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric))
 }
 
-fn computation(error: impl ToString) -> Stage {
+fn computation(error: CalculationError) -> Stage {
     Stage::Computation(error.to_string())
 }
 
@@ -302,12 +306,17 @@ fn pods(
     let target = target.ok_or(Stage::Spec("invalid pods metric source: no average value target was set"))?;
     let samples = pod_samples(reading)
         .map_err(|error| Stage::Computation(format!("unable to get metric {name}: {error}")))?;
-    let proposal =
-        replicas::average_value(&context.average_target(target, false), context.pods(), &samples, &context.readiness)
-            .map_err(computation)?;
+    let proposal = replicas::average_value(
+        &context.average_target(target, false),
+        context.pods(),
+        &samples,
+        &context.readiness,
+    )
+    .map_err(computation)?;
     let current = MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
-    let status = MetricStatus { source_type: MetricSourceType::Pods, pods: Some(status), ..Default::default() };
+    let status =
+        MetricStatus { source_type: MetricSourceType::Pods, pods: Some(status), ..Default::default() };
     Ok(Valid { proposal, name: format!("pods metric {name}"), target, status })
 }
 
@@ -325,8 +334,10 @@ impl Resource<'_> {
         context: &Context<'_>,
     ) -> Result<Valid, Stage> {
         let (name, resource) = (self.name, ResourceName::from(self.name));
-        let samples =
-            || pod_samples(reading).map_err(|error| format!("unable to get metrics for resource {name}: {error}"));
+        let samples = || {
+            pod_samples(reading)
+                .map_err(|error| format!("unable to get metrics for resource {name}: {error}"))
+        };
         let (proposal, target, name) = if let Some(target) = &self.target.average_value {
             let target = target.milli_value();
             let failed = |error: String| Stage::Computation(format!("failed to get {name} usage: {error}"));
@@ -336,7 +347,8 @@ impl Resource<'_> {
                 .map_err(|error| failed(error.to_string()))?;
             (proposal, target, format!("{name} resource"))
         } else if let Some(target) = self.target.average_utilization {
-            let failed = |error: String| Stage::Computation(format!("failed to get {name} utilization: {error}"));
+            let failed =
+                |error: String| Stage::Computation(format!("failed to get {name} utilization: {error}"));
             let samples = samples().map_err(failed)?;
             let proposal = self
                 .utilization(target, &resource, &samples, context)
@@ -443,8 +455,11 @@ fn external(
         (proposal, current)
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };
-    let status =
-        MetricStatus { source_type: MetricSourceType::External, external: Some(status), ..Default::default() };
+    let status = MetricStatus {
+        source_type: MetricSourceType::External,
+        external: Some(status),
+        ..Default::default()
+    };
     Ok(Valid { proposal, name: external_name(metric), target, status })
 }
 
@@ -471,7 +486,9 @@ pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
     let source_type = spec.source_type.clone();
     match source(spec) {
         Ok(Source::Resource(source)) => resource_status(&source.name, None, current),
-        Ok(Source::ContainerResource(source)) => resource_status(&source.name, Some(&source.container), current),
+        Ok(Source::ContainerResource(source)) => {
+            resource_status(&source.name, Some(&source.container), current)
+        }
         Ok(Source::Pods(source)) => {
             let pods = PodsMetricStatus { metric: source.metric.clone(), ..Default::default() };
             MetricStatus { source_type, pods: Some(pods), ..Default::default() }

@@ -154,7 +154,8 @@ pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settin
 }
 
 pub(crate) fn has_object_or_external_metric(metrics: &[MetricSpec]) -> bool {
-    let is_one =
-        |metric: &MetricSpec| matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
+    let is_one = |metric: &MetricSpec| {
+        matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
+    };
     metrics.iter().any(is_one)
 }

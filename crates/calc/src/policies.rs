@@ -31,7 +31,8 @@ const DEFAULT_SCALE_UP: [Policy; 2] = [
     Policy { counts: Some(Counts::Pods), value: 4, period_seconds: 15 },
     Policy { counts: Some(Counts::Percent), value: 100, period_seconds: 15 },
 ];
-const DEFAULT_SCALE_DOWN: [Policy; 1] = [Policy { counts: Some(Counts::Percent), value: 100, period_seconds: 15 }];
+const DEFAULT_SCALE_DOWN: [Policy; 1] =
+    [Policy { counts: Some(Counts::Percent), value: 100, period_seconds: 15 }];
 
 impl From<&ScalingPolicy> for Policy {
     fn from(policy: &ScalingPolicy) -> Self {
@@ -131,4 +132,121 @@ impl<'a> Rules<'a> {
 /// Replicas held within `i32`.
 fn to_replicas(replicas: i64) -> i32 {
     i32::try_from(replicas).unwrap_or(if replicas < 0 { i32::MIN } else { i32::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::history::ScaleEvent;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn limit(direction: Direction, rules: Value, current: i32, history: &History) -> i32 {
+        let rules: Option<ScalingRules> = serde_json::from_value(rules).unwrap();
+        Rules { direction, rules: rules.as_ref() }.limit(current, history, at(1000))
+    }
+
+    fn policies(list: &[(&str, i32)], select: &str) -> Value {
+        let policy =
+            |(name, value): &(&str, i32)| json!({ "type": name, "value": value, "periodSeconds": 60 });
+        json!({ "selectPolicy": select, "policies": list.iter().map(policy).collect::<Vec<_>>() })
+    }
+
+    #[rstest]
+    #[case(0, 4)]
+    #[case(1, 4)]
+    #[case(2, 4)]
+    #[case(3, 6)]
+    #[case(i32::MAX, i32::MAX)]
+    fn the_fixed_limit(#[case] current: i32, #[case] expected: i32) {
+        assert_eq!(scale_up_limit(current), expected);
+    }
+
+    #[rstest]
+    #[case::pods(&[("Pods", 4)], "Max", 10, 14)]
+    #[case::percent_is_float_arithmetic(&[("Percent", 10)], "Max", 100, 111)]
+    #[case::percent_rounds_up(&[("Percent", 50)], "Max", 3, 5)]
+    #[case::percent_of_zero(&[("Percent", 900)], "Max", 0, 0)]
+    #[case::max_takes_the_most(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Max", 3, 7)]
+    #[case::min_takes_the_fewest(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Min", 3, 4)]
+    #[case::an_unknown_selection_is_max(&[("Pods", 4), ("Pods", 1)], "Newest", 3, 7)]
+    #[case::disabled(&[("Pods", 4)], "Disabled", 3, 3)]
+    #[case::an_unknown_type_repeats_the_one_before(&[("Pods", 1), ("Nodes", 9)], "Max", 3, 4)]
+    #[case::an_unknown_type_first(&[("Nodes", 9)], "Max", 3, 0)]
+    #[case::none_is_no_limit_to_rise_to(&[], "Max", 3, i32::MIN)]
+    #[case::none_for_min(&[], "Min", 3, i32::MAX)]
+    #[case::pods_are_held(&[("Pods", i32::MAX)], "Max", i32::MAX, i32::MAX)]
+    #[case::percent_is_held(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MAX)]
+    fn up(#[case] list: &[(&str, i32)], #[case] select: &str, #[case] current: i32, #[case] expected: i32) {
+        assert_eq!(limit(Direction::Up, policies(list, select), current, &History::default()), expected);
+    }
+
+    #[rstest]
+    #[case::pods(&[("Pods", 4)], "Max", 10, 6)]
+    #[case::percent_is_float_arithmetic(&[("Percent", 80)], "Max", 10, 1)]
+    #[case::percent_truncates(&[("Percent", 50)], "Max", 3, 1)]
+    #[case::max_takes_the_fewest(&[("Pods", 4), ("Percent", 10)], "Max", 10, 6)]
+    #[case::min_takes_the_most(&[("Pods", 4), ("Percent", 10)], "Min", 10, 9)]
+    #[case::disabled(&[("Pods", 4)], "Disabled", 3, 3)]
+    #[case::an_unknown_type_repeats_the_one_before(&[("Pods", 1), ("Nodes", 9)], "Max", 3, 2)]
+    #[case::none_for_max(&[], "Max", 3, i32::MAX)]
+    #[case::none_for_min(&[], "Min", 3, i32::MIN)]
+    #[case::below_zero(&[("Pods", i32::MAX)], "Max", 1, 1 - i32::MAX)]
+    #[case::percent_is_held(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MIN)]
+    fn down(#[case] list: &[(&str, i32)], #[case] select: &str, #[case] current: i32, #[case] expected: i32) {
+        assert_eq!(limit(Direction::Down, policies(list, select), current, &History::default()), expected);
+    }
+
+    #[rstest]
+    #[case::up_adds_four(Direction::Up, 3, 7)]
+    #[case::up_doubles(Direction::Up, 5, 10)]
+    #[case::down_removes_all(Direction::Down, 5, 0)]
+    fn defaults(
+        #[case] direction: Direction,
+        #[case] current: i32,
+        #[case] expected: i32,
+        #[values(json!(null), json!({}), json!({ "selectPolicy": "Max" }))] rules: Value,
+    ) {
+        assert_eq!(limit(direction, rules, current, &History::default()), expected);
+    }
+
+    // The period is 60 seconds and now is 1000: the edge is 940.
+    #[rstest]
+    #[case::outside(939, 12)]
+    #[case::at_the_edge(940, 12)]
+    #[case::just_inside(941, 9)]
+    fn a_period_counts_from_its_start(#[case] second: i64, #[case] expected: i32) {
+        let event = |change| vec![ScaleEvent { change, at: at(second), outdated: false }];
+        let history = History { scale_ups: event(3), ..History::default() };
+        assert_eq!(limit(Direction::Up, policies(&[("Pods", 2)], "Max"), 10, &history), expected);
+        let history = History { scale_downs: event(3), ..History::default() };
+        // Down the signs turn: 10 - 2, or 13 - 2.
+        assert_eq!(limit(Direction::Down, policies(&[("Pods", 2)], "Max"), 10, &history), 20 - expected);
+    }
+
+    #[test]
+    fn the_start_of_a_period_may_be_beyond_all_replicas() {
+        let event = ScaleEvent { change: i32::MAX, at: at(999), outdated: false };
+        let history = History { scale_ups: vec![event; 3], ..History::default() };
+        assert_eq!(limit(Direction::Up, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MIN);
+        assert_eq!(limit(Direction::Up, policies(&[("Percent", 100)], "Max"), 1, &history), i32::MIN);
+        let history = History { scale_downs: vec![event; 3], ..History::default() };
+        assert_eq!(limit(Direction::Down, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MAX);
+    }
+
+    #[rstest]
+    #[case::defaults(json!({}), 15)]
+    #[case::longest(json!({ "policies": [{ "periodSeconds": 20 }, { "periodSeconds": 30 }, {}] }), 30)]
+    #[case::none(json!({ "policies": [] }), 0)]
+    #[case::negative(json!({ "policies": [{ "periodSeconds": -5 }] }), 0)]
+    fn longest_period(#[case] rules: Value, #[case] seconds: i64) {
+        let rules: ScalingRules = serde_json::from_value(rules).unwrap();
+        let rules = Rules { direction: Direction::Up, rules: Some(&rules) };
+        assert_eq!(rules.longest_period(), SignedDuration::from_secs(seconds));
+    }
 }

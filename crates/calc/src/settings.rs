@@ -94,3 +94,42 @@ pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
     time.checked_sub(span).unwrap_or(end)
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::even(1.0, true)]
+    #[case::upper_edge(1.1, true)]
+    #[case::above(1.1_f64.next_up(), false)]
+    #[case::lower_edge(0.8, true)]
+    #[case::below(0.8_f64.next_down(), false)]
+    #[case::not_a_number(f64::NAN, false)]
+    #[case::infinite(f64::INFINITY, false)]
+    fn both_edges_are_within(#[case] ratio: f64, #[case] expected: bool) {
+        assert_eq!(Tolerances { up: 0.1, down: 0.2 }.are_met_by(ratio), expected);
+    }
+
+    #[rstest]
+    #[case::none(json!({}), 0.1, 0.1)]
+    #[case::behavior_without(json!({ "behavior": { "scaleUp": {}, "scaleDown": {} } }), 0.1, 0.1)]
+    #[case::up(json!({ "behavior": { "scaleUp": { "tolerance": "50m" } } }), 0.05, 0.1)]
+    #[case::down(json!({ "behavior": { "scaleDown": { "tolerance": "0" } } }), 0.1, 0.0)]
+    fn an_autoscalers_own_tolerances(#[case] spec: Value, #[case] up: f64, #[case] down: f64) {
+        let spec = serde_json::from_value(spec).unwrap();
+        assert_eq!(Tolerances::of(&spec, &Settings::default()), Tolerances { up, down });
+    }
+
+    #[test]
+    fn times_are_held_at_the_ends() {
+        let (long, back) = (SignedDuration::MAX, SignedDuration::MIN);
+        assert_eq!(after(Timestamp::UNIX_EPOCH, long), Timestamp::MAX);
+        assert_eq!(after(Timestamp::UNIX_EPOCH, back), Timestamp::MIN);
+        assert_eq!(before(Timestamp::UNIX_EPOCH, long), Timestamp::MIN);
+        assert_eq!(before(Timestamp::UNIX_EPOCH, back), Timestamp::MAX);
+    }
+}

@@ -74,3 +74,86 @@ impl StatusDraft {
         self.status.current_metrics = metrics;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    const BEFORE: &str = "2026-01-01T00:00:00Z";
+    const NOW: &str = "2026-01-01T00:01:00Z";
+
+    fn hpa(generation: Option<i64>) -> HorizontalPodAutoscaler {
+        serde_json::from_value(json!({
+            "metadata": { "generation": generation },
+            "status": {
+                "observedGeneration": 3,
+                "conditions": [
+                    { "type": "ScalingActive", "status": "True", "lastTransitionTime": BEFORE,
+                      "reason": "ValidMetricFound", "message": "old", "observedGeneration": 3, "newer": 1 },
+                    { "type": "ScaledToZero", "status": "False", "lastTransitionTime": BEFORE },
+                ],
+            },
+        }))
+        .unwrap()
+    }
+
+    fn draft(generation: Option<i64>) -> StatusDraft {
+        StatusDraft::of(&hpa(generation), NOW.parse().unwrap())
+    }
+
+    #[rstest]
+    #[case::same_status_keeps_the_time(true, "True", BEFORE)]
+    #[case::another_status_moves_it(false, "False", NOW)]
+    fn a_condition_that_is_there(#[case] holds: bool, #[case] status: &str, #[case] time: &str) {
+        let mut draft = draft(Some(4));
+        draft.set(ConditionType::ScalingActive, holds, ConditionReason::ScalingDisabled, "new");
+        let condition = serde_json::to_value(&draft.status.conditions[0]).unwrap();
+        assert_eq!(
+            condition,
+            json!({ "type": "ScalingActive", "status": status, "lastTransitionTime": time,
+                    "reason": "ScalingDisabled", "message": "new", "observedGeneration": 4, "newer": 1 })
+        );
+        assert_eq!(draft.status.conditions.len(), 2);
+    }
+
+    #[test]
+    fn a_new_condition_comes_last() {
+        let mut draft = draft(Some(4));
+        draft.set(ConditionType::AbleToScale, false, ConditionReason::FailedGetScale, "new");
+        let condition = serde_json::to_value(draft.status.conditions.last().unwrap()).unwrap();
+        assert_eq!(
+            condition,
+            json!({ "type": "AbleToScale", "status": "False", "lastTransitionTime": NOW,
+                    "reason": "FailedGetScale", "message": "new", "observedGeneration": 4 })
+        );
+    }
+
+    #[rstest]
+    #[case::counted(Some(1), Some(1), Some(1))]
+    #[case::not_counted(None, Some(3), None)]
+    #[case::zero_is_not_counted(Some(0), Some(3), None)]
+    fn generations(
+        #[case] generation: Option<i64>,
+        #[case] of_old: Option<i64>,
+        #[case] of_new: Option<i64>,
+    ) {
+        let mut draft = draft(generation);
+        draft.set(ConditionType::ScalingActive, true, ConditionReason::ValidMetricFound, "");
+        draft.set(ConditionType::AbleToScale, true, ConditionReason::SucceededGetScale, "");
+        assert_eq!(draft.status.observed_generation, of_old);
+        assert_eq!(draft.status.conditions[0].observed_generation, of_old);
+        assert_eq!(draft.status.conditions[2].observed_generation, of_new);
+    }
+
+    #[test]
+    fn removal() {
+        let mut draft = draft(None);
+        draft.remove(&ConditionType::ScaledToZero);
+        draft.remove(&ConditionType::AbleToScale);
+        assert_eq!(draft.status.conditions.len(), 1);
+        assert_eq!(draft.status.conditions[0].condition_type, ConditionType::ScalingActive);
+    }
+}

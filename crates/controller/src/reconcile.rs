@@ -172,9 +172,8 @@ impl Reconciler {
         loop {
             *writes_left = writes_left.saturating_sub(1);
             let Target { mapping, read } = target;
-            let error = match self.scales.update(namespace, mapping, name, read, replicas).await {
-                Ok(_) => return Written::Done(Ok(())),
-                Err(error) => error,
+            let Err(error) = self.scales.update(namespace, mapping, name, read, replicas).await else {
+                return Written::Done(Ok(()));
             };
             if !matches!(error, ScaleError::Conflict(_)) || *writes_left == 0 {
                 return Written::Done(Err(error.to_string()));

@@ -2,15 +2,17 @@
 
 use std::{
     collections::BTreeSet,
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
+use futures::FutureExt;
 use hpa_calc::settings::Settings;
 use hpa_metrics_client::MetricsClient;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     autoscalers::Autoscalers,
@@ -161,9 +163,15 @@ async fn work(queue: Arc<WorkQueue<HpaKey>>, reconciler: Arc<Reconciler>, period
         // Counted from when it was due: a reconcile that takes its time does not shift those to come.
         let next = tokio::time::Instant::now() - lease.lateness() + period;
         let key = lease.key().clone();
-        reconciler.reconcile(&key).await;
+        // A defect that one object brings out is not to stop the others.
+        if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
+            error!(hpa = %key, "the reconcile panicked; the autoscaler is tried again after a period");
+        }
         if reconciler.autoscalers.get(&key).is_some() {
             queue.add_after(key, next.saturating_duration_since(tokio::time::Instant::now()));
+        } else {
+            // Deleted meanwhile: the reconcile may have registered its selector again.
+            reconciler.selectors.remove(&key);
         }
         lease.done();
     }

@@ -223,7 +223,9 @@ impl Caches {
                     let gone = self.autoscalers.keys_where(|key| {
                         scope.as_deref().is_none_or(|scope| *scope == *key.namespace) && !listed.contains(key)
                     });
-                    gone.iter().for_each(|key| self.forget(key));
+                    for key in &gone {
+                        self.forget(key);
+                    }
                     // By namespace: those that can share a request come close to each other.
                     created.sort();
                     let count = created.len();

@@ -1,5 +1,7 @@
 //! The command line: kube-controller-manager's flag names, and an environment variable for each.
 
+#![expect(clippy::doc_markdown, reason = "the comments of flags are shown as they are")]
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

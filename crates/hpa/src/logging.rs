@@ -1,5 +1,7 @@
 //! Logs go to standard error.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::args::{LogArguments, LogFormat};
@@ -14,7 +16,8 @@ pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     match arguments.log_format {
         LogFormat::Text => {
-            registry.with(fmt::layer().with_writer(std::io::stderr).with_target(false)).try_init()?
+            let layer = fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_target(false);
+            registry.with(layer.with_writer(std::io::stderr)).try_init()?;
         }
         LogFormat::Json => {
             let layer = fmt::layer().json().flatten_event(true).with_span_list(false);

@@ -14,6 +14,8 @@ mod pod;
 mod scale;
 mod spec;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use behavior::{Behavior, PolicySelect, PolicyType, ScalingPolicy, ScalingRules};
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
@@ -24,7 +26,8 @@ pub use metric::{
     ResourceMetricSource,
 };
 pub use pod::{
-    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition, ResourceName, ResourceRequest,
+    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition, ResourceName,
+    ResourceRequest,
 };
 pub use scale::Scale;
 pub use spec::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec};

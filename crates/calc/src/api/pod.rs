@@ -283,9 +283,10 @@ fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
         effective.insert(resource, amount.nano_value());
         any = true;
     }
-    let requests = effective
-        .into_iter()
-        .map(|(resource, nanos)| ResourceRequest { resource: resource.into(), milli: milli_from_nano(nanos) });
+    let requests = effective.into_iter().map(|(resource, nanos)| ResourceRequest {
+        resource: resource.into(),
+        milli: milli_from_nano(nanos),
+    });
     any.then(|| requests.collect())
 }
 

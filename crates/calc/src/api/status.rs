@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionStatus, ConditionType, CrossVersionObjectReference, MetricIdentifier, MetricSourceType,
-    Unknown, condition::whole_seconds,
+    Condition, ConditionStatus, ConditionType, CrossVersionObjectReference, MetricIdentifier,
+    MetricSourceType, Unknown, condition::whole_seconds,
 };
 use crate::quantity::Quantity;
 

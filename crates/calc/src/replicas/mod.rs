@@ -11,6 +11,8 @@
 
 mod average;
 mod object;
+#[cfg(test)]
+mod tests;
 mod utilization;
 
 pub use average::{AverageTarget, average_value};

@@ -107,7 +107,11 @@ fn tally<'a>(
     if any_pod { Ok(tally) } else { Err(CalculationError::NoPods) }
 }
 
-fn propose(target: &UtilizationTarget<'_>, tally: &Tally, mut counted: usize) -> Result<Proposal, CalculationError> {
+fn propose(
+    target: &UtilizationTarget<'_>,
+    tally: &Tally,
+    mut counted: usize,
+) -> Result<Proposal, CalculationError> {
     let (percent, ratio) = ratio(tally.ready, target.target)?;
     let census = tally.census;
     let count_unready = census.unready > 0 && ratio > 1.0;
@@ -137,7 +141,15 @@ fn propose(target: &UtilizationTarget<'_>, tally: &Tally, mut counted: usize) ->
         (replicas, rule, Some(new_ratio))
     };
     let usage = average(tally.ready.usage, census.ready);
-    Ok(Proposal { replicas, usage, utilization: Some(percent), ratio, rebalanced_ratio, rule, pods: Some(census) })
+    Ok(Proposal {
+        replicas,
+        usage,
+        utilization: Some(percent),
+        ratio,
+        rebalanced_ratio,
+        rule,
+        pods: Some(census),
+    })
 }
 
 /// The utilization in whole percent, and its ratio to the target.

@@ -51,6 +51,8 @@ pub(super) struct RateLimited<S> {
 impl<S> RateLimited<S> {
     /// Waits for a token, and leaves it in the bucket.
     fn poll_token(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Less than a token by rounding only is one.
+        const ROUNDING: f64 = 1e-6;
         loop {
             if let Some(wait) = &mut self.wait {
                 ready!(wait.as_mut().poll(cx));
@@ -59,8 +61,6 @@ impl<S> RateLimited<S> {
             let now = Instant::now();
             let refill = now.duration_since(self.at).as_secs_f64() * self.qps;
             (self.tokens, self.at) = ((self.tokens + refill).min(self.burst), now);
-            // Less than a token by rounding only is one.
-            const ROUNDING: f64 = 1e-6;
             let missing = 1.0 - self.tokens;
             if missing <= ROUNDING {
                 return Poll::Ready(());

@@ -1,6 +1,6 @@
 //! Decides what to write for an event: an Event of its own, a higher count of one written before, or nothing.
 //!
-//! The rules are those of client-go's event correlator, but for the budget: SuccessfulRescale has one of its own.
+//! The rules are those of client-go's event correlator, but for the budget: `SuccessfulRescale` has one of its own.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl Correlator {
         // Counted even if it is not written: the next write tells how often it really happened.
         observed.count = observed.count.saturating_add(1);
         let (name, first, count) = (observed.name.clone(), observed.first, observed.count);
-        if !self.may_write((object_id, is_rescale), at) {
+        if !self.may_write(&(object_id, is_rescale), at) {
             return Decision::OverBudget;
         }
         let reason = reason.into_owned();
@@ -136,8 +136,8 @@ impl Correlator {
         false
     }
 
-    fn may_write(&mut self, key: BudgetKey, at: Timestamp) -> bool {
-        let budget = self.budgets.get_or_insert_with(&key, || Budget { tokens: BURST, at });
+    fn may_write(&mut self, key: &BudgetKey, at: Timestamp) -> bool {
+        let budget = self.budgets.get_or_insert_with(key, || Budget { tokens: BURST, at });
         let passed = at.duration_since(budget.at).as_secs_f64().max(0.0);
         budget.tokens = (budget.tokens + passed / REFILL.as_secs_f64()).min(BURST);
         budget.at = budget.at.max(at);

@@ -48,7 +48,7 @@ impl Default for EventWriterConfig {
 /// Writes what is recorded as core/v1 Events of component `horizontal-pod-autoscaler`.
 ///
 /// Equal events share an Event, whose count and last time are raised. Many similar ones are combined to one, and an
-/// object has a budget: 25 events and one more every five minutes, for its SuccessfulRescale events and for all
+/// object has a budget: 25 events and one more every five minutes, for its `SuccessfulRescale` events and for all
 /// others apart.
 pub struct EventWriter {
     client: Client,

@@ -1,4 +1,4 @@
-//! Which HorizontalPodAutoscalers select which pods.
+//! Which autoscalers select which pods.
 
 mod namespace;
 #[cfg(test)]

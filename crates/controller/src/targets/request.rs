@@ -170,7 +170,7 @@ pub(super) fn path_segment(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
             segment.push(char::from(byte));
         } else {
-            segment.push_str(&format!("%{byte:02X}"));
+            segment.extend(format!("%{byte:02X}").chars());
         }
     }
     segment

@@ -41,10 +41,8 @@ impl From<RequestError> for ScaleError {
             RequestError::Status(status) if status.is_conflict() => Self::Conflict(status),
             RequestError::Status(status) if status.is_not_found() => {
                 // Only what is about an object has the object's name.
-                match status.details.as_ref().is_some_and(|details| !details.name.is_empty()) {
-                    true => Self::NotFound(status),
-                    false => Self::NotServed(status),
-                }
+                let is_about_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+                if is_about_object { Self::NotFound(status) } else { Self::NotServed(status) }
             }
             error => Self::Request(error),
         }

@@ -23,7 +23,7 @@ struct Script {
 }
 
 impl Server {
-    fn answer(&self, path: &str, code: u16, body: impl ToString) -> &Self {
+    fn answer(&self, path: &str, code: u16, body: impl std::fmt::Display) -> &Self {
         self.0.lock().answers.insert(path.to_owned(), (code, body.to_string()));
         self
     }

@@ -1,0 +1,184 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Every struct of an autoscaler with a member that is not known, and every enumeration with such a value.
+fn newer() -> Value {
+    let selector = json!({
+        "matchExpressions": [{ "key": "k", "operator": "Near", "new": 1 }],
+        "matchLabels": { "a": "b" },
+        "new": 1,
+    });
+    let target = |member: &str, value: Value| json!({ "type": "Newest", member: value, "new": 1 });
+    let metric = json!({ "name": "m", "selector": selector, "new": 1 });
+    let object = json!({ "kind": "K", "name": "n", "apiVersion": "v1", "new": 1 });
+    let current = json!({ "value": "1", "averageValue": "2", "averageUtilization": 3, "new": 1 });
+    let rules = json!({
+        "stabilizationWindowSeconds": 1,
+        "selectPolicy": "Newest",
+        "policies": [{ "type": "Nodes", "value": 1, "periodSeconds": 2, "new": 1 }],
+        "tolerance": "50m",
+        "new": 1,
+    });
+    json!({
+        "metadata": { "name": "n", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
+                      "annotations": { "a": "b" }, "labels": { "c": "d" } },
+        "spec": {
+            "scaleTargetRef": object,
+            "minReplicas": 1,
+            "maxReplicas": 2,
+            "metrics": [
+                { "type": "Object", "object": { "describedObject": object, "metric": metric, "target": target("value", "1".into()), "new": 1 }, "new": 1 },
+                { "type": "Pods", "pods": { "metric": metric, "target": target("averageValue", "1".into()), "new": 1 } },
+                { "type": "Resource", "resource": { "name": "cpu", "target": target("averageUtilization", 5.into()), "new": 1 } },
+                { "type": "ContainerResource", "containerResource": { "name": "cpu", "container": "c", "target": target("averageUtilization", 5.into()), "new": 1 } },
+                { "type": "External", "external": { "metric": metric, "target": target("value", "1".into()), "new": 1 } },
+                { "type": "Newest", "newest": { "x": null } },
+            ],
+            "behavior": { "scaleUp": rules, "scaleDown": rules, "new": 1 },
+            "new": [1],
+        },
+        "status": {
+            "observedGeneration": 1,
+            "lastScaleTime": "2026-01-01T00:00:00Z",
+            "currentReplicas": 1,
+            "desiredReplicas": 2,
+            "currentMetrics": [
+                { "type": "Object", "object": { "describedObject": object, "metric": metric, "current": current, "new": 1 }, "new": 1 },
+                { "type": "Pods", "pods": { "metric": metric, "current": current, "new": 1 } },
+                { "type": "Resource", "resource": { "name": "cpu", "current": current, "new": 1 } },
+                { "type": "ContainerResource", "containerResource": { "name": "cpu", "container": "c", "current": current, "new": 1 } },
+                { "type": "External", "external": { "metric": metric, "current": current, "new": 1 } },
+                { "type": "" },
+            ],
+            "conditions": [{ "type": "Newest", "status": "Maybe", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                             "reason": "Because", "message": "m", "observedGeneration": 1, "new": 1 }],
+            "new": { "deep": [true, null] },
+        },
+    })
+}
+
+#[test]
+fn what_is_not_known_is_kept() {
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(newer()).unwrap();
+    assert_eq!(serde_json::to_value(&hpa).unwrap(), newer());
+    assert_eq!(hpa.spec.metrics[5].source_type, MetricSourceType::Other("Newest".into()));
+}
+
+#[test]
+fn nulls_are_read_as_absent() {
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "metadata": { "annotations": null, "labels": null },
+        "spec": { "minReplicas": null, "metrics": null, "behavior": null },
+        "status": null,
+    }))
+    .unwrap();
+    assert_eq!(hpa, HorizontalPodAutoscaler::default());
+    let status: HorizontalPodAutoscalerStatus =
+        serde_json::from_value(json!({ "currentMetrics": null, "conditions": null, "lastScaleTime": null }))
+            .unwrap();
+    assert_eq!(serde_json::to_value(status).unwrap(), json!({ "desiredReplicas": 0, "currentMetrics": [] }));
+}
+
+#[rstest]
+#[case::whole("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")]
+#[case::a_part_of_a_second_is_cut("2026-01-01T00:00:00.999999999Z", "2026-01-01T00:00:00Z")]
+fn times_are_written_in_whole_seconds(#[case] read: &str, #[case] written: &str) {
+    let condition = json!({ "type": "AbleToScale", "status": "True", "lastTransitionTime": read });
+    let status = json!({ "lastScaleTime": read, "conditions": [condition] });
+    let status: HorizontalPodAutoscalerStatus = serde_json::from_value(status).unwrap();
+    let value = serde_json::to_value(status).unwrap();
+    assert_eq!(value["lastScaleTime"], written);
+    assert_eq!(value["conditions"][0]["lastTransitionTime"], written);
+}
+
+#[rstest]
+#[case::known("Percent", PolicyType::Percent)]
+#[case::case_matters("percent", PolicyType::Other("percent".into()))]
+#[case::empty("", PolicyType::default())]
+fn open_enumerations(#[case] text: &str, #[case] expected: PolicyType) {
+    let read: PolicyType = serde_json::from_value(text.into()).unwrap();
+    assert_eq!(read, expected);
+    assert_eq!(serde_json::to_value(&read).unwrap(), text);
+    assert_eq!(read.to_string(), text);
+}
+
+#[test]
+fn schema() {
+    let schema = serde_json::to_value(schemars::schema_for!(HorizontalPodAutoscaler)).unwrap();
+    assert_eq!(schema["title"], "HorizontalPodAutoscaler");
+    assert_eq!(schema["$defs"]["PolicySelect"]["enum"], json!(["Disabled", "Max", "Min"]));
+    let spec = &schema["$defs"]["HorizontalPodAutoscalerSpec"]["properties"];
+    for name in ["scaleTargetRef", "minReplicas", "maxReplicas", "metrics", "behavior"] {
+        assert!(spec.get(name).is_some(), "{name}");
+    }
+    assert!(spec.get("unknown").is_none());
+}
+
+#[rstest]
+#[case::unset(json!({}), 1)]
+#[case::zero(json!({ "minReplicas": 0 }), 0)]
+fn effective_min_replicas(#[case] spec: Value, #[case] expected: i32) {
+    let spec: HorizontalPodAutoscalerSpec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.effective_min_replicas(), expected);
+}
+
+fn pod(value: Value) -> Pod {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn an_empty_pod() {
+    let empty = pod(json!({}));
+    assert!(!empty.terminating && empty.ready.is_none() && !empty.is_running_and_ready());
+    assert_eq!(empty, pod(json!({ "metadata": { "labels": null }, "spec": { "containers": null } })));
+}
+
+#[rstest]
+#[case("Running", "True", true)]
+#[case("Running", "False", false)]
+#[case("Running", "Unknown", false)]
+#[case("Pending", "True", false)]
+fn running_and_ready(#[case] phase: &str, #[case] ready: &str, #[case] expected: bool) {
+    let conditions =
+        json!([{ "type": "Initialized", "status": "False" }, { "type": "Ready", "status": ready }]);
+    let pod = pod(json!({
+        "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": { "b": "2", "a": "1" } },
+        "status": { "phase": phase, "conditions": conditions },
+    }));
+    assert_eq!(pod.is_running_and_ready(), expected);
+    assert!(pod.terminating);
+    assert_eq!((pod.label("a"), pod.label("b"), pod.label("c")), (Some("1"), Some("2"), None));
+    assert_eq!(pod.ready.unwrap().last_transition_time, pod::GO_ZERO_TIME);
+}
+
+#[rstest]
+#[case::its_own_word(json!({ "cpu": "3" }), json!([]), 3000)]
+#[case::the_containers(json!({ "memory": "1" }), json!([]), 2000)]
+#[case::an_init_container_that_needs_more(json!({ "memory": "1" }), json!([{ "resources": { "requests": { "cpu": "5" } } }]), 5000)]
+#[case::a_sidecar(json!({ "memory": "1" }), json!([{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "5" } } }]), 7000)]
+#[case::a_sidecar_before_an_init_container(
+    json!({ "memory": "1" }),
+    json!([{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } }, { "resources": { "requests": { "cpu": "5" } } }]),
+    6000
+)]
+#[case::a_sidecar_after_an_init_container(
+    json!({ "memory": "1" }),
+    json!([{ "resources": { "requests": { "cpu": "5" } } }, { "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } }]),
+    5000
+)]
+fn pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i64) {
+    let containers = json!([{ "resources": { "requests": { "cpu": "1" } } }, { "resources": { "requests": { "cpu": "1" } } }]);
+    let spec = json!({ "resources": { "requests": own }, "containers": containers, "initContainers": init });
+    let pod = pod(json!({ "spec": spec }));
+    let requests = pod.requests.pod_level.as_ref().unwrap();
+    let cpu = requests.iter().find(|request| request.resource == ResourceName::Cpu).unwrap();
+    assert_eq!(cpu.milli, milli);
+}
+
+#[test]
+fn only_some_resources_are_of_the_pod_level() {
+    let pod = pod(json!({ "spec": { "resources": { "requests": { "example.com/gpu": "1" } } } }));
+    assert_eq!(pod.requests.pod_level, None);
+}

@@ -1,0 +1,122 @@
+//! A world around one autoscaler, and how its reconciles read.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(dead_code, reason = "not every test uses all of it")]
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, Pod, Scale},
+    conclude::Conclusion,
+    history::{History, Recommendation},
+    plan::{Plan, ScaleReadError, SelectedPods},
+    readings::{MetricsApi, ReadError, Reading},
+    settings::Settings,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub(crate) const BEFORE: &str = "2026-01-01T00:00:00Z";
+pub(crate) const NOW: &str = "2026-01-01T00:01:00Z";
+
+pub(crate) fn now() -> Timestamp {
+    NOW.parse().unwrap()
+}
+
+/// An External metric with a target of 1 per replica: it proposes as many replicas as it reads.
+pub(crate) fn external(name: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "1" });
+    json!({ "type": "External", "external": { "metric": { "name": name }, "target": target } })
+}
+
+pub(crate) fn cpu() -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": 50 });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+/// An autoscaler from 2 to 10, with these members of its spec and this status.
+pub(crate) fn hpa(spec: Value, status: Value) -> HorizontalPodAutoscaler {
+    let mut hpa = json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 2,
+            "maxReplicas": 10,
+            "metrics": [external("m")],
+        },
+        "status": status,
+    });
+    for (name, value) in spec.as_object().unwrap() {
+        hpa["spec"][name] = value.clone();
+    }
+    serde_json::from_value(hpa).unwrap()
+}
+
+pub(crate) fn scale(replicas: i32) -> Scale {
+    // Nothing is within tolerance of no replicas.
+    Scale { spec_replicas: replicas, status_replicas: 0, selector: "app=web".into() }
+}
+
+/// What a world has for an autoscaler; by default one that lets it decide freely.
+pub(crate) struct World {
+    pub(crate) scale: Result<Scale, ScaleReadError>,
+    /// What each external metric reads in whole units; `None` where it cannot be read.
+    pub(crate) reads: Vec<Option<i64>>,
+    pub(crate) autoscalers: Vec<String>,
+    pub(crate) history: History,
+    pub(crate) settings: Settings,
+    pub(crate) written: Result<(), String>,
+}
+
+impl World {
+    pub(crate) fn of(replicas: i32, reads: &[Option<i64>]) -> Self {
+        let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
+        Self {
+            scale: Ok(scale(replicas)),
+            reads: reads.to_vec(),
+            autoscalers: vec!["shop/web".into()],
+            history: History { recommendations: vec![long_ago], ..History::default() },
+            settings: Settings::default(),
+            written: Ok(()),
+        }
+    }
+
+    pub(crate) fn reconcile(self, hpa: &HorizontalPodAutoscaler) -> Conclusion {
+        let Self { scale, reads, autoscalers, history, settings, written } = self;
+        let pods =
+            vec![Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap()).into()];
+        let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
+        let read = |read: Option<i64>| match read {
+            Some(value) => Ok(Reading::External(vec![value * 1000])),
+            None => Err(ReadError::Fetch { api: MetricsApi::External, message: "down".into() }),
+        };
+        let readings = reads.into_iter().map(|value| Some(read(value))).collect();
+        plan.decide(readings, history, now()).conclude(written, now())
+    }
+}
+
+/// Type, status, reason and message of every condition.
+pub(crate) fn conditions(conclusion: &Conclusion) -> Vec<String> {
+    let conditions = &conclusion.status.conditions;
+    conditions
+        .iter()
+        .map(|one| format!("{}={} {}: {}", one.condition_type, one.status, one.reason, one.message))
+        .collect()
+}
+
+pub(crate) fn events(conclusion: &Conclusion) -> Vec<String> {
+    let events = conclusion.events.iter();
+    events
+        .map(|event| format!("{} {}: {}", event.event_type.as_str(), event.reason.as_str(), event.message))
+        .collect()
+}
+
+pub(crate) fn error(conclusion: &Conclusion) -> Option<String> {
+    conclusion.error.as_ref().map(ToString::to_string)
+}
+
+pub(crate) const ABLE: &str =
+    "AbleToScale=True SucceededGetScale: the HPA controller was able to get the target's current scale";
+pub(crate) const VALID: &str = "ScalingActive=True ValidMetricFound: the HPA was able to successfully calculate a replica count from external \
+     metric m(nil)";
+pub(crate) const WITHIN: &str =
+    "ScalingLimited=False DesiredWithinRange: the desired count is within the acceptable range";
+pub(crate) const NOT_TO_ZERO: &str =
+    "ScaledToZero=False NotScaledToZero: the HPA controller did not scale the workload to zero";

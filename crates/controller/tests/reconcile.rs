@@ -1,0 +1,326 @@
+//! One reconcile against an API server that answers as it is told: what is written, and against which version.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
+    readings::{PodSample, PodSamples, ReadError},
+    selector::Selector,
+    settings::Settings,
+};
+use hpa_controller::{
+    autoscalers::Autoscalers,
+    events::{EventRecorder, EventWriterConfig},
+    reconcile::Reconciler,
+    selectors::{HpaKey, SelectorIndex},
+    targets::{MapperConfig, RestMapper, ScaleClient},
+    watch::Pods,
+};
+use hpa_metrics_client::MetricsClient;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use jiff::{SignedDuration, Timestamp};
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
+const STATUS: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web/status";
+
+/// What the API server holds, and what it was asked to do.
+#[derive(Default)]
+struct Server {
+    replicas: i64,
+    version: u64,
+    /// Before each of the next writes of the scale somebody else sets these replicas.
+    interference: Vec<i64>,
+    scale_is_served: bool,
+    hpa_exists: bool,
+    /// Replicas, and the version they were written against.
+    scale_writes: Vec<(i64, u64)>,
+    status_patches: Vec<Value>,
+}
+
+impl Server {
+    fn scale(&self) -> Value {
+        let version = self.version.to_string();
+        json!({
+            "apiVersion": "autoscaling/v1", "kind": "Scale",
+            "metadata": { "name": "web", "namespace": "shop", "uid": "t", "resourceVersion": version },
+            "spec": { "replicas": self.replicas },
+            "status": { "replicas": self.replicas, "selector": "app=web" },
+        })
+    }
+
+    fn write_scale(&mut self, body: &Value) -> (StatusCode, Value) {
+        if !self.interference.is_empty() {
+            self.replicas = self.interference.remove(0);
+            self.version += 1;
+        }
+        let version = body["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        if version != Some(self.version) {
+            let details = json!({ "name": "web", "group": "apps", "kind": "deployments" });
+            return failure(StatusCode::CONFLICT, "Conflict", "the object has been modified", &details);
+        }
+        self.replicas = body["spec"]["replicas"].as_i64().expect("replicas");
+        self.scale_writes.push((self.replicas, self.version));
+        self.version += 1;
+        (StatusCode::OK, self.scale())
+    }
+
+    fn patch_status(&mut self, body: Value) -> (StatusCode, Value) {
+        self.status_patches.push(body);
+        if !self.hpa_exists {
+            let details =
+                json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
+            return failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details);
+        }
+        let mut object = serde_json::to_value(hpa()).expect("JSON");
+        object["status"] = merged(&self.status_patches);
+        object["metadata"]["resourceVersion"] = json!((100 + self.status_patches.len()).to_string());
+        (StatusCode::OK, object)
+    }
+
+    fn answer(&mut self, method: &Method, path: &str, body: Value) -> (StatusCode, Value) {
+        let apps = json!({ "groupVersion": "apps/v1", "version": "v1" });
+        let deployments = |name: &str, kind: &str| json!({ "name": name, "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get", "update"] });
+        match (method, path) {
+            (&Method::GET, "/apis/apps") => {
+                let group = json!({ "kind": "APIGroup", "apiVersion": "v1", "name": "apps", "versions": [apps],
+                    "preferredVersion": apps });
+                (StatusCode::OK, group)
+            }
+            (&Method::GET, "/apis/apps/v1") => {
+                let resources =
+                    [deployments("deployments", "Deployment"), deployments("deployments/scale", "Scale")];
+                let list =
+                    json!({ "kind": "APIResourceList", "groupVersion": "apps/v1", "resources": resources });
+                (StatusCode::OK, list)
+            }
+            (_, SCALE) if !self.scale_is_served => {
+                let text = "the server could not find the requested resource";
+                failure(StatusCode::NOT_FOUND, "NotFound", text, &json!({}))
+            }
+            (&Method::GET, SCALE) => (StatusCode::OK, self.scale()),
+            (&Method::PUT, SCALE) => self.write_scale(&body),
+            (&Method::PATCH, STATUS) => self.patch_status(body),
+            (&Method::POST, "/api/v1/namespaces/shop/events") => (StatusCode::CREATED, body),
+            (method, path) => panic!("unexpected {method} {path}"),
+        }
+    }
+}
+
+fn failure(code: StatusCode, reason: &str, message: &str, details: &Value) -> (StatusCode, Value) {
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "metadata": {},
+        "reason": reason, "message": message, "code": code.as_u16(), "details": details });
+    (code, status)
+}
+
+/// The status that merge patches leave.
+fn merged(patches: &[Value]) -> Value {
+    let mut status = json!({ "desiredReplicas": 0, "currentMetrics": null });
+    for (name, value) in patches.iter().flat_map(|patch| patch["status"].as_object().expect("a status")) {
+        status[name] = value.clone();
+    }
+    status
+}
+
+fn client(server: &Arc<Mutex<Server>>) -> Client {
+    let server = server.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = server.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.expect("a body").to_bytes();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let (code, answer) = server.lock().answer(&parts.method, parts.uri.path(), body);
+            let response = Response::builder().status(code).header("content-type", "application/json");
+            let response = response.body(Body::from(answer.to_string().into_bytes()));
+            Ok::<_, Infallible>(response.expect("a response"))
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn hpa() -> HorizontalPodAutoscaler {
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "a", "resourceVersion": "1" },
+        "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 10,
+            "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
+                "target": { "type": "Utilization", "averageUtilization": 50 } } }] },
+    }))
+    .expect("an autoscaler")
+}
+
+/// Every pod uses this much CPU, in milli-units.
+struct Usage(i64);
+
+#[async_trait]
+impl MetricsClient for Usage {
+    async fn resource(
+        &self,
+        _: &str,
+        _: &Selector,
+        _: &ResourceName,
+        _: Option<&str>,
+    ) -> Result<PodSamples, ReadError> {
+        let window = SignedDuration::from_secs(15);
+        let sample = PodSample { value: self.0, timestamp: Timestamp::now(), window };
+        Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
+    }
+
+    async fn pods(&self, _: &str, _: &Selector, _: &str, _: &Selector) -> Result<PodSamples, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+
+    async fn object(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+        _: &str,
+        _: &Selector,
+    ) -> Result<i64, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+
+    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<i64>, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+}
+
+fn pod(name: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": { "app": "web" } },
+        "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "100m" } } }] },
+        "status": { "phase": "Running", "startTime": "2020-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z" }] },
+    }))
+    .expect("a pod")
+}
+
+/// A target of two replicas.
+fn server() -> Server {
+    Server { replicas: 2, version: 1, scale_is_served: true, hpa_exists: true, ..Server::default() }
+}
+
+fn key() -> HpaKey {
+    HpaKey::new("shop", "web")
+}
+
+/// A reconciler that knows the autoscaler and its two pods, each of which uses twice of what it should: four
+/// replicas are wanted.
+fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
+    let client = client(server);
+    let pods = Pods::of(&[None]);
+    for name in ["web-0", "web-1"] {
+        pods.index("shop").expect("an index").apply("shop", pod(name));
+    }
+    let autoscalers = Autoscalers::default();
+    autoscalers.apply(&key(), hpa());
+    let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+    tokio::spawn(writer.run());
+    Reconciler {
+        settings: Settings::default(),
+        autoscalers: Arc::new(autoscalers),
+        pods: Arc::new(pods),
+        selectors: Arc::new(SelectorIndex::new()),
+        mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
+        scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
+        metrics: Arc::new(Usage(100)),
+        events,
+        client,
+    }
+}
+
+async fn reconcile_once(server: Server) -> Server {
+    let server = Arc::new(Mutex::new(server));
+    reconciler(&server).reconcile(&key()).await;
+    std::mem::take(&mut *server.lock())
+}
+
+fn conditions(server: &Server) -> String {
+    merged(&server.status_patches)["conditions"].to_string()
+}
+
+#[tokio::test]
+async fn scale_is_written_against_the_version_read() {
+    let server = reconcile_once(server()).await;
+    assert_eq!(server.scale_writes, [(4, 1)]);
+    assert_eq!(server.status_patches.len(), 1);
+    assert_eq!(server.status_patches[0]["metadata"], json!({ "uid": "a" }));
+    assert_eq!(server.status_patches[0]["status"]["desiredReplicas"], 4);
+}
+
+#[tokio::test]
+async fn conflict_over_something_else_is_written_again_against_the_newer_version() {
+    let server = reconcile_once(Server { interference: vec![2, 2], ..server() }).await;
+    assert_eq!(server.scale_writes, [(4, 3)]);
+}
+
+#[tokio::test]
+async fn changed_replicas_are_decided_on_anew() {
+    let server = reconcile_once(Server { interference: vec![3], ..server() }).await;
+    assert_eq!(server.scale_writes, [(4, 2)]);
+    assert_eq!(server.status_patches[0]["status"]["currentReplicas"], 3);
+}
+
+#[tokio::test]
+async fn pause_by_hand_is_never_overwritten() {
+    let server = reconcile_once(Server { interference: vec![0], ..server() }).await;
+    assert_eq!(server.scale_writes, []);
+    assert_eq!(server.replicas, 0);
+    assert!(conditions(&server).contains("ScalingDisabled"), "{}", conditions(&server));
+}
+
+#[tokio::test]
+async fn endless_conflicts_end_as_a_condition() {
+    let server = reconcile_once(Server { interference: vec![2; 100], ..server() }).await;
+    assert_eq!(server.scale_writes, []);
+    assert_eq!(server.interference.len(), 95, "five writes are tried");
+    assert!(conditions(&server).contains("FailedUpdateScale"), "{}", conditions(&server));
+}
+
+#[tokio::test]
+async fn steady_state_writes_nothing() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    reconciler.metrics = Arc::new(Usage(50));
+    for _ in 0..3 {
+        reconciler.reconcile(&key()).await;
+    }
+    let server = server.lock();
+    assert_eq!(server.scale_writes, []);
+    assert_eq!(server.status_patches.len(), 1, "{:?}", server.status_patches);
+}
+
+#[tokio::test]
+async fn target_that_cannot_be_read_controls_no_pods() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    reconciler.reconcile(&key()).await;
+    let pods = reconciler.pods.select("shop", &Selector::everything());
+    assert_eq!(reconciler.selectors.controlling("shop", &pods), [key()]);
+    server.lock().scale_is_served = false;
+    reconciler.reconcile(&key()).await;
+    assert_eq!(reconciler.selectors.controlling("shop", &pods), []);
+    let conditions = conditions(&server.lock());
+    assert!(conditions.contains("FailedGetScale"), "{conditions}");
+}
+
+#[tokio::test]
+async fn autoscaler_that_is_gone_is_left_alone() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    reconciler.autoscalers.remove(&key());
+    reconciler.reconcile(&key()).await;
+    assert_eq!(server.lock().scale_writes, []);
+    assert_eq!(server.lock().status_patches.len(), 0);
+}
+
+#[tokio::test]
+async fn autoscaler_deleted_meanwhile_is_no_failure() {
+    let server = reconcile_once(Server { hpa_exists: false, ..server() }).await;
+    assert_eq!(server.scale_writes, [(4, 1)]);
+}
