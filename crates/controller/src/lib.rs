@@ -21,6 +21,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod run;
 pub mod selectors;
+pub mod spread;
 mod status;
 pub mod targets;
 pub mod watch;

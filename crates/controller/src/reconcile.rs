@@ -23,10 +23,10 @@ use tracing::{debug, info, warn};
 use crate::{
     autoscalers::{Autoscaler, Autoscalers, WatchedAutoscaler},
     events::{EventRecorder, ObjectReference, RecordedEvent},
+    pods::Pods,
     selectors::{HpaKey, SelectorIndex},
     status,
     targets::{GroupKind, MapperError, Mapping, ReadScale, RestMapper, ScaleClient, ScaleError},
-    watch::Pods,
 };
 
 /// How often a decision is made anew because the target's replicas changed under it, or its write is repeated

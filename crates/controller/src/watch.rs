@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use hpa_calc::{api::Pod, selector::Selector};
+use hpa_calc::api::Pod;
 use kube::{
     Api, Client, Resource,
     core::{DeserializeGuard, NamespaceResourceScope},
@@ -22,17 +22,14 @@ use tracing::{info, warn};
 
 use crate::{
     autoscalers::{Autoscalers, Change, WatchedAutoscaler},
-    pods::{PodIndex, WatchedPod},
+    pods::{Pods, Scope, WatchedPod},
     queue::WorkQueue,
-    run::Spread,
     selectors::{HpaKey, SelectorIndex},
+    spread::Spread,
 };
 
 /// Objects a page of a list holds: it bounds what is in memory before it is made small.
 const PAGE_SIZE: u32 = 500;
-
-/// Where the controller looks: one namespace, or all.
-pub type Scope = Option<String>;
 
 /// A watch's events, a failure being what a retry follows on.
 type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<DeserializeGuard<K>>>>;
@@ -87,50 +84,6 @@ fn skip_undecodable(error: &kube::core::error_boundary::InvalidObject, what: &st
     let (namespace, name) = (error.metadata.namespace.as_deref(), error.metadata.name.as_deref());
     let object = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
     warn!(kind = what, object, error = error.error, "skipping an object that cannot be decoded");
-}
-
-/// The pods that are known: an index for each scope, since each is fed by a watch of its own.
-#[derive(Debug)]
-pub enum Pods {
-    /// Of all namespaces.
-    All(PodIndex),
-    /// Of the namespaces that are looked at.
-    ByNamespace(hashbrown::HashMap<String, PodIndex>),
-}
-
-impl Pods {
-    /// Empty indexes for these scopes.
-    pub fn of(scopes: &[Scope]) -> Self {
-        let namespaces: Option<_> =
-            scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::new()))).collect();
-        namespaces.map_or_else(|| Self::All(PodIndex::new()), Self::ByNamespace)
-    }
-
-    /// The index that has a namespace's pods, if they are looked at.
-    pub fn index(&self, namespace: &str) -> Option<&PodIndex> {
-        match self {
-            Self::All(index) => Some(index),
-            Self::ByNamespace(indexes) => indexes.get(namespace),
-        }
-    }
-
-    /// The pods of a namespace that a selector matches, sorted by name.
-    pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
-        self.index(namespace).map(|index| index.select(namespace, selector)).unwrap_or_default()
-    }
-
-    /// The number of pods.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::All(index) => index.len(),
-            Self::ByNamespace(indexes) => indexes.values().map(PodIndex::len).sum(),
-        }
-    }
-
-    /// Whether there is no pod at all.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// The caches, and what tells when they are filled.

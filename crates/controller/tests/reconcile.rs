@@ -12,10 +12,10 @@ use hpa_calc::{
 use hpa_controller::{
     autoscalers::Autoscalers,
     events::{EventRecorder, EventWriterConfig},
+    pods::Pods,
     reconcile::Reconciler,
     selectors::{HpaKey, SelectorIndex},
     targets::{MapperConfig, RestMapper, ScaleClient},
-    watch::Pods,
 };
 use hpa_metrics_client::MetricsClient;
 use http::{Method, Request, Response, StatusCode};

@@ -1,4 +1,4 @@
-use super::{CalculationError, Proposal, Rule, ceil_to_replicas, rebalanced, saturate};
+use super::{CalculationError, Proposal, in_proportion, rebalanced, saturate};
 use crate::{
     api::Pod,
     pods::{Census, PodClass, classify},
@@ -56,11 +56,9 @@ fn propose(target: &AverageTarget, census: Census, mut counted: usize, mut total
     let ratio = ratio_of(usage);
     let count_unready = census.unready > 0 && ratio > 1.0;
     let (replicas, rule, rebalanced_ratio) = if !count_unready && census.missing == 0 {
-        if target.tolerances.are_met_by(ratio) {
-            (target.current_replicas, Rule::WithinTolerance, None)
-        } else {
-            (ceil_to_replicas(ratio * census.ready as f64), Rule::Proportional, None)
-        }
+        let within = target.tolerances.are_met_by(ratio);
+        let (replicas, rule) = in_proportion(target.current_replicas, ratio, census.ready, within);
+        (replicas, rule, None)
     } else {
         if ratio < 1.0 {
             total += i128::from(target.target) * census.missing as i128;

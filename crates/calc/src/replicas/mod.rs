@@ -107,6 +107,15 @@ pub(crate) fn saturate(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
+/// The replicas where every pod has a sample that counts.
+fn in_proportion(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, Rule) {
+    if within {
+        (current, Rule::WithinTolerance)
+    } else {
+        (ceil_to_replicas(ratio * ready as f64), Rule::Proportional)
+    }
+}
+
 /// The last steps of an average over pods: tolerance, and that the pods without a usable sample do not turn the
 /// direction.
 fn rebalanced(current: i32, ratio: f64, new_ratio: f64, counted: usize, within: bool) -> (i32, Rule) {

@@ -1,4 +1,4 @@
-use super::{CalculationError, Proposal, Rule, average::average, ceil_to_replicas, rebalanced, saturate};
+use super::{CalculationError, Proposal, average::average, in_proportion, rebalanced, saturate};
 use crate::{
     api::{ContainerRequests, Pod, ResourceName, ResourceRequest},
     pods::{Census, PodClass, classify},
@@ -116,11 +116,9 @@ fn propose(
     let census = tally.census;
     let count_unready = census.unready > 0 && ratio > 1.0;
     let (replicas, rule, rebalanced_ratio) = if !count_unready && census.missing == 0 {
-        if target.tolerances.are_met_by(ratio) {
-            (target.current_replicas, Rule::WithinTolerance, None)
-        } else {
-            (ceil_to_replicas(ratio * census.ready as f64), Rule::Proportional, None)
-        }
+        let within = target.tolerances.are_met_by(ratio);
+        let (replicas, rule) = in_proportion(target.current_replicas, ratio, census.ready, within);
+        (replicas, rule, None)
     } else {
         let mut sums = tally.ready;
         if ratio < 1.0 {

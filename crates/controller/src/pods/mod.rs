@@ -2,10 +2,12 @@
 
 mod index;
 mod namespace;
+mod scoped;
 #[cfg(test)]
 mod tests;
 mod watched;
 
 pub use index::PodIndex;
 pub(crate) use namespace::Pair;
+pub use scoped::{Pods, Scope};
 pub use watched::WatchedPod;

@@ -1,0 +1,65 @@
+//! The status of a metric.
+
+use super::{Source, source};
+use crate::api::{
+    ContainerResourceMetricStatus, ExternalMetricStatus, MetricSourceType, MetricSpec, MetricStatus,
+    MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
+};
+
+pub(super) fn resource_status(
+    name: &str,
+    container: Option<&str>,
+    current: MetricValueStatus,
+) -> MetricStatus {
+    let name = name.to_owned();
+    match container {
+        None => MetricStatus {
+            source_type: MetricSourceType::Resource,
+            resource: Some(ResourceMetricStatus { name, current, ..Default::default() }),
+            ..Default::default()
+        },
+        Some(container) => {
+            let container = container.to_owned();
+            MetricStatus {
+                source_type: MetricSourceType::ContainerResource,
+                container_resource: Some(ContainerResourceMetricStatus {
+                    name,
+                    container,
+                    current,
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }
+        }
+    }
+}
+
+/// The status of a metric that gave no value: what it is, without a value. (The reference leaves an empty entry,
+/// which strict clients choke on.)
+pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
+    let current = MetricValueStatus::default();
+    let source_type = spec.source_type.clone();
+    match source(spec) {
+        Ok(Source::Resource(source)) => resource_status(&source.name, None, current),
+        Ok(Source::ContainerResource(source)) => {
+            resource_status(&source.name, Some(&source.container), current)
+        }
+        Ok(Source::Pods(source)) => {
+            let pods = PodsMetricStatus { metric: source.metric.clone(), ..Default::default() };
+            MetricStatus { source_type, pods: Some(pods), ..Default::default() }
+        }
+        Ok(Source::Object(source)) => {
+            let object = ObjectMetricStatus {
+                metric: source.metric.clone(),
+                described_object: source.described_object.clone(),
+                ..Default::default()
+            };
+            MetricStatus { source_type, object: Some(object), ..Default::default() }
+        }
+        Ok(Source::External(source)) => {
+            let external = ExternalMetricStatus { metric: source.metric.clone(), ..Default::default() };
+            MetricStatus { source_type, external: Some(external), ..Default::default() }
+        }
+        Err(_) => MetricStatus { source_type, ..Default::default() },
+    }
+}
