@@ -1,5 +1,12 @@
 //! One reconcile against an API server that answers as it is told: what is written, and against which version.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the stub of a test: it may stop where it is asked what it does not know"
+)]
+
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;

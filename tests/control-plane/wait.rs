@@ -1,0 +1,109 @@
+//! Waiting for what an API server tells: always by watch, always with a deadline that says what was seen last.
+
+use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use futures::StreamExt as _;
+use kube::Api;
+use kube::core::Resource;
+use kube::runtime::watcher::{self, watch_object};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+/// Waits until the object `name` fulfils `done`.
+pub(crate) async fn object<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    within: Duration,
+    mut done: impl FnMut(&K) -> bool,
+) -> Result<K>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
+{
+    let deadline = Instant::now() + within;
+    let mut last = Seen::Nothing;
+    let mut changes = pin!(watch_object(api.clone(), name));
+    while let Ok(Some(change)) = timeout_at(deadline, changes.next()).await {
+        match change {
+            Ok(Some(object)) if done(&object) => return Ok(object),
+            Ok(Some(object)) => last = Seen::Object(Box::new(object)),
+            Ok(None) => last = Seen::Absent,
+            Err(error) => last = Seen::Error(error),
+        }
+    }
+    Err(anyhow!("waited {within:?} for {what}; {name} {}", last.text()))
+}
+
+/// What `each` says of the objects that a watch delivers, until it has an answer.
+pub(crate) async fn any<K, T>(
+    api: &Api<K>,
+    config: watcher::Config,
+    what: &str,
+    within: Duration,
+    mut each: impl FnMut(K) -> Option<T>,
+) -> Result<T>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + 'static,
+{
+    let deadline = Instant::now() + within;
+    let mut last = Seen::Nothing;
+    let mut changes = pin!(kube::runtime::watcher(api.clone(), config));
+    while let Ok(Some(change)) = timeout_at(deadline, changes.next()).await {
+        match change {
+            Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
+                if let Some(answer) = each(object.clone()) {
+                    return Ok(answer);
+                }
+                last = Seen::Object(Box::new(object));
+            }
+            Ok(_) => {}
+            Err(error) => last = Seen::Error(error),
+        }
+    }
+    Err(anyhow!("waited {within:?} for {what}; the last one {}", last.text()))
+}
+
+/// Every state of the object `name` that is seen within a time that is part of what is tested.
+pub(crate) async fn during<K>(api: &Api<K>, name: &str, time: Duration) -> Result<Vec<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let end = Instant::now() + time;
+    let mut seen = Vec::new();
+    let mut changes = pin!(watch_object(api.clone(), name));
+    while let Ok(Some(change)) = timeout_at(end, changes.next()).await {
+        seen.extend(change?);
+    }
+    Ok(seen)
+}
+
+enum Seen<K> {
+    Nothing,
+    Absent,
+    Object(Box<K>),
+    Error(watcher::Error),
+}
+
+impl<K: Serialize> Seen<K> {
+    fn text(&self) -> String {
+        match self {
+            Self::Nothing => "was not seen".into(),
+            Self::Absent => "does not exist".into(),
+            Self::Object(object) => format!("was last seen as {}", brief(object)),
+            Self::Error(error) => format!("could not be watched: {error}"),
+        }
+    }
+}
+
+/// The object without its managed fields.
+pub(crate) fn brief(object: &impl Serialize) -> String {
+    let mut value = serde_json::to_value(object).unwrap_or_default();
+    if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {
+        metadata.remove("managedFields");
+    }
+    value.to_string()
+}

@@ -1,0 +1,167 @@
+//! Plays the workload controllers, the scheduler and the kubelet: as many running pods as a target asks for.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Pods are given this age, so that they count as started long ago.
+const AGE: SignedDuration = SignedDuration::from_mins(10);
+
+/// A kind that can be scaled.
+#[allow(clippy::struct_field_names)] // the API's own term
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) plural: &'static str,
+}
+
+impl Kind {
+    pub(crate) const DEPLOYMENT: Self = Self::new("apps", "v1", "Deployment", "deployments");
+    pub(crate) const STATEFUL_SET: Self = Self::new("apps", "v1", "StatefulSet", "statefulsets");
+    pub(crate) const REPLICA_SET: Self = Self::new("apps", "v1", "ReplicaSet", "replicasets");
+    pub(crate) const REPLICATION_CONTROLLER: Self =
+        Self::new("", "v1", "ReplicationController", "replicationcontrollers");
+    const BUILT_IN: [Self; 4] =
+        [Self::DEPLOYMENT, Self::STATEFUL_SET, Self::REPLICA_SET, Self::REPLICATION_CONTROLLER];
+
+    pub(crate) const fn new(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        Self { group, version, kind, plural }
+    }
+
+    pub(crate) fn resource(self) -> ApiResource {
+        let gvk = GroupVersionKind::gvk(self.group, self.version, self.kind);
+        ApiResource::from_gvk_with_plural(&gvk, self.plural)
+    }
+
+    pub(crate) fn api_version(self) -> String {
+        if self.group.is_empty() { self.version.into() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
+/// The running driver; it ends when this is dropped.
+pub(crate) struct Workloads {
+    client: Client,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl Workloads {
+    pub(crate) fn start(client: Client) -> Self {
+        let this = Self { client, tasks: Mutex::default() };
+        for kind in Kind::BUILT_IN {
+            this.follow(kind);
+        }
+        this
+    }
+
+    /// Runs the targets of one more kind.
+    pub(crate) fn follow(&self, kind: Kind) {
+        let driver = Driver { client: self.client.clone(), kind, pods: HashMap::new() };
+        self.tasks.lock().expect("no one panics with the lock").spawn(driver.run());
+    }
+}
+
+struct Driver {
+    client: Client,
+    kind: Kind,
+    /// How many pods there are, by namespace and name of the target.
+    pods: HashMap<(String, String), i64>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let api = Api::<DynamicObject>::all_with(self.client.clone(), &self.kind.resource());
+        let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
+        while let Some(event) = events.next().await {
+            let (target, gone) = match event {
+                Ok(watcher::Event::InitApply(target) | watcher::Event::Apply(target)) => (target, false),
+                Ok(watcher::Event::Delete(target)) => (target, true),
+                Ok(_) => continue,
+                Err(_) => {
+                    // The kind may not be served yet.
+                    sleep(Duration::from_millis(200)).await;
+                    continue;
+                }
+            };
+            if let Err(error) = self.drive(&target, gone).await {
+                eprintln!("workload driver: {} {}: {error:#}", self.kind.kind, target.name_any());
+            }
+        }
+    }
+
+    async fn drive(&mut self, target: &DynamicObject, gone: bool) -> Result<()> {
+        let (ns, name) = (target.namespace().unwrap_or_default(), target.name_any());
+        let want = if gone { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
+        let have = self.pods.entry((ns.clone(), name.clone())).or_default();
+        let api = Api::<Pod>::namespaced(self.client.clone(), &ns);
+        let spec = match &target.data["spec"]["template"]["spec"] {
+            Value::Null => json!({"containers": [container("app")]}),
+            spec => spec.clone(),
+        };
+        let created = (*have..want).map(|i| start(&api, &name, i, &spec));
+        stream::iter(created).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+        let deleted = (want..*have).map(|i| stop(&api, &name, i));
+        stream::iter(deleted).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+        *have = want;
+        if gone || target.data["status"]["replicas"].as_i64() == Some(want) {
+            return Ok(());
+        }
+        let mut status = json!({"replicas": want, "readyReplicas": want, "availableReplicas": want});
+        if target.data["spec"]["template"].is_null() {
+            status["selector"] = format!("app={name}").into();
+        }
+        let targets = Api::<DynamicObject>::namespaced_with(self.client.clone(), &ns, &self.kind.resource());
+        let patch = Patch::Merge(json!({"status": status}));
+        match targets.patch_status(&name, &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            other => other.map(drop).map_err(Into::into),
+        }
+    }
+}
+
+/// A container with a request of 100m of CPU and 100Mi of memory.
+pub(crate) fn container(name: &str) -> Value {
+    let requests = json!({"cpu": "100m", "memory": "100Mi"});
+    json!({"name": name, "image": "none", "resources": {"requests": requests}})
+}
+
+async fn start(api: &Api<Pod>, target: &str, index: i64, spec: &Value) -> Result<()> {
+    let name = format!("{target}-{index}");
+    let pod = json!({"metadata": {"name": name, "labels": {"app": target}}, "spec": spec});
+    match api.create(&PostParams::default(), &serde_json::from_value(pod)?).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+        other => drop(other?),
+    }
+    let since = (Timestamp::now() - AGE).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let status = json!({"status": {
+        "phase": "Running", "startTime": since,
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+    }});
+    api.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+    Ok(())
+}
+
+async fn stop(api: &Api<Pod>, target: &str, index: i64) -> Result<()> {
+    match api.delete(&format!("{target}-{index}"), &DeleteParams::default().grace_period(0)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop).map_err(Into::into),
+    }
+}

@@ -1,0 +1,278 @@
+//! What a scenario sees: its own namespace of the control plane, and words for what is done and expected there.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition};
+use k8s_openapi::api::core::v1::{Event, Namespace};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::control_plane::{ControlPlane, from};
+use crate::interceptor::Interceptor;
+use crate::metrics::{Load, Metrics};
+use crate::process::Process;
+use crate::wait;
+use crate::workload::{Kind, Workloads, container};
+
+pub(crate) type Hpa = HorizontalPodAutoscaler;
+
+/// How long anything may take that has no bound of its own: many periods, on a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The view of one scenario.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) ns: String,
+    pub(crate) client: Client,
+    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) metrics: Metrics,
+    pub(crate) workloads: Arc<Workloads>,
+    pub(crate) interceptor: Interceptor,
+    /// The binary under test.
+    pub(crate) binary: PathBuf,
+}
+
+/// Something that an autoscaler scales; its pods have the label `app` with its name.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) api: Api<DynamicObject>,
+}
+
+impl World {
+    pub(crate) async fn create_namespace(&self) -> Result<()> {
+        let namespace: Namespace = from(json!({"metadata": {"name": self.ns}}))?;
+        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        Ok(())
+    }
+
+    pub(crate) fn hpas(&self) -> Api<Hpa> {
+        Api::namespaced(self.client.clone(), &self.ns)
+    }
+
+    pub(crate) async fn deployment(&self, name: &str, replicas: i32) -> Result<Target> {
+        self.target(Kind::DEPLOYMENT, name, replicas).await
+    }
+
+    /// Creates a target whose pods have one container, `app`.
+    pub(crate) async fn target(&self, kind: Kind, name: &str, replicas: i32) -> Result<Target> {
+        self.target_of(kind, name, replicas, &["app"]).await
+    }
+
+    pub(crate) async fn target_of(
+        &self,
+        kind: Kind,
+        name: &str,
+        replicas: i32,
+        containers: &[&str],
+    ) -> Result<Target> {
+        let labels = json!({"app": name});
+        let containers: Vec<Value> = containers.iter().map(|name| container(name)).collect();
+        let template = json!({"metadata": {"labels": labels}, "spec": {"containers": containers}});
+        let spec = match kind.group {
+            "apps" => {
+                json!({"selector": {"matchLabels": labels}, "template": template, "replicas": replicas})
+            }
+            "" => json!({"selector": labels, "template": template, "replicas": replicas}),
+            _ => json!({"replicas": replicas}),
+        };
+        let object = json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec,
+        });
+        let api = Api::namespaced_with(self.client.clone(), &self.ns, &kind.resource());
+        api.create(&PostParams::default(), &from(object)?).await.with_context(|| format!("create {name}"))?;
+        let target = Target { kind, name: name.to_owned(), api };
+        wait::object(&target.api, name, "its pods", PATIENCE, |object| {
+            object.data["status"]["replicas"].as_i64().unwrap_or(0) == i64::from(replicas)
+        })
+        .await?;
+        Ok(target)
+    }
+
+    pub(crate) async fn hpa(&self, name: &str, spec: Value) -> Result<Hpa> {
+        let hpa: Hpa = from(json!({"metadata": {"name": name}, "spec": spec}))?;
+        self.hpas().create(&PostParams::default(), &hpa).await.with_context(|| format!("create {name}"))
+    }
+
+    pub(crate) async fn patch_hpa(&self, name: &str, patch: Value) -> Result<Hpa> {
+        Ok(self.hpas().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?)
+    }
+
+    pub(crate) async fn delete_hpa(&self, name: &str) -> Result<()> {
+        self.hpas().delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Waits until the autoscaler is as expected.
+    pub(crate) async fn hpa_until(
+        &self,
+        name: &str,
+        what: &str,
+        done: impl FnMut(&Hpa) -> bool,
+    ) -> Result<Hpa> {
+        wait::object(&self.hpas(), name, what, PATIENCE, done).await
+    }
+
+    /// Waits until the autoscaler has decided for `replicas` and is content with them.
+    pub(crate) async fn settled(&self, name: &str, replicas: i32) -> Result<Hpa> {
+        self.hpa_until(name, &format!("{name} to settle at {replicas}"), |hpa| {
+            at(hpa, replicas)
+                && is(hpa, "AbleToScale", "True", "ReadyForNewScale")
+                && is(hpa, "ScalingActive", "True", "ValidMetricFound")
+        })
+        .await
+    }
+
+    /// Waits for an event about the autoscaler whose reason is `reason` and whose message contains `text`.
+    pub(crate) async fn event(&self, name: &str, reason: &str, text: &str) -> Result<Event> {
+        let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
+        let what = format!("an event {reason} {text:?} about {name}");
+        let event = wait::any(&self.events(), config, &what, PATIENCE, |event| {
+            let found = event.reason.as_deref() == Some(reason);
+            (found && event.message.as_deref().unwrap_or_default().contains(text)).then_some(event)
+        })
+        .await?;
+        let source = event.source.clone().unwrap_or_default().component.unwrap_or_default();
+        ensure!(source == "horizontal-pod-autoscaler", "the source of {reason} is {source:?}");
+        let kind = event.involved_object.kind.clone().unwrap_or_default();
+        ensure!(kind == "HorizontalPodAutoscaler", "{reason} is about a {kind}");
+        let expected = if reason == "SuccessfulRescale" { "Normal" } else { "Warning" };
+        ensure!(event.type_.as_deref() == Some(expected), "{reason} is {:?}", event.type_);
+        Ok(event)
+    }
+
+    pub(crate) fn events(&self) -> Api<Event> {
+        Api::namespaced(self.client.clone(), &self.ns)
+    }
+
+    /// CPU of the container `app` of a target.
+    pub(crate) fn cpu(&self, app: &str, load: Load) {
+        self.metrics.set_usage(&self.ns, app, "app", "cpu", load);
+    }
+
+    /// Starts a controller of this namespace only; `flags` come after the usual ones.
+    pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Process> {
+        let namespace = format!("--namespace={}", self.ns);
+        let mut all = vec![namespace.as_str()];
+        all.extend(flags);
+        controller(&self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
+    }
+
+    /// What there is in the namespace, for a failure's report.
+    pub(crate) async fn dump(&self) -> String {
+        let mut text = String::new();
+        if let Ok(hpas) = self.hpas().list(&ListParams::default()).await {
+            for hpa in hpas {
+                let status = serde_json::to_string(&hpa.status).unwrap_or_default();
+                let spec = serde_json::to_string(&hpa.spec).unwrap_or_default();
+                let _ = writeln!(text, "    hpa {}: {spec}\n      status {status}", hpa.name_any());
+            }
+        }
+        if let Ok(events) = self.events().list(&ListParams::default()).await {
+            for event in events.items.iter().rev().take(12).rev() {
+                let count = event.count.unwrap_or(1);
+                let (reason, message) = (event.reason.as_deref(), event.message.as_deref());
+                let about = event.involved_object.name.as_deref().unwrap_or_default();
+                let _ = writeln!(
+                    text,
+                    "    event {about} x{count} {}: {}",
+                    reason.unwrap_or("?"),
+                    message.unwrap_or("?")
+                );
+            }
+        }
+        text
+    }
+}
+
+impl Target {
+    /// The specification of an autoscaler of this target.
+    pub(crate) fn hpa(&self, min: i32, max: i32, metrics: Value) -> Value {
+        let target =
+            json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
+        json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
+    }
+
+    /// Sets the replicas by hand.
+    pub(crate) async fn set(&self, replicas: i32) -> Result<DynamicObject> {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        Ok(self.api.patch(&self.name, &PatchParams::default(), &patch).await?)
+    }
+
+    /// Waits until the replicas asked for, and those there are, are these.
+    pub(crate) async fn at(&self, replicas: i32) -> Result<DynamicObject> {
+        let what = format!("{} at {replicas} replicas", self.name);
+        let wanted = i64::from(replicas);
+        wait::object(&self.api, &self.name, &what, PATIENCE, |object| {
+            spec_replicas(object) == wanted
+                && object.data["status"]["replicas"].as_i64().unwrap_or(0) == wanted
+        })
+        .await
+    }
+}
+
+/// The replicas a target asks for.
+pub(crate) fn spec_replicas(object: &DynamicObject) -> i64 {
+    object.data["spec"]["replicas"].as_i64().unwrap_or(-1)
+}
+
+/// A condition by its type.
+pub(crate) fn condition<'a>(hpa: &'a Hpa, type_: &str) -> Option<&'a HorizontalPodAutoscalerCondition> {
+    hpa.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Whether a condition has this status and reason.
+pub(crate) fn is(hpa: &Hpa, type_: &str, status: &str, reason: &str) -> bool {
+    condition(hpa, type_).is_some_and(|c| c.status == status && c.reason.as_deref() == Some(reason))
+}
+
+/// The message of a condition.
+pub(crate) fn message<'a>(hpa: &'a Hpa, type_: &str) -> &'a str {
+    condition(hpa, type_).and_then(|condition| condition.message.as_deref()).unwrap_or("")
+}
+
+/// Whether current and desired replicas are these.
+pub(crate) fn at(hpa: &Hpa, replicas: i32) -> bool {
+    // Zero is left out where it is optional.
+    let status = hpa.status.as_ref();
+    status.is_some_and(|s| s.current_replicas.unwrap_or(0) == replicas && s.desired_replicas == replicas)
+}
+
+/// The first of the current metrics, as JSON.
+pub(crate) fn current_metric(hpa: &Hpa) -> Value {
+    let metrics = hpa.status.as_ref().and_then(|status| status.current_metrics.as_ref());
+    metrics.and_then(|metrics| metrics.first()).map_or(Value::Null, |first| json!(first))
+}
+
+/// Starts the binary under test with the usual flags and then `flags`.
+pub(crate) fn controller(
+    plane: &ControlPlane,
+    binary: &std::path::Path,
+    name: &str,
+    flags: &[&str],
+) -> Result<Process> {
+    let usual = [
+        "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
+        "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
+        format!("--kubeconfig={}", plane.controller_kubeconfig.display()),
+    ];
+    let name_of = |flag: &str| flag.split('=').next().map(str::to_owned);
+    let usual = usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));
+    let mut command = Command::new(binary);
+    // The caller's settings are not the test's.
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
+        command.env_remove(variable);
+    }
+    // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
+    command.arg("run").args(usual).args(flags).env("HPA_LEADER_ELECT", "false");
+    command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
+    Process::start(plane.dir(), name, command)
+}
