@@ -12,7 +12,7 @@ use hpa_calc::{
     selector::Selector,
     settings::Settings,
 };
-use hpa_metrics_client::MetricsClient;
+use hpa_metrics_client::{MetricsClient, describe};
 use jiff::Timestamp;
 use kube::{
     Api, Client,
@@ -210,7 +210,7 @@ impl Reconciler {
             Err(error) => {
                 let message = match &error {
                     kube::Error::Api(status) => status.message.clone(),
-                    error => error.to_string(),
+                    error => describe(error),
                 };
                 warn!(error = message, "failed to update the status");
                 self.record(

@@ -11,6 +11,7 @@ use std::{
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use hpa_calc::api::Pod;
+use hpa_metrics_client::describe;
 use kube::{
     Api, Client, Resource,
     core::{DeserializeGuard, NamespaceResourceScope},
@@ -67,7 +68,12 @@ impl Health {
 
     fn failed(&mut self, error: &watcher::Error) {
         if !std::mem::replace(&mut self.failing, true) {
-            warn!(watch = self.what, scope = self.scope, %error, "the watch failed; retrying");
+            warn!(
+                watch = self.what,
+                scope = self.scope,
+                error = describe(error),
+                "the watch failed; retrying"
+            );
         }
     }
 

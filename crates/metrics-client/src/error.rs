@@ -80,13 +80,18 @@ pub enum FetchError {
 impl FetchError {
     /// The error of a reading: this error and its causes in one line, without credentials of any URL in them.
     pub fn into_read_error(self, api: MetricsApi) -> ReadError {
-        ReadError::Fetch { api, message: without_credentials(&chain(&self)) }
+        ReadError::Fetch { api, message: describe(&self) }
     }
 
     /// Whether the answer itself is at fault: one to a narrower question may be fine.
     pub(crate) fn is_of_answer(&self) -> bool {
         matches!(self, Self::TooLarge { .. } | Self::Decode { .. })
     }
+}
+
+/// An error and its causes in one line, without credentials of any URL in them: how a log or a condition has it.
+pub fn describe(error: &dyn Error) -> String {
+    without_credentials(&chain(error))
 }
 
 /// An error and its causes. Causes that an error's own text repeats (as kube's do) are printed once.

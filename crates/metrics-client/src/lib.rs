@@ -31,6 +31,6 @@ mod testing;
 
 pub use client::MetricsClient;
 pub use coalesce::{Coalescing, CoalescingSettings};
-pub use error::FetchError;
+pub use error::{FetchError, describe};
 pub use server::{ClientSettings, KubeMetricsClient, ResourceNames};
 pub use source::MetricsSource;

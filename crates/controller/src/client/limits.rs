@@ -88,7 +88,7 @@ impl<S: Service<R>, R> Service<R> for RateLimited<S> {
     }
 }
 
-/// Ends requests that take too long, but for watches.
+/// Ends requests that take too long. A watch only has to begin in time.
 #[derive(Clone, Copy)]
 pub(super) struct RequestTimeoutLayer(pub(super) Duration);
 
@@ -129,7 +129,8 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let deadline = if is_watch(&request) { None } else { Instant::now().checked_add(self.timeout) };
+        let is_watch = is_watch(&request);
+        let deadline = Instant::now().checked_add(self.timeout);
         let answer = self.inner.call(request);
         Box::pin(async move {
             let Some(deadline) = deadline else {
@@ -137,7 +138,10 @@ where
                 return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
             };
             let answer = timeout_at(deadline, answer).await.map_err(|_| Elapsed)?.map_err(Into::into)?;
-            Ok(answer.map(|body| until(deadline, body)))
+            // A watch that has begun is the watcher's to end; one that does not begin nobody else would.
+            Ok(answer.map(|body| {
+                if is_watch { body.map_err(Into::into).boxed_unsync() } else { until(deadline, body) }
+            }))
         })
     }
 }

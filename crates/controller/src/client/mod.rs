@@ -69,7 +69,7 @@ pub struct ClientLimits {
     pub concurrency: NonZeroUsize,
     /// How many requests may be sent in a time; `None` leaves that to the API server.
     pub rate: Option<RateLimit>,
-    /// How long a request may take until its answer is complete. Watches have no such limit.
+    /// How long a request may take until its answer is complete; a watch, until it begins.
     pub request_timeout: Duration,
 }
 

@@ -1,7 +1,7 @@
 use std::{error::Error, fmt, time::Duration};
 
 use http::{Method, Request, StatusCode, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
@@ -42,6 +42,9 @@ impl RequestError {
     }
 }
 
+/// The longest answer that is read, in bytes: what an API group serves takes less than a tenth of it, a scale nothing.
+const LONGEST_ANSWER: usize = 16 << 20;
+
 /// A request for one path.
 pub(super) struct ApiRequest<'a> {
     pub(super) client: &'a Client,
@@ -80,7 +83,8 @@ impl ApiRequest<'_> {
             .headers()
             .get(header::CONTENT_TYPE)
             .is_none_or(|content| content.as_bytes().to_ascii_lowercase().starts_with(b"text/"));
-        let body = response.into_body().collect().await.map_err(|error| self.transport(innermost(&error)))?;
+        let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| self.transport(innermost(&*error)))?;
         let body = body.to_bytes();
         if code.is_success() {
             return Ok(body.to_vec());

@@ -374,3 +374,12 @@ async fn a_name_cannot_lead_elsewhere(#[case] name: &str) {
     assert!(matches!(error, ScaleError::InvalidName(_)));
     assert!(server.asked().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_bounds_is_not_read_to_its_end() {
+    let server = Server::default();
+    server.serve_group("example.com", "v1", &[("v1", widgets())]);
+    server.answer("/apis/example.com/v1", 200, " ".repeat(17 << 20));
+    let error = server.mapper().mappings(&kind("example.com", "Widget")).await.unwrap_err();
+    assert_eq!(error.to_string(), r#"Get "/apis/example.com/v1": length limit exceeded"#);
+}
