@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::settings::before;
+use crate::settings::{after, before};
 
 /// A recommendation: what the metrics asked for, before stabilization and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,18 @@ pub struct History {
 }
 
 impl History {
+    /// Moves all times by a span: for a clock that was set.
+    pub fn shift(&mut self, span: SignedDuration) {
+        if span.is_zero() {
+            return;
+        }
+        let recommended = self.recommendations.iter_mut().map(|recommendation| &mut recommendation.at);
+        let scaled = self.scale_ups.iter_mut().chain(&mut self.scale_downs).map(|event| &mut event.at);
+        for at in recommended.chain(scaled) {
+            *at = after(*at, span);
+        }
+    }
+
     /// Makes the replicas found at first the first recommendation: after a start nothing is scaled down for a
     /// stabilization window.
     pub(crate) fn begin(&mut self, replicas: i32, now: Timestamp) {

@@ -1,59 +1,56 @@
 //! The autoscalers that are known: each one's object as last seen, and the history of its decisions.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, ObjectMeta},
-    defaults::apply_defaults,
+    api::{HorizontalPodAutoscaler, ObjectMeta},
     history::History,
 };
-use k8s_openapi::api::autoscaling::v2 as k8s;
-use kube::Resource;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, RwLock};
-use serde::Deserialize;
 
 use crate::selectors::HpaKey;
-
-/// autoscaling/v2 HorizontalPodAutoscaler as the watch delivers it: metadata as kube needs it, spec and status in
-/// the engine's types, which keep fields they do not know.
-#[derive(Clone, Debug, Deserialize, Resource)]
-#[resource(inherit = k8s::HorizontalPodAutoscaler)]
-pub struct WatchedAutoscaler {
-    metadata: kube::api::ObjectMeta,
-    spec: HorizontalPodAutoscalerSpec,
-    #[serde(default)]
-    status: Option<HorizontalPodAutoscalerStatus>,
-}
-
-impl From<WatchedAutoscaler> for HorizontalPodAutoscaler {
-    fn from(watched: WatchedAutoscaler) -> Self {
-        let WatchedAutoscaler { metadata, mut spec, status } = watched;
-        // The API server has done so; a spec that reached us another way is not to be read differently.
-        apply_defaults(&mut spec);
-        let metadata = ObjectMeta {
-            name: metadata.name.unwrap_or_default(),
-            namespace: metadata.namespace.unwrap_or_default(),
-            uid: metadata.uid.unwrap_or_default(),
-            resource_version: metadata.resource_version.unwrap_or_default(),
-            generation: metadata.generation,
-            ..ObjectMeta::default()
-        };
-        Self { metadata, spec, status: status.unwrap_or_default() }
-    }
-}
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
 pub struct Autoscaler {
     uid: String,
     object: RwLock<Arc<HorizontalPodAutoscaler>>,
-    history: Mutex<History>,
+    past: Mutex<Past>,
+}
+
+/// The history, and when it was kept.
+#[derive(Debug, Default)]
+struct Past {
+    history: History,
+    kept: Option<Reading>,
+}
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    wall: Timestamp,
+    monotonic: Instant,
+}
+
+impl Reading {
+    fn now() -> Self {
+        Self { wall: Timestamp::now(), monotonic: Instant::now() }
+    }
+
+    /// How far the wall clock was set since an earlier moment; less than a second is not told from its regulation.
+    fn set_since(self, earlier: Self) -> SignedDuration {
+        let passed = self.monotonic.saturating_duration_since(earlier.monotonic);
+        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+        let set = self.wall.duration_since(earlier.wall).saturating_sub(passed);
+        if set.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { set }
+    }
 }
 
 impl Autoscaler {
     fn new(object: HorizontalPodAutoscaler) -> Self {
         let uid = object.metadata.uid.clone();
-        Self { uid, object: RwLock::new(Arc::new(object)), history: Mutex::default() }
+        Self { uid, object: RwLock::new(Arc::new(object)), past: Mutex::default() }
     }
 
     /// The object as last seen.
@@ -61,20 +58,27 @@ impl Autoscaler {
         self.object.read().clone()
     }
 
-    /// A copy of the history, to decide on.
+    /// A copy of the history, to decide on. Where the wall clock was set since it was kept, its times are set likewise:
+    /// a window is a span of time, not of what a clock shows.
     pub fn history(&self) -> History {
-        self.history.lock().clone()
+        let past = self.past.lock();
+        let mut history = past.history.clone();
+        if let Some(kept) = past.kept {
+            history.shift(Reading::now().set_since(kept));
+        }
+        history
     }
 
     /// Keeps what a decision left of the history.
     pub fn set_history(&self, history: History) {
-        *self.history.lock() = history;
+        *self.past.lock() = Past { history, kept: Some(Reading::now()) };
     }
 
-    /// Takes over a version of the object unless a newer one is known; whether it changed the spec.
-    fn update(&self, object: HorizontalPodAutoscaler) -> bool {
+    /// Takes over a version of the object; whether it changed the spec. A change that is older than what is
+    /// known is left out.
+    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> bool {
         let mut known = self.object.write();
-        if is_older(&object.metadata, &known.metadata) {
+        if seen == Seen::Changed && is_older(&object.metadata, &known.metadata) {
             return false;
         }
         let spec_changed = known.spec != object.spec;
@@ -90,6 +94,15 @@ fn is_older(version: &ObjectMeta, than: &ObjectMeta) -> bool {
         (Ok(version), Ok(than)) => version < than,
         _ => false,
     }
+}
+
+/// How a version of an object came to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// In a list: that is how it is, even if versions went back because the API server's store was restored.
+    Listed,
+    /// As a change, or as the answer to a write: newer ones may have been seen already.
+    Changed,
 }
 
 /// What a new version of an object means for its autoscaler.
@@ -116,9 +129,9 @@ impl Autoscalers {
     }
 
     /// Takes over a version of an object.
-    pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler) -> Change {
+    pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
         if let Some(known) = self.get(key).filter(|known| known.uid == object.metadata.uid) {
-            return if known.update(object) { Change::SpecChanged } else { Change::Nothing };
+            return if known.update(object, seen) { Change::SpecChanged } else { Change::Nothing };
         }
         self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object)));
         Change::Created
@@ -128,7 +141,7 @@ impl Autoscalers {
     pub fn apply_known(&self, key: &HpaKey, object: HorizontalPodAutoscaler) -> bool {
         let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
         // A spec that was edited meanwhile is left for the watch to tell.
-        known.is_some_and(|known| known.object().spec == object.spec && !known.update(object))
+        known.is_some_and(|known| known.object().spec == object.spec && !known.update(object, Seen::Changed))
     }
 
     /// Forgets an autoscaler; whether it was known.
@@ -171,10 +184,10 @@ mod tests {
     #[test]
     fn status_only_change_calls_for_nothing() {
         let autoscalers = Autoscalers::default();
-        assert_eq!(autoscalers.apply(&key(), object("a", "1", 5)), Change::Created);
+        assert_eq!(autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed), Change::Created);
         let mut next = object("a", "2", 5);
         next.status.desired_replicas = 3;
-        assert_eq!(autoscalers.apply(&key(), next), Change::Nothing);
+        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::Nothing);
         let known = autoscalers.get(&key()).expect("it was applied");
         assert_eq!(known.object().status.desired_replicas, 3);
     }
@@ -182,15 +195,15 @@ mod tests {
     #[test]
     fn spec_change_is_told() {
         let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5));
-        assert_eq!(autoscalers.apply(&key(), object("a", "2", 6)), Change::SpecChanged);
+        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
+        assert_eq!(autoscalers.apply(&key(), object("a", "2", 6), Seen::Changed), Change::SpecChanged);
     }
 
     #[test]
     fn older_version_is_not_taken_over() {
         let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "10", 6));
-        assert_eq!(autoscalers.apply(&key(), object("a", "9", 5)), Change::Nothing);
+        autoscalers.apply(&key(), object("a", "10", 6), Seen::Changed);
+        assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Seen::Changed), Change::Nothing);
         let known = autoscalers.get(&key()).expect("it was applied");
         assert_eq!(known.object().spec.max_replicas, 6);
     }
@@ -198,16 +211,34 @@ mod tests {
     #[test]
     fn re_created_object_inherits_no_history() {
         let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5));
+        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
         let mut history = History::default();
         history.scale_ups.push(hpa_calc::history::ScaleEvent {
             change: 1,
-            at: jiff::Timestamp::UNIX_EPOCH,
+            at: Timestamp::UNIX_EPOCH,
             outdated: false,
         });
         autoscalers.get(&key()).expect("it was applied").set_history(history);
-        assert_eq!(autoscalers.apply(&key(), object("b", "2", 5)), Change::Created);
+        assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Seen::Changed), Change::Created);
         let known = autoscalers.get(&key()).expect("it was applied");
         assert_eq!(known.history(), History::default());
+    }
+
+    #[test]
+    fn relist_counts_even_if_versions_went_back() {
+        let autoscalers = Autoscalers::default();
+        autoscalers.apply(&key(), object("a", "10", 6), Seen::Changed);
+        assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Seen::Listed), Change::SpecChanged);
+    }
+
+    #[test]
+    fn clock_that_was_set_is_noticed_and_one_that_runs_is_not() {
+        let before = Reading::now();
+        let later = before.monotonic + std::time::Duration::from_secs(60);
+        let at =
+            |seconds| Reading { wall: before.wall + SignedDuration::from_secs(seconds), monotonic: later };
+        assert_eq!(at(60).set_since(before), SignedDuration::ZERO);
+        assert_eq!(at(3660).set_since(before), SignedDuration::from_hours(1));
+        assert_eq!(at(-3540).set_since(before), SignedDuration::from_hours(-1));
     }
 }

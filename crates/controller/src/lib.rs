@@ -25,3 +25,4 @@ pub mod spread;
 mod status;
 pub mod targets;
 pub mod watch;
+pub mod watched;

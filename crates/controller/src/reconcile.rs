@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     conclude::Conclusion,
@@ -21,20 +21,31 @@ use kube::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    autoscalers::{Autoscaler, Autoscalers, WatchedAutoscaler},
+    autoscalers::{Autoscaler, Autoscalers},
     events::{EventRecorder, ObjectReference, RecordedEvent},
     pods::Pods,
     selectors::{HpaKey, SelectorIndex},
     status,
     targets::{GroupKind, MapperError, Mapping, ReadScale, RestMapper, ScaleClient, ScaleError},
+    watched::Watched,
 };
 
 /// How often a decision is made anew because the target's replicas changed under it, or its write is repeated
 /// because the target changed otherwise.
 const MAX_WRITES: usize = 5;
 
+/// How many metrics of one autoscaler are asked for at once: one with very many is not to hold up the others.
+const QUERIES_AT_ONCE: usize = 8;
+
 /// The field manager of our writes.
 const FIELD_MANAGER: &str = "hpa-controller";
+
+/// A target whose scale could not be read.
+struct Unread {
+    error: ScaleReadError,
+    /// Whether there is no such target, rather than no answer.
+    is_gone: bool,
+}
 
 /// What reconciles share.
 pub struct Reconciler {
@@ -71,7 +82,9 @@ impl Reconciler {
     pub async fn reconcile(&self, key: &HpaKey) {
         let Some(autoscaler) = self.autoscalers.get(key) else { return };
         let hpa = autoscaler.object();
-        let conclusion = self.decide_and_scale(key, &hpa, &autoscaler).await;
+        let Some(conclusion) = self.decide_and_scale(key, &hpa, &autoscaler).await else {
+            return debug!("the autoscaler was changed or deleted meanwhile");
+        };
         report(&conclusion);
         let Conclusion { status, events, history, .. } = conclusion;
         autoscaler.set_history(history);
@@ -81,65 +94,82 @@ impl Reconciler {
         self.store(key, &hpa, status::as_stored(status)).await;
     }
 
-    /// Decides, writes the scale, and decides again while the target's replicas change in between.
+    /// Decides, writes the scale, and decides again while the target's replicas change in between. `None` if the
+    /// autoscaler itself changed: then nothing of what was decided holds.
     async fn decide_and_scale(
         &self,
         key: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
-        autoscaler: &Autoscaler,
-    ) -> Conclusion {
+        autoscaler: &Arc<Autoscaler>,
+    ) -> Option<Conclusion> {
         let mut target = self.read_target(hpa).await;
         let mut writes_left = MAX_WRITES;
         loop {
-            if target.is_err() {
-                // Pods that nothing is known to control are nobody's: no other autoscaler is to suffer from them.
+            if target.as_ref().is_err_and(|unread| unread.is_gone) {
+                // The pods it had are nobody's now: no other autoscaler is to suffer from them.
                 self.selectors.set(key, None);
             }
-            let scale = target.as_ref().map(|target| target.read.scale.clone()).map_err(Clone::clone);
+            let scale = target.as_ref().map(|target| target.read.scale.clone());
+            let scale = scale.map_err(|unread| unread.error.clone());
             let plan = Plan::new(hpa, scale, &self.settings, |selector| self.select(key, selector));
             let readings = self.read_metrics(hpa, &plan).await;
             let now = Timestamp::now();
             let decision = plan.decide(readings, autoscaler.history(), now);
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
-                return decision.conclude(Ok(()), now);
+                return Some(decision.conclude(Ok(()), now));
             };
-            match self.write_scale(hpa, target, replicas, &mut writes_left).await {
-                Written::Done(outcome) => return decision.conclude(outcome, Timestamp::now()),
+            let is_current = || self.is_current(key, autoscaler, hpa);
+            match self.write_scale(hpa, target, replicas, &mut writes_left, is_current).await {
+                Written::Done(outcome) => return Some(decision.conclude(outcome, Timestamp::now())),
+                Written::AutoscalerChanged => return None,
                 Written::ReplicasChanged => debug!("the target's replicas changed meanwhile, deciding again"),
             }
         }
     }
 
+    /// Whether the autoscaler still exists and asks for what it asked for.
+    fn is_current(&self, key: &HpaKey, autoscaler: &Arc<Autoscaler>, hpa: &HorizontalPodAutoscaler) -> bool {
+        let known = self.autoscalers.get(key);
+        known.is_some_and(|known| Arc::ptr_eq(&known, autoscaler) && known.object().spec == hpa.spec)
+    }
+
     fn select(&self, key: &HpaKey, selector: &Selector) -> SelectedPods {
         self.selectors.set(key, Some(selector.clone()));
+        if self.autoscalers.get(key).is_none() {
+            // Deleted meanwhile: what was set is not to outlive it.
+            self.selectors.remove(key);
+        }
         let pods = self.pods.select(&key.namespace, selector);
         let autoscalers = self.selectors.controlling(&key.namespace, &pods);
         SelectedPods { pods, autoscalers: autoscalers.iter().map(ToString::to_string).collect() }
     }
 
     /// Reads the target's scale, by the first of its kind's resources that serves one of that name.
-    async fn read_target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, ScaleReadError> {
+    async fn read_target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
         let target = &hpa.spec.scale_target_ref;
-        let kind = GroupKind::parse(&target.api_version, &target.kind)
-            .map_err(|error| ScaleReadError::InvalidApiVersion(error.to_string()))?;
-        let mappings = self
-            .mapper
-            .mappings(&kind)
-            .await
-            .map_err(|error: MapperError| ScaleReadError::UnknownKind(error.to_string()))?;
+        let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| Unread {
+            is_gone: true,
+            error: ScaleReadError::InvalidApiVersion(error.to_string()),
+        })?;
+        let mappings = self.mapper.mappings(&kind).await.map_err(|error| Unread {
+            is_gone: matches!(error, MapperError::NoMatch { .. }),
+            error: ScaleReadError::UnknownKind(error.to_string()),
+        })?;
         match self.scales.find(&hpa.metadata.namespace, &mappings, &target.name).await {
             Ok((read, mapping)) => Ok(Target { mapping: mapping.clone(), read }),
             Err(error) => {
-                if matches!(error, ScaleError::NotServed(_)) {
+                let is_served = !matches!(error, ScaleError::NotServed(_));
+                if !is_served {
                     // Discovery said otherwise earlier.
                     self.mapper.invalidate(&kind.group);
                 }
-                Err(ScaleReadError::Read(error.to_string()))
+                let is_gone = !is_served || matches!(error, ScaleError::NotFound(_));
+                Err(Unread { is_gone, error: ScaleReadError::Read(error.to_string()) })
             }
         }
     }
 
-    /// Asks all that the plan asks, at once.
+    /// Asks all that the plan asks, several at once.
     async fn read_metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,
@@ -148,10 +178,15 @@ impl Reconciler {
         let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
         let Some(selector) = plan.selector() else { return readings };
         let namespace = &hpa.metadata.namespace;
-        let queries = plan.queries().map(|(index, query)| async move {
-            (index, self.metrics.read(namespace, selector, query).await)
-        });
-        for (index, reading) in join_all(queries).await {
+        let queries: Vec<_> = plan
+            .queries()
+            .map(|(index, query)| {
+                let reading = self.metrics.read(namespace, selector, query);
+                reading.map(move |reading| (index, reading))
+            })
+            .collect();
+        let mut answers = stream::iter(queries).buffer_unordered(QUERIES_AT_ONCE);
+        while let Some((index, reading)) = answers.next().await {
             if let Some(slot) = readings.get_mut(index) {
                 *slot = Some(reading);
             }
@@ -167,9 +202,13 @@ impl Reconciler {
         target: &mut Target,
         replicas: i32,
         writes_left: &mut usize,
+        is_current: impl Fn() -> bool,
     ) -> Written {
         let (namespace, name) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref.name);
         loop {
+            if !is_current() {
+                return Written::AutoscalerChanged;
+            }
             *writes_left = writes_left.saturating_sub(1);
             let Target { mapping, read } = target;
             let Err(error) = self.scales.update(namespace, mapping, name, read, replicas).await else {
@@ -201,12 +240,12 @@ impl Reconciler {
             Ok(None) => return,
             Err(error) => return warn!(%error, "the status cannot be written as JSON"),
         };
-        let api: Api<WatchedAutoscaler> = Api::namespaced(self.client.clone(), &key.namespace);
+        let api: Api<Watched<HorizontalPodAutoscaler>> = Api::namespaced(self.client.clone(), &key.namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match api.patch_status(&key.name, &params, &Patch::Merge(patch)).await {
             // The next reconcile is not to depend on the watch having caught up.
-            Ok(stored) => drop(self.autoscalers.apply_known(key, stored.into())),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Ok(stored) => _ = stored.into_result().map(|stored| self.autoscalers.apply_known(key, stored)),
+            Err(kube::Error::Api(status)) if is_of_another(&status) => debug!("the autoscaler is gone"),
             Err(error) => {
                 let message = match &error {
                     kube::Error::Api(status) => status.message.clone(),
@@ -250,6 +289,13 @@ enum Written {
     Done(Result<(), String>),
     /// Somebody else changed the replicas.
     ReplicasChanged,
+    /// The autoscaler was changed or deleted; nothing was written.
+    AutoscalerChanged,
+}
+
+/// Whether a status was refused because the autoscaler is gone, or another of its name is there.
+fn is_of_another(status: &kube::core::Status) -> bool {
+    status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
 }
 
 /// One line for a decision that changes something or fails; the explanation of any other at debug.

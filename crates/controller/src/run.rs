@@ -44,6 +44,14 @@ pub struct Options {
     pub request_timeout: Duration,
 }
 
+/// Why a controller ended of itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A watch is endless; without it the controller would decide on what was.
+    #[error("a watch ended")]
+    WatchEnded,
+}
+
 /// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish.
 pub async fn run(
     clients: Clients,
@@ -51,7 +59,7 @@ pub async fn run(
     metrics: Arc<dyn MetricsClient>,
     options: Options,
     shutdown: CancellationToken,
-) {
+) -> Result<(), RunError> {
     let scopes: Vec<Scope> = match options.namespaces.as_slice() {
         [] => vec![None],
         namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
@@ -67,7 +75,8 @@ pub async fn run(
     let synced = start_watches(&mut watches, &clients, &caches, scopes, options.sync_period);
     tokio::select! {
         () = all_synced(synced) => {}
-        () = shutdown.cancelled() => return,
+        () = shutdown.cancelled() => return Ok(()),
+        _ = watches.join_next() => return Err(RunError::WatchEnded),
     }
     info!(
         autoscalers = caches.autoscalers.len(),
@@ -92,7 +101,10 @@ pub async fn run(
         workers.spawn(work(caches.queue.clone(), reconciler.clone(), options.sync_period));
     }
     drop(reconciler);
-    shutdown.cancelled().await;
+    let outcome = tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        _ = watches.join_next() => Err(RunError::WatchEnded),
+    };
     info!("shutting down: running reconciles finish");
     caches.queue.shut_down();
     drop(watches);
@@ -105,6 +117,7 @@ pub async fn run(
         warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
     }
     info!("stopped");
+    outcome
 }
 
 fn start_watches(
@@ -130,8 +143,10 @@ fn start_watches(
 
 async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
     for mut synced in synced {
-        // The sender lives as long as its watch, which is as long as the controller.
-        synced.wait_for(|synced| *synced).await.ok();
+        if synced.wait_for(|synced| *synced).await.is_err() {
+            // Its watch ended, which is noticed as such.
+            std::future::pending::<()>().await;
+        }
     }
 }
 

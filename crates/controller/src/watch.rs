@@ -1,73 +1,94 @@
 //! The watches that feed the caches.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fmt::Debug,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use hpa_calc::api::Pod;
+use hpa_calc::api::{HorizontalPodAutoscaler, Pod};
 use hpa_metrics_client::describe;
 use kube::{
     Api, Client, Resource,
-    core::{DeserializeGuard, NamespaceResourceScope},
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, DefaultBackoff, watcher},
+    },
 };
-use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tracing::{info, warn};
 
 use crate::{
-    autoscalers::{Autoscalers, Change, WatchedAutoscaler},
-    pods::{Pods, Scope, WatchedPod},
+    autoscalers::{Autoscalers, Change, Seen},
+    pods::{Pods, Scope},
     queue::WorkQueue,
     selectors::{HpaKey, SelectorIndex},
     spread::Spread,
+    watched::{Watched, WatchedKind},
 };
 
 /// Objects a page of a list holds: it bounds what is in memory before it is made small.
 const PAGE_SIZE: u32 = 500;
 
+/// A failure this long after the last one is news.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// A watch's events, a failure being what a retry follows on.
-type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<DeserializeGuard<K>>>>;
+type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<Watched<K>>>>;
 
 /// Watches the objects of a kind in a scope, without end, backing off after failures.
 fn events<K>(client: &Client, scope: &Scope) -> Events<K>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + DeserializeOwned
-        + Clone
-        + Debug
-        + Send
-        + Sync
-        + 'static,
+    K: WatchedKind + Clone + Debug + Send + Sync + 'static,
 {
-    let api: Api<DeserializeGuard<K>> = match scope {
+    let api: Api<Watched<K>> = match scope {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    watcher(api, watcher::Config::default().page_size(PAGE_SIZE)).default_backoff().boxed()
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
+    watcher(api, config).backoff(SteadyBackoff(DefaultBackoff::default())).boxed()
+}
+
+/// kube's backoff, which an event does not reset: every retry of a list begins with one, though nothing has been
+/// answered yet. It resets itself after two minutes without a failure.
+struct SteadyBackoff(DefaultBackoff);
+
+impl Iterator for SteadyBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next()
+    }
+}
+
+impl Backoff for SteadyBackoff {
+    fn reset(&mut self) {}
 }
 
 /// Logs the failures of a watch once when they begin and once when they end.
 struct Health {
     what: &'static str,
     scope: String,
-    failing: bool,
+    /// When it failed last, if it did not work since.
+    failed: Option<Instant>,
 }
 
 impl Health {
     fn new(what: &'static str, scope: &Scope) -> Self {
         let scope = scope.clone().unwrap_or_else(|| "all namespaces".to_owned());
-        Self { what, scope, failing: false }
+        Self { what, scope, failed: None }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
-        if !std::mem::replace(&mut self.failing, true) {
+        let now = Instant::now();
+        // A watch that goes on where it broke off shows in nothing that it works again.
+        if self.failed.replace(now).is_none_or(|last| now.duration_since(last) > QUIET) {
             warn!(
                 watch = self.what,
                 scope = self.scope,
@@ -78,18 +99,10 @@ impl Health {
     }
 
     fn succeeded(&mut self) {
-        if std::mem::replace(&mut self.failing, false) {
+        if self.failed.take().is_some() {
             info!(watch = self.what, scope = self.scope, "the watch works again");
         }
     }
-}
-
-/// Counts objects that could not be decoded; logs each.
-fn skip_undecodable(error: &kube::core::error_boundary::InvalidObject, what: &str, skipped: &AtomicU64) {
-    skipped.fetch_add(1, Ordering::Relaxed);
-    let (namespace, name) = (error.metadata.namespace.as_deref(), error.metadata.name.as_deref());
-    let object = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
-    warn!(kind = what, object, error = error.error, "skipping an object that cannot be decoded");
 }
 
 /// The caches, and what tells when they are filled.
@@ -112,13 +125,14 @@ impl Caches {
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let mut health = Health::new("pods", &scope);
         let Some(index) = self.pods.index(scope.as_deref().unwrap_or_default()) else { return };
-        let mut events = events::<WatchedPod>(&client, &scope);
+        let mut events = events::<Pod>(&client, &scope);
         while let Some(event) = next(&mut events, &mut health).await {
             match event {
                 watcher::Event::Init => index.begin_init(),
                 watcher::Event::InitApply(pod) => {
-                    if let Some((namespace, pod)) = self.decoded_pod(pod) {
-                        index.init_apply(&namespace, pod);
+                    let key = key_of(&pod);
+                    if let Some(pod) = self.decoded(&key, pod) {
+                        index.init_apply(&key.namespace, pod);
                     }
                 }
                 watcher::Event::InitDone => {
@@ -127,8 +141,8 @@ impl Caches {
                 }
                 watcher::Event::Apply(pod) => {
                     let key = key_of(&pod);
-                    match self.decoded_pod(pod) {
-                        Some((namespace, pod)) => index.apply(&namespace, pod),
+                    match self.decoded(&key, pod) {
+                        Some(pod) => index.apply(&key.namespace, pod),
                         None => _ = index.delete(&key.namespace, &key.name),
                     }
                 }
@@ -140,14 +154,16 @@ impl Caches {
         }
     }
 
-    fn decoded_pod(&self, pod: DeserializeGuard<WatchedPod>) -> Option<(String, Pod)> {
-        match pod.0 {
-            Ok(pod) => Some(pod.into_pod()),
-            Err(error) => {
-                skip_undecodable(&error, "Pod", &self.undecodable);
-                None
-            }
-        }
+    /// The object, unless it cannot be decoded: then it is counted, logged and left out.
+    fn decoded<K: WatchedKind>(&self, key: &HpaKey, object: Watched<K>) -> Option<K> {
+        let decoded = object.into_result();
+        let kind = K::Api::kind(&());
+        decoded
+            .inspect_err(|error| {
+                self.undecodable.fetch_add(1, Ordering::Relaxed);
+                warn!(%kind, object = %key, error, "skipping an object that cannot be decoded");
+            })
+            .ok()
     }
 
     /// Keeps the autoscalers of a scope, without end, and queues those that are new or changed. `synced` is told
@@ -160,19 +176,17 @@ impl Caches {
         spread: Spread,
     ) {
         let mut health = Health::new("horizontalpodautoscalers", &scope);
-        let mut events = events::<WatchedAutoscaler>(&client, &scope);
+        let mut events = events::<HorizontalPodAutoscaler>(&client, &scope);
         let mut listed = HashSet::new();
-        let mut created = Vec::new();
+        // By namespace: those that can share a request come close to each other. It outlives a list that breaks off.
+        let mut created = BTreeSet::new();
         while let Some(event) = next(&mut events, &mut health).await {
             match event {
-                watcher::Event::Init => {
-                    listed.clear();
-                    created.clear();
-                }
+                watcher::Event::Init => listed.clear(),
                 watcher::Event::InitApply(object) => {
                     let key = key_of(&object);
-                    match self.apply(&key, object) {
-                        Some(Change::Created) => created.push(key.clone()),
+                    match self.apply(&key, object, Seen::Listed) {
+                        Some(Change::Created) => _ = created.insert(key.clone()),
                         Some(Change::SpecChanged) => self.queue.add(key.clone()),
                         _ => {}
                     }
@@ -185,10 +199,8 @@ impl Caches {
                     for key in &gone {
                         self.forget(key);
                     }
-                    // By namespace: those that can share a request come close to each other.
-                    created.sort();
                     let count = created.len();
-                    for (index, key) in created.drain(..).enumerate() {
+                    for (index, key) in std::mem::take(&mut created).into_iter().enumerate() {
                         self.queue.add_after(key, spread.delay(index, count));
                     }
                     listed.clear();
@@ -196,7 +208,8 @@ impl Caches {
                 }
                 watcher::Event::Apply(object) => {
                     let key = key_of(&object);
-                    if let Some(Change::Created | Change::SpecChanged) = self.apply(&key, object) {
+                    let change = self.apply(&key, object, Seen::Changed);
+                    if let Some(Change::Created | Change::SpecChanged) = change {
                         self.queue.add(key);
                     }
                 }
@@ -205,22 +218,17 @@ impl Caches {
         }
     }
 
-    fn apply(&self, key: &HpaKey, object: DeserializeGuard<WatchedAutoscaler>) -> Option<Change> {
-        match object.0 {
-            Ok(object) => {
-                let change = self.autoscalers.apply(key, object.into());
-                if change == Change::Created {
-                    self.selectors.set(key, None);
-                }
-                Some(change)
-            }
-            Err(error) => {
-                skip_undecodable(&error, "HorizontalPodAutoscaler", &self.undecodable);
-                // What it asked for before is not what it asks for now.
-                self.forget(key);
-                None
-            }
+    fn apply(&self, key: &HpaKey, object: Watched<HorizontalPodAutoscaler>, seen: Seen) -> Option<Change> {
+        let Some(object) = self.decoded(key, object) else {
+            // What it asked for before is not what it asks for now.
+            self.forget(key);
+            return None;
+        };
+        let change = self.autoscalers.apply(key, object, seen);
+        if change == Change::Created {
+            self.selectors.set(key, None);
         }
+        Some(change)
     }
 
     fn forget(&self, key: &HpaKey) {
@@ -240,8 +248,8 @@ async fn next<K>(
     loop {
         match events.try_next().await {
             Ok(event) => {
-                // A new list begins with every retry: only what comes after it shows that the API answers.
-                if !matches!(event, Some(watcher::Event::Init)) {
+                // A list begins with every retry, and may break off at a later page.
+                if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
                     health.succeeded();
                 }
                 return event;

@@ -17,7 +17,7 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_controller::{
-    autoscalers::Autoscalers,
+    autoscalers::{Autoscalers, Seen},
     events::{EventRecorder, EventWriterConfig},
     pods::Pods,
     reconcile::Reconciler,
@@ -164,6 +164,41 @@ fn hpa() -> HorizontalPodAutoscaler {
 /// Every pod uses this much CPU, in milli-units.
 struct Usage(i64);
 
+/// The same, but while it is read the autoscaler is deleted.
+struct DeletesMeanwhile(Arc<Autoscalers>);
+
+#[async_trait]
+impl MetricsClient for DeletesMeanwhile {
+    async fn resource(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        resource: &ResourceName,
+        container: Option<&str>,
+    ) -> Result<PodSamples, ReadError> {
+        self.0.remove(&key());
+        Usage(100).resource(namespace, pods, resource, container).await
+    }
+
+    async fn pods(&self, _: &str, _: &Selector, _: &str, _: &Selector) -> Result<PodSamples, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+
+    async fn object(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+        _: &str,
+        _: &Selector,
+    ) -> Result<i64, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+
+    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<i64>, ReadError> {
+        unreachable!("no autoscaler here asks for it")
+    }
+}
+
 #[async_trait]
 impl MetricsClient for Usage {
     async fn resource(
@@ -225,7 +260,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         pods.index("shop").expect("an index").apply("shop", pod(name));
     }
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), hpa());
+    autoscalers.apply(&key(), hpa(), Seen::Listed);
     let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
     tokio::spawn(writer.run());
     Reconciler {
@@ -330,4 +365,14 @@ async fn autoscaler_that_is_gone_is_left_alone() {
 async fn autoscaler_deleted_meanwhile_is_no_failure() {
     let server = reconcile_once(Server { hpa_exists: false, ..server() }).await;
     assert_eq!(server.scale_writes, [(4, 1)]);
+}
+
+#[tokio::test]
+async fn autoscaler_deleted_before_the_write_scales_nothing() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    reconciler.metrics = Arc::new(DeletesMeanwhile(reconciler.autoscalers.clone()));
+    reconciler.reconcile(&key()).await;
+    assert_eq!(server.lock().scale_writes, []);
+    assert_eq!(server.lock().status_patches.len(), 0);
 }

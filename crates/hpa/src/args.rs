@@ -93,6 +93,9 @@ pub(crate) struct ClusterArguments {
     /// The kubeconfig's context [default: its current one]
     #[arg(long, env = "HPA_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
+    /// Use the service account of the pod this runs in, and no kubeconfig
+    #[arg(long, env = "HPA_IN_CLUSTER", conflicts_with_all = ["kubeconfig", "context"])]
+    pub(crate) in_cluster: bool,
     /// A namespace whose autoscalers are handled; can be repeated [default: all namespaces]
     #[arg(long = "namespace", short = 'n', env = "HPA_NAMESPACE", value_name = "NAME", value_delimiter = ',', value_parser = namespace)]
     pub(crate) namespaces: Vec<String>,

@@ -19,12 +19,18 @@ use crate::{
     logging,
 };
 
+/// The exit status after a second signal.
+const EXIT_IMPATIENT: i32 = 130;
+
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     logging::start(&arguments.log)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    runtime.block_on(control(arguments))
+    let outcome = runtime.block_on(control(arguments));
+    // Nothing that blocks a thread, such as a look-up of a name, is waited for.
+    runtime.shutdown_background();
+    outcome
 }
 
 async fn control(arguments: RunArguments) -> anyhow::Result<()> {
@@ -37,7 +43,7 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
     let mapper = Arc::new(RestMapper::new(clients.api.clone(), mapper_config(&options)));
     let metrics = metrics(&clients, mapper.clone(), &options);
-    hpa_controller::run::run(clients, mapper, metrics, options, shutdown).await;
+    hpa_controller::run::run(clients, mapper, metrics, options, shutdown).await?;
     Ok(())
 }
 
@@ -66,17 +72,24 @@ fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => info!("SIGTERM"),
-            _ = interrupt.recv() => info!("SIGINT"),
-        }
+        let mut signal = async || {
+            tokio::select! {
+                _ = terminate.recv() => info!("SIGTERM"),
+                _ = interrupt.recv() => info!("SIGINT"),
+            }
+        };
+        signal().await;
         shutdown.cancel();
+        signal().await;
+        info!("a second signal: not waiting any longer");
+        std::process::exit(EXIT_IMPATIENT);
     });
     Ok(())
 }
 
 fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     let source = match (&cluster.kubeconfig, &cluster.context) {
+        (None, None) if cluster.in_cluster => ClientSource::InCluster,
         (None, None) => ClientSource::Infer,
         (path, context) => ClientSource::Kubeconfig { path: path.clone(), context: context.clone() },
     };

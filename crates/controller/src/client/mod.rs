@@ -162,6 +162,8 @@ async fn read(source: &ClientSource) -> Result<(Config, String), ClientError> {
             let source = ClientSource::Kubeconfig { path: None, context: None };
             match Box::pin(read(&source)).await {
                 Ok(config) => Ok(config),
+                // One that was asked for is not to be passed over.
+                Err(error) if std::env::var_os("KUBECONFIG").is_some() => Err(error),
                 // In a pod there is none; on a desk the kubeconfig is what somebody has to look at.
                 Err(error) => in_cluster().map_err(|_| error),
             }

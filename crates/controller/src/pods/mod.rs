@@ -5,9 +5,7 @@ mod namespace;
 mod scoped;
 #[cfg(test)]
 mod tests;
-mod watched;
 
 pub use index::PodIndex;
 pub(crate) use namespace::Pair;
 pub use scoped::{Pods, Scope};
-pub use watched::WatchedPod;

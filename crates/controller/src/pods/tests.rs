@@ -6,9 +6,8 @@ use hpa_calc::{
 };
 use proptest::prelude::*;
 use rstest::rstest;
-use serde_json::json;
 
-use super::{PodIndex, WatchedPod};
+use super::PodIndex;
 
 fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     let mut labels: Vec<(Box<str>, Box<str>)> =
@@ -134,25 +133,6 @@ fn a_list_begun_anew_forgets_the_first() {
     index.init_done();
     index.init_done();
     assert_eq!(names(&index, "shop", ""), ["second"]);
-}
-
-#[test]
-fn a_watched_pod_becomes_a_pod() {
-    let watched: WatchedPod = serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "web-1", "namespace": "shop", "labels": {"tier": "front", "app": "web"},
-                     "deletionTimestamp": "2026-01-01T00:00:00Z", "managedFields": []},
-        "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}]},
-        "status": {"phase": "Running", "hostIP": "10.0.0.1"}
-    }))
-    .unwrap();
-    let (namespace, pod) = watched.into_pod();
-    assert_eq!(namespace, "shop");
-    let mut expected = self::pod("web-1", &[("app", "web"), ("tier", "front")], 100);
-    expected.terminating = true;
-    assert_eq!(pod, expected);
-    let bare: WatchedPod = serde_json::from_value(json!({"metadata": {"name": "bare"}})).unwrap();
-    assert_eq!(bare.into_pod().1.label("app"), None);
 }
 
 #[derive(Clone, Debug)]

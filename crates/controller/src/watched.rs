@@ -1,0 +1,199 @@
+//! Objects as a watch delivers them: read no further than needed, and guarded, so that one that cannot be decoded does
+//! not spoil the list it is in.
+
+use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, ObjectMeta, Pod, PodSpec, PodStatus},
+    defaults::apply_defaults,
+};
+use k8s_openapi::{
+    api::{autoscaling::v2, core::v1},
+    apimachinery::pkg::apis::meta::v1 as meta,
+};
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::Value;
+
+/// What is read of an object's metadata. Every member is a string, a number or only looked for, so that nothing an
+/// API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WatchedMeta {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+/// A kind that is watched, in the form it is kept in.
+pub trait WatchedKind: Sized {
+    /// The kind in the API.
+    type Api: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
+
+    /// Makes the kept form of the parts of an object.
+    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error>;
+}
+
+impl WatchedKind for HorizontalPodAutoscaler {
+    type Api = v2::HorizontalPodAutoscaler;
+
+    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
+        let mut hpa = Self {
+            metadata: ObjectMeta {
+                name: meta.name,
+                namespace: meta.namespace,
+                uid: meta.uid,
+                resource_version: meta.resource_version,
+                generation: meta.generation,
+                ..ObjectMeta::default()
+            },
+            spec: serde_json::from_value(spec)?,
+            status: Option::deserialize(status)?.unwrap_or_default(),
+        };
+        // The API server has done so; a spec that reached us another way is not to be read differently.
+        apply_defaults(&mut hpa.spec);
+        Ok(hpa)
+    }
+}
+
+impl WatchedKind for Pod {
+    type Api = v1::Pod;
+
+    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
+        let spec = Option::<PodSpec>::deserialize(spec)?.unwrap_or_default();
+        let status = Option::<PodStatus>::deserialize(status)?.unwrap_or_default();
+        let terminating = meta.deletion_timestamp.is_some();
+        Ok(Self::new(meta.name.into(), meta.labels.unwrap_or_default(), terminating, &spec, &status))
+    }
+}
+
+/// An object of a watched kind, or why it cannot be decoded. It is what kube's `watcher` is asked for
+/// (`Api<Watched<Pod>>`).
+#[derive(Debug)]
+pub struct Watched<K> {
+    /// Name, namespace, identity and version; nothing else.
+    metadata: meta::ObjectMeta,
+    object: Result<K, String>,
+    kind: PhantomData<K>,
+}
+
+impl<K> Watched<K> {
+    /// The object, or why it cannot be decoded.
+    pub fn into_result(self) -> Result<K, String> {
+        self.object
+    }
+}
+
+impl<K: Clone> Clone for Watched<K> {
+    fn clone(&self) -> Self {
+        Self { metadata: self.metadata.clone(), object: self.object.clone(), kind: PhantomData }
+    }
+}
+
+impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Parts {
+            #[serde(default)]
+            metadata: WatchedMeta,
+            #[serde(default)]
+            spec: Value,
+            #[serde(default)]
+            status: Value,
+        }
+
+        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
+        let kept = meta::ObjectMeta {
+            name: Some(metadata.name.clone()),
+            namespace: Some(metadata.namespace.clone()),
+            uid: Some(metadata.uid.clone()),
+            resource_version: Some(metadata.resource_version.clone()),
+            ..meta::ObjectMeta::default()
+        };
+        let object = K::decode(metadata, spec, status).map_err(|error| error.to_string());
+        Ok(Self { metadata: kept, object, kind: PhantomData })
+    }
+}
+
+impl<K: WatchedKind> Resource for Watched<K> {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::Api::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        K::Api::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        K::Api::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        K::Api::plural(&())
+    }
+
+    fn meta(&self) -> &meta::ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut meta::ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_that_is_not_needed_cannot_spoil_an_object() {
+        let watched: Watched<HorizontalPodAutoscaler> = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop", "creationTimestamp": "9999-12-31T23:59:59Z",
+                "managedFields": [{ "time": "9999-12-31T23:59:59Z" }] },
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
+        }))
+        .expect("an object");
+        assert_eq!(watched.into_result().expect("it decodes").spec.max_replicas, 3);
+    }
+
+    #[test]
+    fn object_that_cannot_be_decoded_keeps_its_name() {
+        let watched: Watched<Pod> = serde_json::from_value(json!({
+            "metadata": { "name": "web-0", "namespace": "shop" },
+            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "much" } } }] },
+        }))
+        .expect("an object");
+        assert_eq!(watched.meta().name.as_deref(), Some("web-0"));
+        watched.into_result().expect_err("its request is no quantity");
+    }
+
+    #[test]
+    fn pod_is_made_of_what_a_decision_reads() {
+        let watched: Watched<Pod> = serde_json::from_value(json!({
+            "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" },
+                "deletionTimestamp": "2026-01-01T00:00:00Z" },
+            "spec": null,
+            "status": { "phase": "Running" },
+        }))
+        .expect("an object");
+        let pod = watched.into_result().expect("it decodes");
+        assert_eq!((pod.name.as_ref(), pod.label("app"), pod.terminating), ("web-0", Some("web"), true));
+    }
+
+    #[test]
+    fn autoscaler_without_a_spec_is_not_taken_for_one() {
+        let watched: Watched<HorizontalPodAutoscaler> =
+            serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "shop" } }))
+                .expect("an object");
+        watched.into_result().expect_err("there is no spec");
+    }
+}

@@ -1,0 +1,123 @@
+//! The watches against an API server that fails, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop where its stub is wrong")]
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_controller::{
+    autoscalers::Autoscalers,
+    pods::Pods,
+    queue::WorkQueue,
+    selectors::{HpaKey, SelectorIndex},
+    spread::Spread,
+    watch::Caches,
+};
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+fn caches() -> Caches {
+    Caches {
+        autoscalers: Arc::new(Autoscalers::default()),
+        pods: Arc::new(Pods::of(&[None])),
+        selectors: Arc::new(SelectorIndex::default()),
+        queue: Arc::new(WorkQueue::default()),
+        undecodable: Arc::new(AtomicU64::new(0)),
+    }
+}
+
+fn hpa(name: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": "shop", "uid": name, "resourceVersion": "5" },
+        "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "x", "apiVersion": "apps/v1" } },
+    })
+}
+
+fn page(items: &[Value], next: &str) -> (u16, Value) {
+    let metadata = json!({ "resourceVersion": "9", "continue": next });
+    let kind = "HorizontalPodAutoscalerList";
+    (200, json!({ "kind": kind, "apiVersion": "autoscaling/v2", "metadata": metadata, "items": items }))
+}
+
+fn failure(code: u16) -> (u16, Value) {
+    let status =
+        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code });
+    (code, status)
+}
+
+/// A client whose lists are answered by their query; a watch stays silent.
+fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            if query.contains("watch=") {
+                std::future::pending::<()>().await;
+            }
+            let (code, body) = answer(query);
+            let response = Response::builder().status(code).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Fills the caches with what is listed.
+async fn sync(client: Client) -> Caches {
+    let caches = caches();
+    let (synced, mut is_synced) = watch::channel(false);
+    let spread = Spread::over(Duration::from_secs(15));
+    tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, spread));
+    let wait = is_synced.wait_for(|synced| *synced);
+    tokio::time::timeout(Duration::from_secs(600), wait).await.unwrap().unwrap();
+    caches
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_of_a_list_that_broke_off_is_reconciled_too() {
+    let second_pages = AtomicUsize::new(0);
+    let caches = sync(client(move |query| match query.contains("continue=next") {
+        false => page(&[hpa("one")], "next"),
+        true if second_pages.fetch_add(1, Ordering::SeqCst) == 0 => failure(503),
+        true => page(&[hpa("two")], ""),
+    }))
+    .await;
+    assert_eq!((caches.autoscalers.len(), caches.queue.len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_that_cannot_be_decoded_is_counted_and_the_others_are_read() {
+    let mut bad = hpa("bad");
+    bad["spec"]["maxReplicas"] = json!("many");
+    let mut odd = hpa("odd");
+    odd["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
+    let caches = sync(client(move |_| page(&[hpa("one"), bad.clone(), odd.clone()], ""))).await;
+    assert_eq!(caches.undecodable.load(Ordering::Relaxed), 1);
+    let mut known: Vec<HpaKey> = caches.autoscalers.keys_where(|_| true);
+    known.sort();
+    assert_eq!(known, [HpaKey::new("shop", "odd"), HpaKey::new("shop", "one")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_list_is_backed_off() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let count = lists.clone();
+    let client = client(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        failure(503)
+    });
+    let (synced, _is_synced) = watch::channel(false);
+    let endless = caches().watch_pods(client, None, synced);
+    tokio::time::timeout(Duration::from_secs(600), endless).await.unwrap_err();
+    let lists = lists.load(Ordering::SeqCst);
+    assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
+}
