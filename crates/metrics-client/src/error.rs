@@ -89,9 +89,15 @@ impl FetchError {
     }
 }
 
-/// An error and its causes in one line, without credentials of any URL in them: how a log or a condition has it.
+/// What a metrics server says of itself may be a page; conditions and events are for sentences.
+const LONGEST_DESCRIPTION: usize = 4096;
+
+/// An error and its causes in one line of at most 4096 bytes, without credentials of any URL in them: how a log or a
+/// condition has it.
 pub fn describe(error: &dyn Error) -> String {
-    without_credentials(&chain(error))
+    let mut text = without_credentials(&chain(error));
+    text.truncate(text.floor_char_boundary(LONGEST_DESCRIPTION));
+    text
 }
 
 /// An error and its causes. Causes that an error's own text repeats (as kube's do) are printed once.
@@ -148,5 +154,14 @@ mod tests {
         #[error("outer: inner")]
         struct Outer(#[source] std::io::Error);
         assert_eq!(chain(&Outer(std::io::Error::other("inner"))), "outer: inner");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        let error = std::io::Error::other("é".repeat(4096));
+        let text = describe(&error);
+        assert_eq!((text.len(), text.chars().count()), (4096, 2048));
+        let odd = std::io::Error::other(format!("x{}", "é".repeat(4096)));
+        assert_eq!(describe(&odd).len(), 4095);
     }
 }
