@@ -165,7 +165,11 @@ impl Step {
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
         let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
-        let others = others.iter().filter(|(_, selector)| pods.iter().any(|pod| is_selected(selector, pod)));
+        // A selector reaches no further than its namespace.
+        let namespace = format!("{}/", hpa.metadata.namespace);
+        let others = others.iter().filter(|(key, selector)| {
+            key.starts_with(&namespace) && pods.iter().any(|pod| is_selected(selector, pod))
+        });
         let mut autoscalers: Vec<String> = others.map(|(key, _)| key.clone()).collect();
         autoscalers.extend((!pods.is_empty()).then_some(own));
         autoscalers.sort();

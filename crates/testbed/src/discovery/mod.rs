@@ -1,0 +1,92 @@
+//! What the server tells about itself: groups, versions, resources, health.
+
+mod aggregated;
+mod legacy;
+mod openapi;
+
+use axum::body::Body;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::{
+    error::ApiError,
+    metrics, render,
+    request::Call,
+    server::{Server, State, plain},
+};
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Answers a request for no resource; none if there is no such path.
+pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Body>, ApiError>> {
+    if call.method != Method::GET {
+        return Some(Err(ApiError::method_not_allowed()));
+    }
+    let path: Vec<&str> = call.info.path.split('/').filter(|part| !part.is_empty()).collect();
+    if let ["healthz" | "readyz" | "livez", ..] = path.as_slice() {
+        return Some(Ok(plain("ok")));
+    }
+    let state = server.state.lock();
+    let metrics_served = metrics::served(&server.config);
+    let body = match path.as_slice() {
+        ["version"] => version(&server.config.git_version),
+        ["api"] if wants_aggregated(call) => return Some(Ok(aggregated_answer(&aggregated::core(&state)))),
+        ["apis"] if wants_aggregated(call) => {
+            return Some(Ok(aggregated_answer(&aggregated::groups(&state, &metrics_served))));
+        }
+        ["api"] => legacy::versions(),
+        ["apis"] => legacy::groups(&state, &metrics_served),
+        ["apis", group] => legacy::group(&state, &metrics_served, group)?,
+        ["api", version] => legacy::resources(&state, &metrics_served, "", version)?,
+        ["apis", group, version] => legacy::resources(&state, &metrics_served, group, version)?,
+        ["openapi", "v3"] => openapi::index(&state),
+        ["openapi", "v3", "api", version] => openapi::paths(&state, "", version),
+        ["openapi", "v3", "apis", group, version] => openapi::paths(&state, group, version),
+        [] => {
+            json!({ "paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"] })
+        }
+        _ => return None,
+    };
+    Some(Ok(render::json(StatusCode::OK, &body)))
+}
+
+fn wants_aggregated(call: &Call) -> bool {
+    call.accept.split(',').any(|media_type| {
+        let parameters: Vec<&str> = media_type.split(';').map(str::trim).collect();
+        parameters.contains(&"as=APIGroupDiscoveryList") && parameters.contains(&"v=v2")
+    })
+}
+
+fn aggregated_answer(body: &Value) -> Response<Body> {
+    let mut response = render::json(StatusCode::OK, body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response
+}
+
+fn version(git_version: &str) -> Value {
+    let mut numbers = git_version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    json!({
+        "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+    })
+}
+
+/// What a resource as a whole can do.
+const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// What a subresource can do.
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
+
+/// The groups but the core one, with their versions, the metrics APIs among them.
+fn all_groups<'a>(state: &'a State, served: &'a [(String, String)]) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> =
+        state.registry.groups().into_iter().map(|group| (group, state.registry.versions(group))).collect();
+    for (group, version) in served {
+        match groups.iter_mut().find(|(name, _)| name == group) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group, vec![version])),
+        }
+    }
+    groups
+}

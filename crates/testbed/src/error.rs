@@ -1,0 +1,147 @@
+use std::borrow::Cow;
+
+use hpa_calc::validation::{Cause, invalid_message};
+use serde_json::{Value, json};
+
+/// An answer of the API that is not a success: a meta/v1 `Status`.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// The HTTP status code.
+    pub code: u16,
+    /// The machine-readable reason, such as `NotFound`.
+    pub reason: Cow<'static, str>,
+    /// The text for a person.
+    pub message: String,
+    /// The `details` of the status.
+    pub details: Option<Value>,
+    /// For how many seconds a client should wait (`Retry-After`).
+    pub retry_after: Option<u32>,
+}
+
+/// What an error is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) kind: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl Subject<'_> {
+    /// `deployments.apps`, or `pods`.
+    fn resource(&self) -> String {
+        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    fn kind_and_group(&self) -> String {
+        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+    }
+
+    fn details(&self) -> Value {
+        let mut details = json!({ "name": self.name, "kind": self.plural });
+        if !self.group.is_empty() {
+            crate::json::set(&mut details, &["group"], self.group);
+        }
+        details
+    }
+}
+
+impl ApiError {
+    /// An answer with this code, reason and message.
+    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), details: None, retry_after: None }
+    }
+
+    /// 400: the request makes no sense.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 404 for a path that nothing serves.
+    pub fn no_such_path() -> Self {
+        let details =
+            json!({ "causes": [{ "reason": "UnexpectedServerResponse", "message": "404 page not found" }] });
+        let text = "the server could not find the requested resource";
+        Self { details: Some(details), ..Self::new(404, "NotFound", text) }
+    }
+
+    /// 410: the resource version asked for is no longer known.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 500: the server could not do it.
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+    }
+
+    /// 503: nobody answers for this API.
+    pub fn service_unavailable() -> Self {
+        Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+    }
+
+    /// 415: a body of a kind that is not read.
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let text = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(415, "UnsupportedMediaType", text)
+    }
+
+    /// 405: the resource is not used this way.
+    pub(crate) fn method_not_allowed() -> Self {
+        let text = "the server does not allow this method on the requested resource";
+        Self::new(405, "MethodNotAllowed", text)
+    }
+
+    pub(crate) fn not_found(subject: &Subject<'_>) -> Self {
+        let text = format!("{} \"{}\" not found", subject.resource(), subject.name);
+        Self { details: Some(subject.details()), ..Self::new(404, "NotFound", text) }
+    }
+
+    pub(crate) fn already_exists(subject: &Subject<'_>) -> Self {
+        let text = format!("{} \"{}\" already exists", subject.resource(), subject.name);
+        Self { details: Some(subject.details()), ..Self::new(409, "AlreadyExists", text) }
+    }
+
+    pub(crate) fn conflict(subject: &Subject<'_>, why: &str) -> Self {
+        let text =
+            format!("Operation cannot be fulfilled on {} \"{}\": {why}", subject.resource(), subject.name);
+        Self { details: Some(subject.details()), ..Self::new(409, "Conflict", text) }
+    }
+
+    pub(crate) fn modified(subject: &Subject<'_>) -> Self {
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(subject, why)
+    }
+
+    pub(crate) fn invalid(subject: &Subject<'_>, causes: &[Cause]) -> Self {
+        let text = invalid_message(&subject.kind_and_group(), subject.name, causes);
+        let causes: Vec<Value> = causes
+            .iter()
+            .map(|cause| {
+                json!({ "reason": cause.reason.as_str(), "message": cause.message, "field": cause.field })
+            })
+            .collect();
+        let mut details = Subject { plural: subject.kind, ..*subject }.details();
+        crate::json::set(&mut details, &["causes"], causes);
+        Self { details: Some(details), ..Self::new(422, "Invalid", text) }
+    }
+
+    /// The body of the answer.
+    pub fn to_status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            crate::json::set(&mut status, &["details"], details.clone());
+        }
+        if let Some(seconds) = self.retry_after {
+            crate::json::set(&mut status, &["details", "retryAfterSeconds"], seconds);
+        }
+        status
+    }
+}

@@ -1,0 +1,38 @@
+use std::time::Duration;
+
+use crate::request::RequestInfo;
+
+/// Decides what becomes of a request before the server looks at it: the place for faults.
+pub trait Interceptor: Send + Sync {
+    /// What to do with this request.
+    fn intercept(&self, request: &RequestInfo) -> Action;
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// It is answered as usual.
+    #[default]
+    Pass,
+    /// It gets this answer.
+    Status {
+        /// The HTTP status code.
+        code: u16,
+        /// The reason, such as `TooManyRequests`.
+        reason: String,
+        /// The text for a person.
+        message: String,
+        /// For how many seconds the client should wait.
+        retry_after: Option<u32>,
+    },
+    /// It is answered as usual, but this much later.
+    Delay(Duration),
+    /// It is answered as usual; if it is a watch, it ends after this many events.
+    DropWatchAfter(usize),
+}
+
+impl<F: Fn(&RequestInfo) -> Action + Send + Sync> Interceptor for F {
+    fn intercept(&self, request: &RequestInfo) -> Action {
+        self(request)
+    }
+}

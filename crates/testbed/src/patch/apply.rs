@@ -1,0 +1,195 @@
+//! Server-side apply: who set which field, what no longer is wanted, and who disagrees.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{
+    fields::{self, Fields},
+    strategic::{is_set, merge_key},
+};
+use crate::{
+    error::ApiError,
+    json,
+    request::Call,
+    rest::{
+        Target,
+        write::{self, Part},
+    },
+    server::Server,
+    store::Object,
+};
+
+/// Who applies, and how.
+struct Applier<'a> {
+    manager: &'a str,
+    api_version: String,
+    subresource: &'a str,
+    time: String,
+    force: bool,
+}
+
+pub(super) fn answer(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+    part: Part,
+    applied: Value,
+) -> Result<(Object, StatusCode), ApiError> {
+    let manager = call.parameter("fieldManager");
+    if manager.is_empty() {
+        let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+        return Err(ApiError::new(422, "Invalid", text));
+    }
+    let by = Applier {
+        manager,
+        api_version: target.resource.api_version(&target.version),
+        subresource: &call.info.subresource,
+        time: server.now(),
+        force: call.is_set("force"),
+    };
+    let mut state = server.state.lock();
+    let dry_run = call.is_dry_run();
+    if part == Part::Main && state.store.get(&target.resource.key(), &target.id()).is_none() {
+        let mut object = applied;
+        json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
+        let entry = entry(&by, &fields::of(&object));
+        json::set(&mut object, &["metadata", "managedFields"], vec![entry]);
+        let created = write::create(&mut state, &server.config, target, object, dry_run)?;
+        return Ok((created, StatusCode::CREATED));
+    }
+    let object =
+        write::update(&mut state, &server.config, target, part, dry_run, |live| apply(live, &applied, &by))?;
+    Ok((Arc::clone(&object), StatusCode::OK))
+}
+
+fn apply(live: &Value, applied: &Value, by: &Applier<'_>) -> Result<Value, ApiError> {
+    let wanted = fields::of(applied);
+    let mut others: Vec<Value> = json::items(live, "/metadata/managedFields").cloned().collect();
+    let own = others.iter().position(|entry| is_own(entry, by)).map(|index| others.remove(index));
+    settle_conflicts(live, applied, &wanted, &mut others, by)?;
+    let before = own.as_ref().map(fields_of).unwrap_or_default();
+    let kept: Fields = others.iter().flat_map(fields_of).collect();
+    let mut result = live.clone();
+    for path in before.iter().filter(|path| !wanted.contains(*path) && !is_kept(path, &kept)) {
+        fields::remove(&mut result, path);
+    }
+    merge(&mut result, "", applied);
+    // The time is that of the last change of the set.
+    let entry = match own {
+        Some(own) if before == wanted => own,
+        _ => entry(by, &wanted),
+    };
+    others.push(entry);
+    json::set(&mut result, &["metadata", "managedFields"], others);
+    Ok(result)
+}
+
+/// Whether somebody else has the field, or something in the element.
+fn is_kept(path: &[String], kept: &Fields) -> bool {
+    let path = path.strip_suffix(&[".".to_owned()]).unwrap_or(path);
+    kept.iter().any(|other| other.starts_with(path))
+}
+
+/// Refuses what others have set to something else; by force, takes it from them.
+fn settle_conflicts(
+    live: &Value,
+    applied: &Value,
+    wanted: &Fields,
+    others: &mut Vec<Value>,
+    by: &Applier<'_>,
+) -> Result<(), ApiError> {
+    let mut causes = Vec::new();
+    for other in others.iter_mut() {
+        let mut theirs = fields_of(other);
+        let differs = |path: &&fields::Path| fields::find(live, path) != fields::find(applied, path);
+        let disputed: Vec<fields::Path> = wanted
+            .intersection(&theirs)
+            .filter(|path| path.last().is_some_and(|step| step != "."))
+            .filter(differs)
+            .cloned()
+            .collect();
+        let owner = json::text(other, "/manager").to_owned();
+        for path in disputed {
+            causes.push((owner.clone(), fields::shown(&path)));
+            theirs.remove(&path);
+        }
+        json::set(other, &["fieldsV1"], fields::to_json(&theirs));
+    }
+    if causes.is_empty() || by.force {
+        others.retain(|other| !fields_of(other).is_empty());
+        return Ok(());
+    }
+    Err(conflict(&causes))
+}
+
+fn conflict(causes: &[(String, String)]) -> ApiError {
+    let texts: Vec<String> =
+        causes.iter().map(|(manager, field)| format!("conflict with \"{manager}\": {field}")).collect();
+    let count = causes.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let text = format!("Apply failed with {count} conflict{plural}: {}", texts.join(", "));
+    let causes: Vec<Value> = causes
+        .iter()
+        .map(|(manager, field)| {
+            json!({ "reason": "FieldManagerConflict", "message": format!("conflict with \"{manager}\""), "field": field })
+        })
+        .collect();
+    ApiError { details: Some(json!({ "causes": causes })), ..ApiError::new(409, "Conflict", text) }
+}
+
+/// Merges an applied object: lists by the keys of their elements, where they have such.
+fn merge(live: &mut Value, name: &str, applied: &Value) {
+    match applied {
+        Value::Object(wanted) => {
+            let members = json::members(live);
+            for (name, value) in wanted {
+                merge(members.entry(name.clone()).or_insert(Value::Null), name, value);
+            }
+        }
+        Value::Array(wanted) if fields::is_keyed(name, wanted) && live.is_array() => {
+            let Some(items) = live.as_array_mut() else { return };
+            for element in wanted {
+                merge_element(items, name, element);
+            }
+        }
+        _ => live.clone_from(applied),
+    }
+}
+
+fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
+    let is_same = |item: &&mut Value| match merge_key(list, element) {
+        Some(key) => item.get(key) == element.get(key),
+        None => is_set(list) && **item == *element,
+    };
+    match items.iter_mut().find(is_same) {
+        Some(item) => merge(item, "", element),
+        None => items.push(element.clone()),
+    }
+}
+
+fn is_own(entry: &Value, by: &Applier<'_>) -> bool {
+    json::text(entry, "/manager") == by.manager
+        && json::text(entry, "/operation") == "Apply"
+        && json::text(entry, "/subresource") == by.subresource
+}
+
+fn fields_of(entry: &Value) -> Fields {
+    entry.get("fieldsV1").map(fields::from_json).unwrap_or_default()
+}
+
+fn entry(by: &Applier<'_>, fields: &Fields) -> Value {
+    let mut entry = json!({
+        "manager": by.manager,
+        "operation": "Apply",
+        "apiVersion": by.api_version,
+        "time": by.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields::to_json(fields),
+    });
+    if !by.subresource.is_empty() {
+        json::set(&mut entry, &["subresource"], by.subresource);
+    }
+    entry
+}

@@ -1,0 +1,162 @@
+//! The fields of an object as sets of paths, and their form in `managedFields` (`FieldsV1`).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::strategic::{is_set, merge_key};
+use crate::json;
+
+/// A path of `f:member`, `k:{key of an element}` and `v:element`; `.` stands for an element itself.
+pub(super) type Path = Vec<String>;
+
+/// What an object, or a manager, has.
+pub(super) type Fields = BTreeSet<Path>;
+
+/// The fields of an applied object, without what names it.
+pub(super) fn of(object: &Value) -> Fields {
+    let mut object = object.clone();
+    for path in [&["apiVersion"][..], &["kind"]] {
+        json::remove(&mut object, path);
+    }
+    for member in
+        ["name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"]
+    {
+        json::remove(&mut object, &["metadata", member]);
+    }
+    let mut fields = Fields::new();
+    collect(&mut fields, &mut Vec::new(), "", &object);
+    fields.remove(&vec!["f:metadata".to_owned()]);
+    fields
+}
+
+fn collect(fields: &mut Fields, path: &mut Path, name: &str, value: &Value) {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            for (name, value) in members {
+                path.push(format!("f:{name}"));
+                collect(fields, path, name, value);
+                path.pop();
+            }
+        }
+        Value::Array(items) if is_keyed(name, items) => {
+            for item in items {
+                path.push(step_of(name, item));
+                fields.insert(path.iter().cloned().chain([".".to_owned()]).collect());
+                collect(fields, path, "", item);
+                path.pop();
+            }
+        }
+        _ if !path.is_empty() => {
+            fields.insert(path.clone());
+        }
+        _ => {}
+    }
+}
+
+/// Whether a list merges by its elements.
+pub(super) fn is_keyed(name: &str, items: &[Value]) -> bool {
+    !items.is_empty()
+        && (is_set(name)
+            || items.iter().all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
+}
+
+/// How a path names an element.
+pub(super) fn step_of(list: &str, item: &Value) -> String {
+    match merge_key(list, item) {
+        Some(key) => format!("k:{}", json!({ key: item.get(key) })),
+        None => format!("v:{item}"),
+    }
+}
+
+/// Whether a step names this element.
+fn names(step: &str, item: &Value) -> bool {
+    if let Some(key) = step.strip_prefix("k:") {
+        let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
+        return key.iter().all(|(name, value)| item.get(name) == Some(value));
+    }
+    step.strip_prefix("v:")
+        .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
+}
+
+/// What a path leads to.
+pub(super) fn find<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    path.iter().filter(|step| *step != ".").try_fold(object, |place, step| match step.strip_prefix("f:") {
+        Some(name) => place.get(name),
+        None => place.as_array()?.iter().find(|item| names(step, item)),
+    })
+}
+
+/// Removes what a path leads to, and the objects that are empty then.
+pub(super) fn remove(object: &mut Value, path: &[String]) {
+    let Some((first, rest)) = path.split_first() else { return };
+    let rest = if rest == ["."] { &[] } else { rest };
+    match (object, first.strip_prefix("f:")) {
+        (Value::Object(members), Some(name)) => {
+            if let Some(member) = members.get_mut(name).filter(|_| !rest.is_empty()) {
+                remove(member, rest);
+            }
+            let is_empty = |member: &Value| member.as_object().is_some_and(Map::is_empty);
+            if rest.is_empty() || members.get(name).is_some_and(is_empty) {
+                members.remove(name);
+            }
+        }
+        (Value::Array(items), None) => {
+            if rest.is_empty() {
+                items.retain(|item| !names(first, item));
+            } else if let Some(item) = items.iter_mut().find(|item| names(first, item)) {
+                remove(item, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// As `FieldsV1`.
+pub(super) fn to_json(fields: &Fields) -> Value {
+    let mut tree = json!({});
+    for path in fields {
+        let mut place = &mut tree;
+        for step in path {
+            place = json::members(place).entry(step.clone()).or_insert_with(|| json!({}));
+        }
+    }
+    tree
+}
+
+/// Reads `FieldsV1`.
+pub(super) fn from_json(tree: &Value) -> Fields {
+    fn read(fields: &mut Fields, path: &mut Path, tree: &Value) {
+        let members = tree.as_object().filter(|members| !members.is_empty());
+        let Some(members) = members else {
+            fields.insert(path.clone());
+            return;
+        };
+        for (step, tree) in members {
+            path.push(step.clone());
+            read(fields, path, tree);
+            path.pop();
+        }
+    }
+    let mut fields = Fields::new();
+    read(&mut fields, &mut Vec::new(), tree);
+    fields.remove(&Vec::new());
+    fields
+}
+
+/// A path for people: `.spec.containers[name="main"].image`.
+pub(super) fn shown(path: &[String]) -> String {
+    path.iter().filter(|step| *step != ".").map(|step| shown_step(step)).collect()
+}
+
+fn shown_step(step: &str) -> String {
+    if let Some(name) = step.strip_prefix("f:") {
+        return format!(".{name}");
+    }
+    let Some(key) = step.strip_prefix("k:") else {
+        return format!("[={}]", step.trim_start_matches("v:"));
+    };
+    let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
+    let members: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!("[{}]", members.join(","))
+}

@@ -1,0 +1,128 @@
+//! Strategic merge patch: a merge patch that merges lists by the keys of their elements.
+
+use serde_json::{Map, Value};
+
+use crate::json;
+
+const DIRECTIVE: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
+const ELEMENT_ORDER: &str = "$setElementOrder/";
+
+/// The member that tells the elements of a list apart, if the API merges lists of this name.
+pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
+    match list {
+        "conditions" => Some("type"),
+        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => {
+            Some("name")
+        }
+        "ports" if element.get("containerPort").is_some() => Some("containerPort"),
+        "ports" => Some("port"),
+        "volumeMounts" => Some("mountPath"),
+        "volumeDevices" => Some("devicePath"),
+        "ownerReferences" => Some("uid"),
+        "hostAliases" | "podIPs" | "hostIPs" => Some("ip"),
+        "topologySpreadConstraints" => Some("topologyKey"),
+        _ => None,
+    }
+}
+
+/// Whether lists of this name hold plain values that merge as a set.
+pub(super) fn is_set(list: &str) -> bool {
+    list == "finalizers"
+}
+
+/// Merges `patch` into `object`.
+pub(super) fn apply(object: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        object.clone_from(patch);
+        return;
+    };
+    match directive(patch) {
+        Some("replace") => {
+            *object = Value::Object(Map::new());
+        }
+        Some("delete") => {
+            *object = Value::Object(Map::new());
+            return;
+        }
+        _ => {}
+    }
+    let members = json::members(object);
+    if let Some(keys) = patch.get(RETAIN_KEYS).and_then(Value::as_array) {
+        members.retain(|name, _| keys.iter().any(|key| key == name));
+    }
+    for (name, value) in patch {
+        member(members, name, value);
+    }
+}
+
+fn member(members: &mut Map<String, Value>, name: &str, value: &Value) {
+    if name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) {
+        return;
+    }
+    if let Some(list) = name.strip_prefix(DELETE_PRIMITIVES) {
+        let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(items) = members.get_mut(list).and_then(Value::as_array_mut) {
+            items.retain(|item| !gone.contains(item));
+        }
+        return;
+    }
+    if value.is_null() {
+        members.remove(name);
+        return;
+    }
+    if value.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
+        members.remove(name);
+        return;
+    }
+    let place = members.entry(name.to_owned()).or_insert(Value::Null);
+    match value {
+        Value::Array(patch) => merge_list(place, name, patch),
+        _ => apply(place, value),
+    }
+}
+
+fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
+    let replaces = patch.iter().any(|element| {
+        let directive = element.as_object().and_then(directive);
+        directive == Some("replace") && element.as_object().is_some_and(|element| element.len() == 1)
+    });
+    let mergeable = is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
+    if replaces || !mergeable {
+        let kept = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
+        *place = kept.cloned().collect();
+        return;
+    }
+    if !place.is_array() {
+        *place = Value::Array(Vec::new());
+    }
+    let Some(items) = place.as_array_mut() else { return };
+    for element in patch {
+        merge_element(items, name, element);
+    }
+}
+
+fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
+    let key = merge_key(list, element).filter(|_| element.is_object());
+    let is_same = |item: &Value| match key {
+        Some(key) => item.get(key) == element.get(key),
+        None => item == element,
+    };
+    let found = items.iter().position(is_same);
+    if element.as_object().and_then(directive) == Some("delete") {
+        found.map(|index| items.remove(index));
+        return;
+    }
+    if let Some(item) = found.and_then(|index| items.get_mut(index)) {
+        apply(item, element);
+    } else {
+        let mut item = Value::Null;
+        apply(&mut item, element);
+        items.push(item);
+    }
+}
+
+fn directive(patch: &Map<String, Value>) -> Option<&str> {
+    patch.get(DIRECTIVE)?.as_str()
+}

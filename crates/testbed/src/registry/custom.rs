@@ -1,0 +1,97 @@
+//! Custom resources: what a `CustomResourceDefinition` makes of the server.
+
+use serde_json::{Value, json};
+
+use super::{Resource, ScalePaths, ScaleSelector, Version};
+use crate::json;
+
+/// The resource that a `CustomResourceDefinition` defines.
+pub(crate) fn resource_of(definition: &Value) -> Resource {
+    let names = |member: &str| json::text(definition, &format!("/spec/names/{member}")).to_owned();
+    let list = |member: &str| {
+        json::items(definition, &format!("/spec/names/{member}"))
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect()
+    };
+    let mut versions: Vec<Version> = json::items(definition, "/spec/versions")
+        .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
+        .map(version)
+        .collect();
+    versions.sort_by_cached_key(|version| stability(&version.name));
+    let kind = names("kind");
+    Resource {
+        group: json::text(definition, "/spec/group").to_owned(),
+        versions,
+        plural: names("plural"),
+        singular: or(names("singular"), kind.to_lowercase()),
+        list_kind: or(names("listKind"), format!("{kind}List")),
+        kind,
+        short_names: list("shortNames"),
+        categories: list("categories"),
+        namespaced: json::text(definition, "/spec/scope") != "Cluster",
+        counts_generations: true,
+        custom: true,
+    }
+}
+
+/// Fills in the status of a definition, which here holds at once.
+pub(crate) fn establish(definition: &mut Value, now: &str) {
+    let resource = resource_of(definition);
+    let names = json!({
+        "plural": resource.plural, "singular": resource.singular, "kind": resource.kind,
+        "listKind": resource.list_kind, "shortNames": resource.short_names, "categories": resource.categories,
+    });
+    let condition = |name: &str, reason: &str, message: &str| json!({ "type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now });
+    let stored: Vec<&str> = json::items(definition, "/spec/versions")
+        .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true))
+        .map(|version| json::text(version, "/name"))
+        .collect();
+    let status = json!({
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        "acceptedNames": names,
+        "storedVersions": stored,
+    });
+    json::set(definition, &["status"], status);
+}
+
+fn version(version: &Value) -> Version {
+    Version {
+        name: json::text(version, "/name").to_owned(),
+        has_status: version.pointer("/subresources/status").is_some(),
+        scale: version.pointer("/subresources/scale").map(scale),
+        columns: json::items(version, "/additionalPrinterColumns").cloned().collect(),
+    }
+}
+
+fn scale(scale: &Value) -> ScalePaths {
+    let path = |member: &str| json::pointer_of(json::text(scale, member));
+    let selector = match path("/labelSelectorPath") {
+        none if none.is_empty() => ScaleSelector::None,
+        pointer => ScaleSelector::Text(pointer),
+    };
+    let (spec_replicas, status_replicas) = (path("/specReplicasPath"), path("/statusReplicasPath"));
+    ScalePaths { spec_replicas, status_replicas, selector }
+}
+
+fn or(text: String, fallback: String) -> String {
+    if text.is_empty() { fallback } else { text }
+}
+
+/// Orders versions as the API prefers them: stable, beta, alpha, each from the newest; others last, by name.
+fn stability(version: &str) -> (u8, std::cmp::Reverse<(u32, u32)>, String) {
+    let parsed = version.strip_prefix('v').and_then(|rest| {
+        for (rank, word) in [(1, "beta"), (2, "alpha")] {
+            if let Some((major, minor)) = rest.split_once(word) {
+                return Some((rank, major.parse().ok()?, minor.parse().ok()?));
+            }
+        }
+        Some((0, rest.parse().ok()?, 0))
+    });
+    match parsed {
+        Some((rank, major, minor)) => (rank, std::cmp::Reverse((major, minor)), String::new()),
+        None => (3, std::cmp::Reverse((0, 0)), version.to_owned()),
+    }
+}

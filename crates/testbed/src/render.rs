@@ -1,0 +1,147 @@
+//! The forms in which objects are shown: as they are, their metadata alone, or as rows of a table.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    error::ApiError, json, request::Call, rest::Target, server::Server, store::Object, table::Table,
+};
+
+/// How to show objects.
+#[derive(Debug)]
+pub(crate) struct View {
+    api_version: String,
+    list_kind: String,
+    form: Form,
+}
+
+#[derive(Debug)]
+enum Form {
+    Whole,
+    Metadata,
+    Table(Table),
+}
+
+impl View {
+    /// What the request accepts.
+    pub(crate) fn new(server: &Server, call: &Call, target: &Target) -> Result<Self, ApiError> {
+        let now: Timestamp = (server.config.clock)();
+        let form = match accepted_form(&call.accept) {
+            "Table" => Form::Table(Table::new(target, call.parameter("includeObject"), now)?),
+            "PartialObjectMetadata" | "PartialObjectMetadataList" => Form::Metadata,
+            _ => Form::Whole,
+        };
+        let api_version = target.resource.api_version(&target.version);
+        Ok(Self { api_version, list_kind: target.resource.list_kind.clone(), form })
+    }
+
+    /// Only the first table of a watch has columns.
+    pub(crate) fn columns_sent(&mut self) {
+        if let Form::Table(table) = &mut self.form {
+            table.drop_columns();
+        }
+    }
+
+    /// One object.
+    pub(crate) fn one(&self, object: &Value) -> Value {
+        let object = self.in_version(object);
+        match &self.form {
+            Form::Whole => object.into_owned(),
+            Form::Metadata => metadata_of(&object),
+            Form::Table(table) => {
+                let version = json::text(&object, "/metadata/resourceVersion");
+                table.of([&*object], &json!({ "resourceVersion": version }))
+            }
+        }
+    }
+
+    /// A bookmark, whose object has nothing but a version.
+    pub(crate) fn bookmark(&self, bookmark: Value) -> Value {
+        match &self.form {
+            Form::Whole => bookmark,
+            Form::Metadata => metadata_of(&bookmark),
+            Form::Table(table) => table.empty(bookmark.get("metadata").unwrap_or(&Value::Null)),
+        }
+    }
+
+    /// A list.
+    pub(crate) fn list(&self, objects: &[Object], metadata: &Value) -> Value {
+        let shown = objects.iter().map(|object| self.in_version(object));
+        match &self.form {
+            Form::Whole => {
+                let items: Vec<Value> = shown.map(Cow::into_owned).collect();
+                json!({ "kind": self.list_kind, "apiVersion": self.api_version, "metadata": metadata, "items": items })
+            }
+            Form::Metadata => {
+                let items: Vec<Value> = shown.map(|object| metadata_of(&object)).collect();
+                let (kind, version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
+                json!({ "kind": kind, "apiVersion": version, "metadata": metadata, "items": items })
+            }
+            Form::Table(table) => {
+                let shown: Vec<Cow<'_, Value>> = shown.collect();
+                table.of(shown.iter().map(|object| &**object), metadata)
+            }
+        }
+    }
+
+    /// The object in the version that was asked for: versions differ in nothing but their name.
+    fn in_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        if json::text(object, "/apiVersion") == self.api_version {
+            return Cow::Borrowed(object);
+        }
+        let mut object = object.clone();
+        json::set(&mut object, &["apiVersion"], self.api_version.as_str());
+        Cow::Owned(object)
+    }
+}
+
+/// The `as` of the first media type that is known.
+fn accepted_form(accept: &str) -> &str {
+    for media_type in accept.split(',') {
+        let mut parts = media_type.split(';').map(str::trim);
+        if !matches!(parts.next(), Some("application/json" | "*/*" | "application/*")) {
+            continue;
+        }
+        let parameters: Vec<&str> = parts.collect();
+        let form = parameters.iter().find_map(|parameter| parameter.strip_prefix("as="));
+        match form {
+            None => return "",
+            Some(form) if parameters.contains(&"v=v1") => return form,
+            Some(_) => {}
+        }
+    }
+    ""
+}
+
+/// The `PartialObjectMetadata` of an object.
+pub(crate) fn metadata_of(object: &Value) -> Value {
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+}
+
+/// An answer in JSON.
+pub(crate) fn json(code: StatusCode, body: &Value) -> Response<Body> {
+    stream(code, Body::from(body.to_string()))
+}
+
+/// An answer in JSON whose body is there already.
+pub(crate) fn stream(code: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer that tells of an error.
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(code, &error.to_status());
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}

@@ -1,0 +1,172 @@
+//! What a request asks for.
+
+use axum::body::Bytes;
+use axum::extract::Query as UriQuery;
+use http::{HeaderMap, Method, Uri, header};
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// Which operation on what; the members that do not apply are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RequestInfo {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; in lower case the method, if
+    /// the path names no resource.
+    pub verb: String,
+    /// The API group, empty for the core one.
+    pub group: String,
+    /// The version.
+    pub version: String,
+    /// The resource's plural name.
+    pub resource: String,
+    /// `status`, `scale`; for a custom metric, its name.
+    pub subresource: String,
+    /// The namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The path as it came.
+    pub path: String,
+}
+
+impl RequestInfo {
+    /// Reads it from a method, a path and whether a watch is asked for.
+    pub(crate) fn new(method: &Method, path: &str, watch: bool) -> Self {
+        let mut info = Self { path: path.to_owned(), ..Self::default() };
+        let segments: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+        let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let rest = match segments.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => {
+                (*version).clone_into(&mut info.version);
+                rest
+            }
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => {
+                (*group).clone_into(&mut info.group);
+                (*version).clone_into(&mut info.version);
+                rest
+            }
+            _ => {
+                info.verb = method.as_str().to_lowercase();
+                return info;
+            }
+        };
+        info.read_resource(rest);
+        verb(method, !info.name.is_empty(), watch).clone_into(&mut info.verb);
+        info
+    }
+
+    fn read_resource(&mut self, segments: &[&str]) {
+        let segments = match segments {
+            ["namespaces", _, "status" | "finalize"] => segments,
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
+                (*namespace).clone_into(&mut self.namespace);
+                rest
+            }
+            _ => segments,
+        };
+        let mut segments = segments.iter().map(|&segment| segment.to_owned());
+        self.resource = segments.next().unwrap_or_default();
+        self.name = segments.next().unwrap_or_default();
+        self.subresource = segments.collect::<Vec<_>>().join("/");
+    }
+}
+
+fn verb(method: &Method, has_name: bool, watch: bool) -> &'static str {
+    match (method.as_str(), has_name) {
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        (_, true) if !watch => "get",
+        (_, _) if watch => "watch",
+        _ => "list",
+    }
+}
+
+/// A segment of a path without its percent encoding.
+fn decoded(segment: &str) -> String {
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
+        let byte = code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { after.get(2..).unwrap_or_default() } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A request, read as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) info: RequestInfo,
+    query: Vec<(String, String)>,
+    pub(crate) accept: String,
+    pub(crate) content_type: String,
+    user_agent: String,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Self {
+        let query: Vec<(String, String)> =
+            UriQuery::try_from_uri(uri).map(|UriQuery(query)| query).unwrap_or_default();
+        let header = |name| {
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let watch = query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
+        Self {
+            info: RequestInfo::new(&method, uri.path(), watch),
+            accept: header(header::ACCEPT),
+            content_type: header(header::CONTENT_TYPE),
+            user_agent: header(header::USER_AGENT),
+            method,
+            query,
+            body,
+        }
+    }
+
+    /// A parameter of the query, empty if it is not given.
+    pub(crate) fn parameter(&self, name: &str) -> &str {
+        self.query.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    pub(crate) fn is_set(&self, name: &str) -> bool {
+        matches!(self.parameter(name), "true" | "1")
+    }
+
+    /// A parameter that is a number; one that is not reads as none.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.parameter(name).parse().ok()
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.parameter("dryRun") == "All"
+    }
+
+    /// Who writes: as given, or the client's name.
+    pub(crate) fn field_manager(&self) -> &str {
+        match self.parameter("fieldManager") {
+            "" => self.user_agent.split('/').next().unwrap_or_default(),
+            given => given,
+        }
+    }
+
+    /// The body, which must be JSON.
+    pub(crate) fn json(&self) -> Result<Value, ApiError> {
+        let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
+        if !media_type.is_empty() && media_type != "application/json" {
+            return Err(ApiError::unsupported_media_type("application/json"));
+        }
+        self.any_json()
+    }
+
+    /// The body as JSON, whatever its media type.
+    pub(crate) fn any_json(&self) -> Result<Value, ApiError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))
+    }
+}

@@ -1,0 +1,102 @@
+//! What the server fills in and checks by kind.
+
+use hpa_calc::{
+    api::HorizontalPodAutoscalerSpec,
+    defaults::apply_defaults,
+    validation::{Cause, CauseReason, ValidationOptions, validate, validate_name},
+};
+use serde_json::{Value, json};
+
+use super::Target;
+use crate::{config::Config, error::ApiError, json};
+
+/// Completes and checks a new or a changed object.
+pub(crate) fn admit(
+    config: &Config,
+    target: &Target,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    let mut causes = if old.is_none() { validate_name(&target.name) } else { Vec::new() };
+    match (target.resource.group.as_str(), target.resource.plural.as_str()) {
+        ("autoscaling", "horizontalpodautoscalers") => causes.extend(autoscaler(config, object, old)?),
+        ("apps", _) | ("", "replicationcontrollers") => workload(object),
+        ("", "pods") => {
+            json::set_default(object, &["status", "phase"], "Pending");
+            containers(object.pointer_mut("/spec/containers"));
+        }
+        ("", "namespaces") => namespace(target, object),
+        _ => {}
+    }
+    if !target.resource.custom {
+        causes.extend(negative_replicas(object));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.subject(), &causes)) }
+}
+
+/// Why a member that may not change is refused.
+pub(crate) fn immutable(field: &str, value: &str) -> Cause {
+    let message = format!("Invalid value: \"{value}\": field is immutable");
+    Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
+}
+
+fn autoscaler(config: &Config, object: &mut Value, old: Option<&Value>) -> Result<Vec<Cause>, ApiError> {
+    let mut spec = spec_of(object).map_err(|error| {
+        let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler";
+        ApiError::bad_request(format!("{text}: {error}"))
+    })?;
+    let old = old.and_then(|old| spec_of(old).ok());
+    apply_defaults(&mut spec);
+    let options = ValidationOptions { scale_to_zero: config.scale_to_zero, old: old.as_ref() };
+    let causes = validate(&spec, &options);
+    json::set(object, &["spec"], serde_json::to_value(&spec).map_err(ApiError::internal)?);
+    json::set_default(object, &["status"], json!({ "currentMetrics": null, "desiredReplicas": 0 }));
+    Ok(causes)
+}
+
+fn spec_of(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
+    let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
+    serde_json::from_value(spec)
+}
+
+fn workload(object: &mut Value) {
+    json::set_default(object, &["spec", "replicas"], 1);
+    json::set_default(object, &["status"], json!({}));
+    if json::text(object, "/kind") == "Deployment" {
+        let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
+        let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });
+        json::set_default(object, &["spec", "strategy"], strategy);
+    }
+    containers(object.pointer_mut("/spec/template/spec/containers"));
+    if json::text(object, "/kind") != "ReplicationController" {
+        return;
+    }
+    if let Some(labels) = object.pointer("/spec/template/metadata/labels").cloned() {
+        json::set_default(object, &["spec", "selector"], labels);
+    }
+}
+
+/// The protocol of a port is TCP.
+fn containers(containers: Option<&mut Value>) {
+    for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
+        for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            json::set_default(port, &["protocol"], "TCP");
+        }
+    }
+}
+
+fn namespace(target: &Target, object: &mut Value) {
+    json::set_default(object, &["metadata", "labels", "kubernetes.io/metadata.name"], target.name.as_str());
+    json::set_default(object, &["status", "phase"], "Active");
+}
+
+fn negative_replicas(object: &Value) -> Option<Cause> {
+    let replicas = json::number(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
+    Some(negative("spec.replicas", replicas))
+}
+
+/// Why a negative number is refused.
+pub(crate) fn negative(field: &str, value: i64) -> Cause {
+    let message = format!("Invalid value: {value}: must be greater than or equal to 0");
+    Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
+}

@@ -1,0 +1,107 @@
+//! Lists, whole or in pages.
+
+use std::collections::BTreeMap;
+
+use axum::body::Body;
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::Target;
+use crate::{
+    error::ApiError,
+    json,
+    render::{self, View},
+    request::Call,
+    selection::Selection,
+    server::Server,
+    store::{Id, Object},
+};
+
+/// Where a list that was cut goes on: the version it shows, and the last object that was sent.
+struct Continue {
+    revision: u64,
+    after: Id,
+}
+
+impl Continue {
+    fn parse(token: &str) -> Result<Self, ApiError> {
+        let parsed = || {
+            let mut parts = token.splitn(3, '/');
+            let revision = parts.next()?.parse().ok()?;
+            Some(Self { revision, after: (parts.next()?.to_owned(), parts.next()?.to_owned()) })
+        };
+        parsed().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
+    }
+
+    fn token(&self) -> String {
+        format!("{}/{}/{}", self.revision, self.after.0, self.after.1)
+    }
+}
+
+pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+    let selection = Selection::new(call, &target.resource)?;
+    let (revision, objects, after) = snapshot(server, call, target)?;
+    let mut selected = objects.into_iter().filter(|(id, object)| {
+        after.as_ref().is_none_or(|after| id > after) && selection.matches(id, object)
+    });
+    let limit = call.number("limit").filter(|limit| *limit > 0);
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let page: Vec<(Id, Object)> = selected.by_ref().take(limit).collect();
+    let remaining = selected.count();
+    let metadata = metadata(revision, page.last().map(|(id, _)| id), remaining, call);
+    let page: Vec<Object> = page.into_iter().map(|(_, object)| object).collect();
+    let view = View::new(server, call, target)?;
+    Ok(render::json(StatusCode::OK, &view.list(&page, &metadata)))
+}
+
+type Snapshot = (u64, BTreeMap<Id, Object>, Option<Id>);
+
+/// The objects at the version that the list is to show.
+fn snapshot(server: &Server, call: &Call, target: &Target) -> Result<Snapshot, ApiError> {
+    let mut state = server.state.lock();
+    let now = state.store.revision();
+    let collection = state.store.collection(&target.resource.key());
+    if !call.parameter("continue").is_empty() {
+        let at = Continue::parse(call.parameter("continue"))?;
+        let objects = collection.objects_at(at.revision).map_err(|_| expired_token())?;
+        return Ok((at.revision, objects, Some(at.after)));
+    }
+    let asked = call.number("resourceVersion").unwrap_or_default();
+    if asked > now {
+        return Err(too_large(asked, now));
+    }
+    if call.parameter("resourceVersionMatch") == "Exact" {
+        let objects = collection.objects_at(asked).map_err(|error| ApiError::expired(error.to_string()))?;
+        return Ok((asked, objects, None));
+    }
+    Ok((now, collection.objects().clone(), None))
+}
+
+fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> Value {
+    let mut metadata = json!({ "resourceVersion": revision.to_string() });
+    if let Some(last) = last.filter(|_| remaining > 0) {
+        let token = Continue { revision, after: last.clone() }.token();
+        json::set(&mut metadata, &["continue"], token);
+        // With a selector the API does not count.
+        if call.parameter("labelSelector").is_empty() && call.parameter("fieldSelector").is_empty() {
+            json::set(&mut metadata, &["remainingItemCount"], remaining);
+        }
+    }
+    metadata
+}
+
+fn expired_token() -> ApiError {
+    let text = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+    ApiError::expired(text)
+}
+
+/// The version asked for lies ahead.
+pub(super) fn too_large(asked: u64, now: u64) -> ApiError {
+    let text = format!("Too large resource version: {asked}, current: {now}");
+    let details = json!({ "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }], "retryAfterSeconds": 1 });
+    ApiError {
+        details: Some(details),
+        retry_after: Some(1),
+        ..ApiError::new(504, "Timeout", format!("Timeout: {text}"))
+    }
+}

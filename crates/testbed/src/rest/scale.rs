@@ -1,0 +1,123 @@
+//! The scale subresource.
+
+use axum::body::Body;
+use hpa_calc::selector::LabelSelector;
+use http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{
+    Target, admission, stored,
+    write::{Part, check_uid, update},
+};
+use crate::{
+    error::ApiError,
+    json, patch,
+    registry::{ScalePaths, ScaleSelector},
+    render,
+    request::Call,
+    server::Server,
+};
+
+pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+    let Some(paths) = &target.served()?.scale else { return Err(ApiError::no_such_path()) };
+    let object = match call.method {
+        Method::GET => stored(server, target)?,
+        Method::PUT => {
+            let body = call.json()?;
+            write(server, call, target, paths, |_| Ok(body))?
+        }
+        Method::PATCH => {
+            let patch = patch::Patch::new(call)?;
+            write(server, call, target, paths, |scale| patch.apply_to(scale, true))?
+        }
+        _ => return Err(ApiError::method_not_allowed()),
+    };
+    Ok(render::json(StatusCode::OK, &scale_of(&object, paths)?))
+}
+
+/// Writes the replicas of the scale that `change` makes of the present one.
+fn write(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+    paths: &ScalePaths,
+    change: impl FnOnce(&Value) -> Result<Value, ApiError>,
+) -> Result<crate::store::Object, ApiError> {
+    let writer = patch::Writer::new(call, server.now());
+    let mut state = server.state.lock();
+    update(&mut state, &server.config, target, Part::Main, call.is_dry_run(), |old| {
+        let scale = change(&scale_of(old, paths)?)?;
+        check(target, &scale, old)?;
+        let mut object = old.clone();
+        let replicas = json::number(&scale, "/spec/replicas").unwrap_or_default();
+        let path: Vec<&str> = paths.spec_replicas.split('/').skip(1).collect();
+        json::set(&mut object, &path, replicas);
+        json::carry(&scale, &mut object, &["metadata", "resourceVersion"]);
+        writer.record(&mut object, old, Part::Main);
+        Ok(object)
+    })
+}
+
+fn check(target: &Target, scale: &Value, object: &Value) -> Result<(), ApiError> {
+    let name = json::text(scale, "/metadata/name");
+    if name != target.name {
+        let text =
+            format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
+        return Err(ApiError::bad_request(text));
+    }
+    check_uid(target, scale, object)?;
+    let replicas = json::number(scale, "/spec/replicas").unwrap_or_default();
+    if replicas >= 0 {
+        return Ok(());
+    }
+    let subject =
+        crate::error::Subject { group: "autoscaling", plural: "scales", kind: "Scale", name: &target.name };
+    Err(ApiError::invalid(&subject, &[admission::negative("spec.replicas", replicas)]))
+}
+
+/// The autoscaling/v1 Scale of an object.
+fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
+    let Some(replicas) = json::number(object, &paths.spec_replicas) else {
+        let path = paths.spec_replicas.replace('/', ".");
+        return Err(ApiError::internal(format!("the spec replicas field \"{path}\" does not exist")));
+    };
+    let mut scale = json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {},
+        "spec": {},
+        "status": { "replicas": json::number(object, &paths.status_replicas).unwrap_or_default() },
+    });
+    // A zero is left out, as by the API.
+    if replicas != 0 {
+        json::set(&mut scale, &["spec", "replicas"], replicas);
+    }
+    for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        json::carry(object, &mut scale, &["metadata", member]);
+    }
+    let selector = selector(object, &paths.selector)?;
+    if !selector.is_empty() {
+        json::set(&mut scale, &["status", "selector"], selector);
+    }
+    Ok(scale)
+}
+
+fn selector(object: &Value, place: &ScaleSelector) -> Result<String, ApiError> {
+    match place {
+        ScaleSelector::None => Ok(String::new()),
+        ScaleSelector::Text(pointer) => Ok(json::text(object, pointer).to_owned()),
+        ScaleSelector::LabelSelector(pointer) => {
+            let Some(selector) = object.pointer(pointer).filter(|selector| !selector.is_null()) else {
+                return Ok(String::new());
+            };
+            let selector: LabelSelector =
+                serde_json::from_value(selector.clone()).map_err(ApiError::internal)?;
+            selector.to_selector().map(|selector| selector.to_string()).map_err(ApiError::internal)
+        }
+        ScaleSelector::Labels(pointer) => {
+            let labels = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+            let pairs = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            Ok(pairs.collect::<Vec<_>>().join(","))
+        }
+    }
+}

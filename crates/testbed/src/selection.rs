@@ -1,0 +1,84 @@
+//! Which objects a list or a watch is about.
+
+use hpa_calc::selector::Selector;
+use serde_json::Value;
+
+use crate::{error::ApiError, json, registry::Resource, request::Call, store::Id};
+
+/// Namespace, label selector and field selector.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    namespace: String,
+    labels: Selector,
+    fields: Vec<FieldTerm>,
+}
+
+#[derive(Clone, Debug)]
+struct FieldTerm {
+    pointer: String,
+    value: String,
+    equal: bool,
+}
+
+impl Selection {
+    pub(crate) fn new(call: &Call, resource: &Resource) -> Result<Self, ApiError> {
+        Ok(Self {
+            namespace: call.info.namespace.clone(),
+            labels: labels(call.parameter("labelSelector"))?,
+            fields: fields(call.parameter("fieldSelector"), resource)?,
+        })
+    }
+
+    pub(crate) fn is_in_scope(&self, id: &Id) -> bool {
+        self.namespace.is_empty() || self.namespace == id.0
+    }
+
+    pub(crate) fn matches(&self, id: &Id, object: &Value) -> bool {
+        self.is_in_scope(id)
+            && matches_labels(&self.labels, object)
+            && self.fields.iter().all(|term| (json::text(object, &term.pointer) == term.value) == term.equal)
+    }
+}
+
+/// Whether an object's labels match.
+pub(crate) fn matches_labels(selector: &Selector, object: &Value) -> bool {
+    let labels = object.pointer("/metadata/labels");
+    selector.matches_by(|key| labels?.get(key)?.as_str())
+}
+
+/// Parses a label selector of a query.
+pub(crate) fn labels(text: &str) -> Result<Selector, ApiError> {
+    Selector::parse(text)
+        .map_err(|error| ApiError::bad_request(format!("unable to parse label selector \"{text}\": {error}")))
+}
+
+fn fields(text: &str, resource: &Resource) -> Result<Vec<FieldTerm>, ApiError> {
+    text.split(',').filter(|term| !term.is_empty()).map(|term| field(term, resource)).collect()
+}
+
+fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
+    let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
+        (name, value, false)
+    } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
+        (name, value, true)
+    } else {
+        let text = format!("invalid selector: '{term}'; can't understand '{term}'");
+        return Err(ApiError::bad_request(text));
+    };
+    if !is_selectable(name, resource) {
+        return Err(ApiError::bad_request(format!("field label not supported: {name}")));
+    }
+    Ok(FieldTerm { pointer: format!("/{}", name.replace('.', "/")), value: value.to_owned(), equal })
+}
+
+fn is_selectable(field: &str, resource: &Resource) -> bool {
+    match field {
+        "metadata.name" => true,
+        "metadata.namespace" => resource.namespaced,
+        "status.phase" => resource.is("", "pods") || resource.is("", "namespaces"),
+        "spec.nodeName" | "spec.restartPolicy" | "status.podIP" => resource.is("", "pods"),
+        "reason" | "type" | "source" | "reportingComponent" => resource.is("", "events"),
+        "status.replicas" => resource.is("apps", "replicasets") || resource.is("", "replicationcontrollers"),
+        _ => resource.is("", "events") && field.starts_with("involvedObject."),
+    }
+}

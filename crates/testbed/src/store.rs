@@ -1,0 +1,178 @@
+//! The objects, one counter of versions, and for each resource a bounded log of changes.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::json;
+
+/// An object as it is stored; a reader keeps its own hold on it.
+pub(crate) type Object = Arc<Value>;
+
+/// Namespace (empty for cluster scope) and name.
+pub(crate) type Id = (String, String);
+
+/// Group and plural.
+pub(crate) type Key = (String, String);
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) revision: u64,
+    pub(crate) id: Id,
+    pub(crate) old: Option<Object>,
+    /// None if the object was removed.
+    pub(crate) new: Option<Object>,
+}
+
+/// The requested version lies before what the log still holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too old resource version: {asked} ({oldest})")]
+pub(crate) struct Compacted {
+    asked: u64,
+    oldest: u64,
+}
+
+/// The objects of one resource.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    objects: BTreeMap<Id, Object>,
+    log: VecDeque<Change>,
+    /// Changes up to this version are no longer in the log.
+    compacted: u64,
+    latest: watch::Sender<u64>,
+}
+
+impl Collection {
+    fn new(revision: u64) -> Self {
+        let latest = watch::Sender::new(revision);
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted: 0, latest }
+    }
+
+    /// All objects now.
+    pub(crate) fn objects(&self) -> &BTreeMap<Id, Object> {
+        &self.objects
+    }
+
+    /// All objects as they were at a version.
+    pub(crate) fn objects_at(&self, revision: u64) -> Result<BTreeMap<Id, Object>, Compacted> {
+        self.check(revision)?;
+        let mut objects = self.objects.clone();
+        for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.old {
+                Some(old) => objects.insert(change.id.clone(), Arc::clone(old)),
+                None => objects.remove(&change.id),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// The changes after a version.
+    pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, Compacted> {
+        self.check(revision)?;
+        let from = self.log.partition_point(|change| change.revision <= revision);
+        Ok(self.log.range(from..).cloned().collect())
+    }
+
+    /// Tells of every change to come.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.latest.subscribe()
+    }
+
+    fn check(&self, revision: u64) -> Result<(), Compacted> {
+        if revision < self.compacted {
+            return Err(Compacted { asked: revision, oldest: self.compacted });
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, change: Change, limit: usize) {
+        let revision = change.revision;
+        self.log.push_back(change);
+        while self.log.len() > limit {
+            self.compacted = self.log.pop_front().map_or(self.compacted, |gone| gone.revision);
+        }
+        self.latest.send_replace(revision);
+    }
+}
+
+/// All objects of the server.
+#[derive(Debug)]
+pub(crate) struct Store {
+    revision: u64,
+    log_limit: usize,
+    collections: BTreeMap<Key, Collection>,
+}
+
+impl Store {
+    pub(crate) fn new(log_limit: usize) -> Self {
+        Self { revision: 1, log_limit, collections: BTreeMap::new() }
+    }
+
+    /// The version of the last change.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The objects of a resource.
+    pub(crate) fn collection(&mut self, key: &Key) -> &mut Collection {
+        let revision = self.revision;
+        self.collections.entry(key.clone()).or_insert_with(|| Collection::new(revision))
+    }
+
+    /// One object.
+    pub(crate) fn get(&self, key: &Key, id: &Id) -> Option<&Object> {
+        self.collections.get(key)?.objects.get(id)
+    }
+
+    /// Stores an object under the next version.
+    pub(crate) fn put(&mut self, key: &Key, id: Id, mut object: Value) -> Object {
+        self.revision += 1;
+        let (revision, limit) = (self.revision, self.log_limit);
+        json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+        let object = Arc::new(object);
+        let collection = self.collection(key);
+        let old = collection.objects.insert(id.clone(), Arc::clone(&object));
+        collection.record(Change { revision, id, old, new: Some(Arc::clone(&object)) }, limit);
+        object
+    }
+
+    /// Removes an object; the answer is its last state, with the version of the removal.
+    pub(crate) fn remove(&mut self, key: &Key, id: &Id) -> Option<Object> {
+        let old = self.collections.get_mut(key)?.objects.remove(id)?;
+        self.revision += 1;
+        let (revision, limit) = (self.revision, self.log_limit);
+        let change = Change { revision, id: id.clone(), old: Some(Arc::clone(&old)), new: None };
+        self.collection(key).record(change, limit);
+        Some(at_version(&old, revision))
+    }
+
+    /// All objects of one namespace.
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Key, Id)> {
+        let of = |(key, collection): (&Key, &Collection)| {
+            let ids = collection.objects.keys().filter(|(own, _)| own == namespace);
+            ids.map(|id| (key.clone(), id.clone())).collect::<Vec<_>>()
+        };
+        self.collections.iter().flat_map(of).collect()
+    }
+
+    /// Forgets all changes up to now.
+    pub(crate) fn compact(&mut self) {
+        let revision = self.revision;
+        for collection in self.collections.values_mut() {
+            collection.log.clear();
+            collection.compacted = revision;
+        }
+    }
+}
+
+/// The object with another resource version.
+pub(crate) fn at_version(object: &Value, revision: u64) -> Object {
+    let mut object = object.clone();
+    json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+    Arc::new(object)
+}

@@ -1,0 +1,145 @@
+//! The table of autoscalers.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{age::age, name};
+use crate::json;
+
+/// How many metrics are shown.
+const SHOWN: usize = 2;
+const UNKNOWN: &str = "<unknown>";
+
+/// The columns.
+pub(super) const COLUMNS: &[(&str, bool)] = &[
+    ("Name", false),
+    ("Reference", false),
+    ("Targets", false),
+    ("MinPods", false),
+    ("MaxPods", false),
+    ("Replicas", false),
+    ("Age", false),
+];
+
+/// The cells of one autoscaler.
+pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let reference = |member: &str| json::text(object, &format!("/spec/scaleTargetRef/{member}"));
+    let min = json::number(object, "/spec/minReplicas");
+    vec![
+        name(object),
+        format!("{}/{}", reference("kind"), reference("name")).into(),
+        targets(object).into(),
+        min.map_or_else(|| "<unset>".to_owned(), |min| min.to_string()).into(),
+        json::number(object, "/spec/maxReplicas").unwrap_or_default().into(),
+        json::number(object, "/status/currentReplicas").unwrap_or_default().into(),
+        age(object, now),
+    ]
+}
+
+fn targets(object: &Value) -> String {
+    let statuses: Vec<&Value> = json::items(object, "/status/currentMetrics").collect();
+    let specs = json::items(object, "/spec/metrics").enumerate();
+    let texts: Vec<String> = specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
+    let shown = texts.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match texts.len() {
+        0 => "<none>".to_owned(),
+        count if count > SHOWN => format!("{shown} + {} more...", count - SHOWN),
+        _ => shown,
+    }
+}
+
+/// One metric, by the spec's and the status' entry of the same place.
+fn target(spec: &Value, status: Option<&Value>) -> String {
+    let source = match json::text(spec, "/type") {
+        "External" => "external",
+        "Pods" => "pods",
+        "Object" => "object",
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
+        _ => return "<unknown type>".to_owned(),
+    };
+    let wanted = |member: &str| spec.get(source)?.get("target")?.get(member);
+    let current = status.and_then(|status| status.get(source)?.get("current"));
+    let current = |member: &str| plain(current.and_then(|current| current.get(member)));
+    let average = wanted("averageValue").filter(|value| !value.is_null());
+    match (source, average) {
+        ("pods", _) => format!("{}/{}", current("averageValue"), plain(average)),
+        ("resource" | "containerResource", Some(_)) => {
+            let name = json::text(spec, &format!("/{source}/name"));
+            format!("{name}: {}/{}", current("averageValue"), plain(average))
+        }
+        ("resource" | "containerResource", None) => {
+            let name = json::text(spec, &format!("/{source}/name"));
+            let wanted = wanted("averageUtilization").and_then(Value::as_i64);
+            let wanted = wanted.map_or_else(|| "<auto>".to_owned(), |wanted| format!("{wanted}%"));
+            match current("averageUtilization") {
+                unknown if unknown == UNKNOWN => format!("{name}: {unknown}/{wanted}"),
+                value => format!("{name}: {value}%/{wanted}"),
+            }
+        }
+        (_, Some(_)) => format!("{}/{} (avg)", current("averageValue"), plain(average)),
+        (_, None) => format!("{}/{}", current("value"), plain(wanted("value"))),
+    }
+}
+
+fn plain(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) => number.to_string(),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn cpu(target: Value) -> Value {
+        json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+    }
+
+    fn external(target: Value) -> Value {
+        json!({ "type": "External", "external": { "metric": { "name": "queue" }, "target": target } })
+    }
+
+    fn usage(source: &str, kind: &str, current: Value) -> Value {
+        json!({ "type": kind, source: { "current": current } })
+    }
+
+    #[rstest]
+    #[case::none(json!([]), json!([]), "<none>")]
+    #[case::unknown(json!([cpu(json!({ "averageUtilization": 80 }))]), json!([]), "cpu: <unknown>/80%")]
+    #[case::utilization(
+        json!([cpu(json!({ "averageUtilization": 80 }))]),
+        json!([usage("resource", "Resource", json!({ "averageUtilization": 50, "averageValue": "500m" }))]),
+        "cpu: 50%/80%"
+    )]
+    #[case::resource_average(
+        json!([cpu(json!({ "averageValue": "1" }))]),
+        json!([usage("resource", "Resource", json!({ "averageValue": "500m" }))]),
+        "cpu: 500m/1"
+    )]
+    #[case::average(
+        json!([external(json!({ "averageValue": "20" }))]),
+        json!([usage("external", "External", json!({ "averageValue": "10" }))]),
+        "10/20 (avg)"
+    )]
+    #[case::value(
+        json!([external(json!({ "value": "20" }))]),
+        json!([usage("external", "External", json!({ "value": "10" }))]),
+        "10/20"
+    )]
+    #[case::many(
+        json!([external(json!({ "value": "1" })), external(json!({ "value": "2" })),
+            external(json!({ "value": "3" })), external(json!({ "value": "4" }))]),
+        json!([]),
+        "<unknown>/1, <unknown>/2 + 2 more..."
+    )]
+    fn targets_are_as_kubectl_shows_them(#[case] spec: Value, #[case] status: Value, #[case] expected: &str) {
+        let object = json!({ "spec": { "metrics": spec }, "status": { "currentMetrics": status } });
+        assert_eq!(targets(&object), expected);
+    }
+}

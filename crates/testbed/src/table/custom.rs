@@ -1,0 +1,30 @@
+//! Tables of custom resources, by their `additionalPrinterColumns`.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Column, age::since, name};
+use crate::json;
+
+/// The columns: the name, then as defined.
+pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
+    let first = [("Name".to_owned(), false)];
+    let rest = definitions.iter().map(|definition| {
+        let is_wide = json::number(definition, "/priority").unwrap_or_default() > 0;
+        (json::text(definition, "/name").to_owned(), is_wide)
+    });
+    first.into_iter().chain(rest).collect()
+}
+
+/// The cells of one object.
+pub(super) fn cells(definitions: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {
+    let rest = definitions.iter().map(|definition| {
+        let pointer = json::pointer_of(json::text(definition, "/jsonPath"));
+        let value = object.pointer(&pointer);
+        match (json::text(definition, "/type"), value) {
+            ("date", Some(Value::String(time))) => since(time, now).into(),
+            (_, value) => value.cloned().unwrap_or_default(),
+        }
+    });
+    [name(object)].into_iter().chain(rest).collect()
+}

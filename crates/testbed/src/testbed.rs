@@ -1,0 +1,208 @@
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+};
+use http::{Request, Response};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+use crate::{
+    config::Config,
+    error::ApiError,
+    json, kubeconfig,
+    registry::Resource,
+    rest::{Target, delete_one, write, write::Part},
+    server::{self, Server, State},
+};
+
+/// A Kubernetes API server in memory. Clones are the same server.
+#[derive(Clone)]
+pub struct Testbed {
+    server: Arc<Server>,
+}
+
+impl fmt::Debug for Testbed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Testbed").field("config", &self.server.config).finish_non_exhaustive()
+    }
+}
+
+impl Default for Testbed {
+    fn default() -> Self {
+        Self::new(Config::default())
+    }
+}
+
+impl Testbed {
+    /// A server that has nothing but the namespaces `default` and `kube-system`.
+    pub fn new(config: Config) -> Self {
+        Self { server: Arc::new(Server::new(config)) }
+    }
+
+    /// A client of the server, without a socket in between; its namespace is `default`.
+    pub fn client(&self) -> kube::Client {
+        kube::Client::new(self.service(), "default")
+    }
+
+    /// The server as a tower service.
+    pub fn service(&self) -> Service {
+        Service { server: Arc::clone(&self.server) }
+    }
+
+    /// Serves HTTP, on a port of the system's choice if it is 0. It is served as long as the handle lives.
+    pub async fn serve(&self, address: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let server = Arc::clone(&self.server);
+        let router = Router::new().fallback(move |request: Request<Body>| server::handle(server, request));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok((address, ServerHandle { task }))
+    }
+
+    /// A kubeconfig for the server at this address, to be written to a file.
+    pub fn kubeconfig(address: SocketAddr) -> String {
+        kubeconfig::kubeconfig(address)
+    }
+
+    /// Makes an object what is given, its status too: creates it or replaces what there is, whatever its version.
+    /// Where it has to have a namespace and names none, that is `default`.
+    pub fn apply(&self, object: Value) -> Result<Value, ApiError> {
+        let mut state = self.server.state.lock();
+        let target = target_of(&state, &object)?;
+        let config = &self.server.config;
+        let mut object = object;
+        json::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
+        json::remove(&mut object, &["metadata", "resourceVersion"]);
+        json::remove(&mut object, &["metadata", "uid"]);
+        let exists = state.store.get(&target.resource.key(), &target.id()).is_some();
+        let mut stored = if exists {
+            write::update(&mut state, config, &target, Part::Main, false, |_| Ok(object.clone()))?
+        } else {
+            write::create(&mut state, config, &target, object.clone(), false)?
+        };
+        let status = object.get("status").filter(|_| !target.resource.is_definition());
+        if let Some(status) = status.filter(|_| target.served().is_ok_and(|version| version.has_status)) {
+            let target = Target { name: json::text(&stored, "/metadata/name").to_owned(), ..target };
+            stored = write::update(&mut state, config, &target, Part::Status, false, |live| {
+                let mut live = live.clone();
+                json::set(&mut live, &["status"], status.clone());
+                Ok(live)
+            })?;
+        }
+        Ok((*stored).clone())
+    }
+
+    /// An object, if it is there. The namespace is empty for what belongs to the cluster.
+    pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let state = self.server.state.lock();
+        let resource = resource(&state, api_version, kind)?;
+        let id = (namespace.to_owned(), name.to_owned());
+        state.store.get(&resource.key(), &id).map(|object| (**object).clone())
+    }
+
+    /// All objects of a kind, by namespace and name.
+    pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
+        let mut state = self.server.state.lock();
+        let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
+        state.store.collection(&resource.key()).objects().values().map(|object| (**object).clone()).collect()
+    }
+
+    /// Deletes an object.
+    pub fn delete(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let now = self.server.now();
+        let metadata = json!({ "namespace": namespace, "name": name });
+        let named = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
+        let mut state = self.server.state.lock();
+        let target = target_of(&state, &named)?;
+        delete_one(&mut state, &target, &now).map(drop)
+    }
+
+    /// The resource version of the last change.
+    pub fn resource_version(&self) -> u64 {
+        self.server.state.lock().store.revision()
+    }
+
+    /// Forgets the changes so far: a watch or a list that starts from an older version gets 410.
+    pub fn compact(&self) {
+        self.server.state.lock().store.compact();
+    }
+
+    /// Ends all watches that run.
+    pub fn drop_watches(&self) {
+        self.server.watches_dropped.send_modify(|count| *count += 1);
+    }
+}
+
+fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    state.registry.find_kind(group, version, kind).cloned()
+}
+
+fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
+    let (api_version, kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    let resource = resource(state, api_version, kind).ok_or_else(|| {
+        ApiError::bad_request(format!("no matches for kind \"{kind}\" in version \"{api_version}\""))
+    })?;
+    let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
+    let namespace = match json::text(object, "/metadata/namespace") {
+        _ if !resource.namespaced => "",
+        "" => "default",
+        given => given,
+    };
+    let (namespace, name) = (namespace.to_owned(), json::text(object, "/metadata/name").to_owned());
+    Ok(Target { resource, version, namespace, name })
+}
+
+/// A [`Testbed`] as a tower service.
+#[derive(Clone)]
+pub struct Service {
+    server: Arc<Server>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display + Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move { Ok(server::handle(server, request).await) })
+    }
+}
+
+/// Serves HTTP as long as it lives.
+#[derive(Debug)]
+pub struct ServerHandle {
+    task: JoinHandle<io::Result<()>>,
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

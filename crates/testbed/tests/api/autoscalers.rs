@@ -1,0 +1,77 @@
+use std::{fs::File, io::BufRead, path::Path};
+
+use flate2::read::GzDecoder;
+use hpa_testbed::{Config, Testbed};
+use serde_json::{Value, json};
+
+use crate::support::{AUTOSCALERS, at, autoscaler, patch, post, put};
+
+const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
+
+/// Posts what a real API server was posted: the same code, the same text.
+#[tokio::test]
+async fn are_refused_with_the_recorded_words() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);
+    let lines = std::io::BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines();
+    let testbed = Testbed::default();
+    let mut refused = 0;
+    for line in lines.take(600) {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let object = json!({ "metadata": { "name": "web" }, "spec": line["input"] });
+        let (code, answer) = post(&testbed, &format!("{AUTOSCALERS}?dryRun=All"), &object).await;
+        assert_eq!(json!(code), line["status"], "{line}");
+        if code != 422 || has_superfluous_members(&line) {
+            continue;
+        }
+        assert_eq!(at(&answer, "/message"), &line["message"]);
+        assert_eq!(at(&answer, "/details/causes"), &line["causes"]);
+        refused += 1;
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+/// Those come in no order.
+fn has_superfluous_members(line: &Value) -> bool {
+    line["message"].as_str().is_some_and(|text| text.contains("must populate the given metric source only"))
+}
+
+#[tokio::test]
+async fn are_defaulted() {
+    let testbed = Testbed::default();
+    let (code, stored) = post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
+    assert_eq!((code, at(&stored, "/spec/minReplicas")), (201, &json!(1)));
+    assert_eq!(at(&stored, "/spec/metrics/0/resource/target/averageUtilization"), 80);
+}
+
+#[tokio::test]
+async fn are_checked_when_they_change() {
+    let testbed = Testbed::default();
+    let (_, mut stored) = post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
+    let path = format!("{AUTOSCALERS}/web");
+    stored["spec"]["minReplicas"] = json!(9);
+    let text = "HorizontalPodAutoscaler.autoscaling \"web\" is invalid: spec.maxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`";
+    let (code, status) = put(&testbed, &path, &stored).await;
+    assert_eq!((code, at(&status, "/message")), (422, &json!(text)));
+    assert_eq!(at(&status, "/details/causes/0/reason"), "FieldValueInvalid");
+    let change = json!({ "spec": { "minReplicas": 9 } });
+    assert_eq!(patch(&testbed, &path, "merge-patch+json", &change).await, (422, status));
+}
+
+#[tokio::test]
+async fn may_have_no_replicas_unless_switched_off() {
+    let mut object = autoscaler("web");
+    object["spec"]["minReplicas"] = json!(0);
+    object["spec"]["metrics"] = json!([{ "type": "External", "external": {
+        "metric": { "name": "queue" }, "target": { "type": "Value", "value": "1" } } }]);
+    for (scale_to_zero, code) in [(true, 201), (false, 422)] {
+        let testbed = Testbed::new(Config { scale_to_zero, ..Config::default() });
+        assert_eq!(post(&testbed, AUTOSCALERS, &object).await.0, code);
+    }
+}
+
+#[tokio::test]
+async fn that_cannot_be_read_are_a_bad_request() {
+    let mut object = autoscaler("web");
+    object["spec"]["maxReplicas"] = json!("many");
+    assert_eq!(post(&Testbed::default(), AUTOSCALERS, &object).await.0, 400);
+}

@@ -1,0 +1,90 @@
+use hpa_testbed::Testbed;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Discovery, core::GroupVersionKind, discovery};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{at, definition, get, send};
+
+#[rstest]
+#[case("/healthz")]
+#[case("/readyz?verbose=true")]
+#[case("/livez/ping")]
+#[tokio::test]
+async fn health(#[case] path: &str) {
+    assert_eq!(get(&Testbed::default(), path).await, (200, json!("ok")));
+}
+
+#[tokio::test]
+async fn version() {
+    let version = Testbed::default().client().apiserver_version().await.unwrap();
+    assert_eq!(
+        (version.major.as_str(), version.minor.as_str(), version.git_version.as_str()),
+        ("1", "37", "v1.37.0")
+    );
+}
+
+#[rstest]
+#[case(false)]
+#[case(true)]
+#[tokio::test]
+async fn by_the_client(#[case] aggregated: bool) {
+    let testbed = Testbed::default();
+    testbed.apply(definition()).unwrap();
+    let discovery = Discovery::new(testbed.client());
+    let discovery =
+        if aggregated { discovery.run_aggregated().await } else { discovery.run().await }.unwrap();
+    for (group, version, kind, plural) in [
+        ("", "v1", "Pod", "pods"),
+        ("apps", "v1", "StatefulSet", "statefulsets"),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
+        ("example.com", "v1", "Queue", "queues"),
+        ("example.com", "v1alpha1", "Queue", "queues"),
+    ] {
+        let (resource, capabilities) =
+            discovery.resolve_gvk(&GroupVersionKind::gvk(group, version, kind)).unwrap();
+        assert_eq!(resource.plural, plural);
+        assert!(capabilities.supports_operation(discovery::verbs::WATCH));
+    }
+    let group = discovery.get("example.com").unwrap();
+    assert_eq!(group.preferred_version_or_latest(), "v1");
+}
+
+#[tokio::test]
+async fn a_kind_has_its_scale() {
+    let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let (_, capabilities) = discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
+    let subresources: Vec<&str> =
+        capabilities.subresources.iter().map(|(resource, _)| resource.plural.as_str()).collect();
+    assert_eq!(subresources, ["status", "scale"]);
+}
+
+#[tokio::test]
+async fn the_aggregated_form_says_so() {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let (_, list) = send(&Testbed::default(), "GET", "/apis", accept, &Value::Null).await;
+    assert_eq!(at(&list, "/kind"), "APIGroupDiscoveryList");
+}
+
+#[tokio::test]
+async fn unknown_groups_are_not_found() {
+    for path in ["/apis/none", "/apis/none/v1", "/apis/metrics.k8s.io/v1beta1", "/nothing"] {
+        assert_eq!(get(&Testbed::default(), path).await.0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn openapi_knows_how_to_patch() {
+    let (_, index) = get(&Testbed::default(), "/openapi/v3").await;
+    let path = at(&index, "/paths/apis~1apps~1v1/serverRelativeURL").as_str().unwrap();
+    let (_, document) = get(&Testbed::default(), path).await;
+    assert!(
+        document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"].is_object()
+    );
+}
+
+#[tokio::test]
+async fn a_typed_client_lists() {
+    let api: kube::Api<Deployment> = kube::Api::all(Testbed::default().client());
+    assert_eq!(api.list(&kube::api::ListParams::default()).await.unwrap().items, []);
+}

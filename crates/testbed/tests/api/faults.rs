@@ -1,0 +1,56 @@
+use std::{sync::Arc, time::Duration};
+
+use hpa_testbed::{Action, Config, RequestInfo, Testbed};
+use serde_json::{Value, json};
+
+use crate::support::{DEPLOYMENTS, PODS, Watch, at, get, pod, put};
+
+fn testbed(fault: impl Fn(&RequestInfo) -> Action + Send + Sync + 'static) -> Testbed {
+    Testbed::new(Config { interceptor: Some(Arc::new(fault)), ..Config::default() })
+}
+
+#[tokio::test]
+async fn a_status() {
+    let testbed = testbed(|request| {
+        let expected = RequestInfo {
+            verb: "update".into(),
+            group: "apps".into(),
+            version: "v1".into(),
+            resource: "deployments".into(),
+            subresource: "scale".into(),
+            namespace: "default".into(),
+            name: "web".into(),
+            path: format!("{DEPLOYMENTS}/web/scale"),
+        };
+        if *request != expected {
+            return Action::Pass;
+        }
+        let (reason, message) = ("TooManyRequests".to_owned(), "slow down".to_owned());
+        Action::Status { code: 429, reason, message, retry_after: Some(3) }
+    });
+    let (code, status) = put(&testbed, &format!("{DEPLOYMENTS}/web/scale"), &json!({})).await;
+    assert_eq!((code, at(&status, "/message")), (429, &json!("slow down")));
+    assert_eq!(at(&status, "/details/retryAfterSeconds"), 3);
+    assert_eq!(get(&testbed, PODS).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay() {
+    let testbed = testbed(|_| Action::Delay(Duration::from_secs(5)));
+    let start = tokio::time::Instant::now();
+    get(&testbed, PODS).await;
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks() {
+    let testbed = testbed(|_| Action::DropWatchAfter(2));
+    for name in ["a", "b", "c"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    for name in ["a", "b"] {
+        assert_eq!(watch.event().await.1, name);
+    }
+    assert_eq!(watch.next().await, None::<Value>);
+}

@@ -1,0 +1,91 @@
+use hpa_testbed::Testbed;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{PODS, at, get, names, pod, post, send};
+
+async fn with_pods() -> Testbed {
+    let testbed = Testbed::default();
+    for (name, app) in [("a", "web"), ("b", "db"), ("c", "web"), ("d", "web")] {
+        post(&testbed, PODS, &pod(name, json!({ "app": app }))).await;
+    }
+    let mut other = pod("e", json!({ "app": "web" }));
+    other["metadata"]["namespace"] = json!("kube-system");
+    other["status"]["phase"] = json!("Running");
+    testbed.apply(other).unwrap();
+    testbed
+}
+
+#[rstest]
+#[case::all(PODS, "", &["a", "b", "c", "d"])]
+#[case::all_namespaces("/api/v1/pods", "", &["a", "b", "c", "d", "e"])]
+#[case::label(PODS, "labelSelector=app%3Dweb", &["a", "c", "d"])]
+#[case::label_set(PODS, "labelSelector=app+notin+(web)", &["b"])]
+#[case::name(PODS, "fieldSelector=metadata.name%3Dc", &["c"])]
+#[case::not_name(PODS, "fieldSelector=metadata.name!%3Dc", &["a", "b", "d"])]
+#[case::namespace("/api/v1/pods", "fieldSelector=metadata.namespace%3Dkube-system", &["e"])]
+#[case::phase("/api/v1/pods", "fieldSelector=status.phase%3DRunning", &["e"])]
+#[case::both(PODS, "labelSelector=app%3Dweb&fieldSelector=metadata.name!%3Da", &["c", "d"])]
+#[tokio::test]
+async fn selected(#[case] path: &str, #[case] query: &str, #[case] expected: &[&str]) {
+    let testbed = with_pods().await;
+    let (code, list) = get(&testbed, &format!("{path}?{query}")).await;
+    assert_eq!((code, names(&list)), (200, expected.to_vec()));
+    assert_eq!(at(&list, "/metadata/resourceVersion"), &json!(testbed.resource_version().to_string()));
+    assert_eq!(at(&list, "/kind"), "PodList");
+}
+
+#[rstest]
+#[case("labelSelector=%3D", "unable to parse label selector")]
+#[case("fieldSelector=spec.x%3Dy", "field label not supported: spec.x")]
+#[case("continue=x", "continue key is not valid")]
+#[tokio::test]
+async fn refused(#[case] query: &str, #[case] text: &str) {
+    let (code, status) = get(&Testbed::default(), &format!("{PODS}?{query}")).await;
+    assert_eq!(code, 400);
+    assert!(at(&status, "/message").as_str().unwrap().contains(text), "{status}");
+}
+
+#[tokio::test]
+async fn events_by_what_they_are_about() {
+    let testbed = Testbed::default();
+    for name in ["a", "b"] {
+        let about = json!({ "kind": "Pod", "name": name, "uid": name });
+        let event = json!({ "metadata": { "generateName": "e" }, "involvedObject": about, "message": name });
+        post(&testbed, "/api/v1/namespaces/default/events", &event).await;
+    }
+    let query = "fieldSelector=involvedObject.name%3Da,involvedObject.kind%3DPod";
+    let (_, list) = get(&testbed, &format!("/api/v1/namespaces/default/events?{query}")).await;
+    assert_eq!((names(&list).len(), at(&list, "/items/0/message")), (1, &json!("a")));
+}
+
+#[tokio::test]
+async fn pages_show_one_version() {
+    let testbed = with_pods().await;
+    let (_, first) = get(&testbed, &format!("{PODS}?limit=2")).await;
+    assert_eq!(names(&first), ["a", "b"]);
+    assert_eq!(at(&first, "/metadata/remainingItemCount"), 2);
+    testbed.delete("v1", "Pod", "default", "c").unwrap();
+    post(&testbed, PODS, &pod("cc", json!({}))).await;
+    let token = at(&first, "/metadata/continue").as_str().unwrap().replace('/', "%2F");
+    let next = format!("{PODS}?limit=2&continue={token}");
+    let (_, second) = get(&testbed, &next).await;
+    assert_eq!(names(&second), ["c", "d"]);
+    assert_eq!(at(&second, "/metadata/resourceVersion"), at(&first, "/metadata/resourceVersion"));
+    assert_eq!(at(&second, "/metadata/continue"), &Value::Null);
+    testbed.compact();
+    let (code, status) = get(&testbed, &next).await;
+    assert_eq!((code, at(&status, "/reason")), (410, &json!("Expired")));
+}
+
+#[tokio::test]
+async fn metadata_alone() {
+    let testbed = with_pods().await;
+    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let (_, list) = send(&testbed, "GET", PODS, accept, &Value::Null).await;
+    assert_eq!(at(&list, "/kind"), "PartialObjectMetadataList");
+    assert_eq!(
+        (at(&list, "/items/0/kind"), at(&list, "/items/0/spec")),
+        (&json!("PartialObjectMetadata"), &Value::Null)
+    );
+}

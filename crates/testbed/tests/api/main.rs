@@ -1,0 +1,17 @@
+//! The server as its clients see it.
+
+// Not only functions marked as tests are tests here.
+#![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+mod autoscalers;
+mod discovery;
+mod faults;
+mod http;
+mod lists;
+mod metrics;
+mod objects;
+mod patches;
+mod scales;
+mod support;
+mod tables;
+mod watches;

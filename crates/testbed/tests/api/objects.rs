@@ -1,0 +1,218 @@
+use hpa_testbed::{Config, Testbed};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{
+    AUTOSCALERS, DEPLOYMENTS, PODS, at, autoscaler, delete, deployment, get, patch, pod, post, put,
+};
+
+fn web() -> String {
+    format!("{DEPLOYMENTS}/web")
+}
+
+async fn with_web() -> (Testbed, Value) {
+    let testbed = Testbed::default();
+    let (code, object) = post(&testbed, DEPLOYMENTS, &deployment("web")).await;
+    assert_eq!(code, 201, "{object}");
+    (testbed, object)
+}
+
+#[tokio::test]
+async fn create_gives_what_the_server_gives() {
+    let (testbed, object) = with_web().await;
+    assert_eq!(at(&object, "/metadata/namespace"), "default");
+    assert_eq!(at(&object, "/metadata/generation"), 1);
+    assert_eq!(at(&object, "/metadata/uid").as_str().unwrap().len(), 36);
+    let version: u64 = at(&object, "/metadata/resourceVersion").as_str().unwrap().parse().unwrap();
+    assert_eq!(version, testbed.resource_version());
+    assert!(at(&object, "/metadata/creationTimestamp").as_str().unwrap().ends_with('Z'));
+    assert_eq!(get(&testbed, &web()).await, (200, object));
+}
+
+#[tokio::test]
+async fn generate_name() {
+    let testbed = Testbed::default();
+    let body = json!({ "metadata": { "generateName": "web-" }, "spec": {} });
+    let (_, one) = post(&testbed, PODS, &body).await;
+    let (_, two) = post(&testbed, PODS, &body).await;
+    let (one, two) =
+        (at(&one, "/metadata/name").as_str().unwrap(), at(&two, "/metadata/name").as_str().unwrap());
+    assert!(one.starts_with("web-") && one.len() == 9 && one != two, "{one} {two}");
+}
+
+#[rstest]
+#[case::not_found("GET", "/apis/apps/v1/namespaces/default/deployments/no", json!(null), 404, "NotFound",
+    "deployments.apps \"no\" not found")]
+#[case::core("GET", "/api/v1/namespaces/default/pods/no", json!(null), 404, "NotFound", "pods \"no\" not found")]
+#[case::unknown_namespace(
+    "POST",
+    "/apis/apps/v1/namespaces/no/deployments",
+    deployment("web"),
+    404,
+    "NotFound",
+    "namespaces \"no\" not found"
+)]
+#[case::exists(
+    "POST",
+    DEPLOYMENTS,
+    deployment("web"),
+    409,
+    "AlreadyExists",
+    "deployments.apps \"web\" already exists"
+)]
+#[case::no_name("POST", DEPLOYMENTS, json!({ "spec": {} }), 422, "Invalid",
+    "Deployment.apps \"\" is invalid: metadata.name: Required value: name or generateName is required")]
+#[case::negative("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n" }, "spec": { "replicas": -1 } }), 422, "Invalid",
+    "Deployment.apps \"n\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0")]
+#[case::version_set("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "resourceVersion": "1" } }), 400,
+    "BadRequest", "resourceVersion should not be set on objects to be created")]
+#[case::other_namespace("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "namespace": "x" } }), 400,
+    "BadRequest", "the namespace of the provided object does not match the namespace sent on the request")]
+#[case::other_version("POST", DEPLOYMENTS, json!({ "apiVersion": "apps/v2", "metadata": { "name": "n" } }), 400,
+    "BadRequest", "the API version in the data (apps/v2) does not match the expected API version (apps/v1)")]
+#[case::other_name(
+    "PUT",
+    "/apis/apps/v1/namespaces/default/deployments/web",
+    deployment("n"),
+    400,
+    "BadRequest",
+    "the name of the object (n) does not match the name on the URL (web)"
+)]
+#[case::method("PATCH", DEPLOYMENTS, json!({}), 405, "MethodNotAllowed",
+    "the server does not allow this method on the requested resource")]
+#[case::path("GET", "/apis/apps/v1/namespaces/default/nosuch", json!(null), 404, "NotFound",
+    "the server could not find the requested resource")]
+#[tokio::test]
+async fn refusals(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] body: Value,
+    #[case] code: u16,
+    #[case] reason: &str,
+    #[case] message: &str,
+) {
+    let (testbed, _) = with_web().await;
+    let before = testbed.resource_version();
+    let (got, status) = crate::support::send(&testbed, method, path, "application/json", &body).await;
+    assert_eq!((got, at(&status, "/message")), (code, &json!(message)));
+    assert_eq!((at(&status, "/reason"), at(&status, "/code")), (&json!(reason), &json!(code)));
+    assert_eq!((at(&status, "/kind"), at(&status, "/status")), (&json!("Status"), &json!("Failure")));
+    assert_eq!(testbed.resource_version(), before);
+}
+
+#[tokio::test]
+async fn a_put_of_an_old_version_conflicts() {
+    let (testbed, object) = with_web().await;
+    let mut changed = object.clone();
+    changed["spec"]["replicas"] = json!(5);
+    let (code, stored) = put(&testbed, &web(), &changed).await;
+    assert_eq!((code, at(&stored, "/metadata/generation")), (200, &json!(2)));
+    changed["spec"]["replicas"] = json!(6);
+    let (code, status) = put(&testbed, &web(), &changed).await;
+    assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
+    let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    assert_eq!(at(&status, "/message"), text);
+    assert_eq!(at(&status, "/details"), &json!({ "name": "web", "group": "apps", "kind": "deployments" }));
+}
+
+#[tokio::test]
+async fn a_uid_is_a_precondition() {
+    let (testbed, object) = with_web().await;
+    let mut other = object.clone();
+    other["metadata"]["uid"] = json!("x");
+    assert_eq!(put(&testbed, &web(), &other).await.0, 409);
+    let change = json!({ "metadata": { "uid": "x" } });
+    let (code, status) = patch(&testbed, &web(), "merge-patch+json", &change).await;
+    assert_eq!((code, at(&status, "/details/causes/0/field")), (422, &json!("metadata.uid")));
+    let options = json!({ "preconditions": { "uid": "x" } });
+    assert_eq!(delete(&testbed, &web(), &options).await.0, 409);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_gets_no_version() {
+    let (testbed, object) = with_web().await;
+    assert_eq!(put(&testbed, &web(), &object).await, (200, object));
+}
+
+#[tokio::test]
+async fn status_and_spec_are_written_apart() {
+    let (testbed, object) = with_web().await;
+    let mut both = object.clone();
+    both["status"] = json!({ "replicas": 2 });
+    both["spec"]["replicas"] = json!(9);
+    both["metadata"]["labels"]["x"] = json!("y");
+    let (_, stored) = put(&testbed, &format!("{}/status", web()), &both).await;
+    assert_eq!((at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")), (&json!(2), &json!(2)));
+    assert_eq!(
+        (at(&stored, "/metadata/generation"), at(&stored, "/metadata/labels/x")),
+        (&json!(1), &Value::Null)
+    );
+    let change = json!({ "status": { "replicas": 7 }, "spec": { "replicas": 3 } });
+    let (_, stored) = patch(&testbed, &web(), "merge-patch+json", &change).await;
+    assert_eq!((at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")), (&json!(2), &json!(3)));
+    assert_eq!(at(&stored, "/metadata/generation"), 2);
+}
+
+#[rstest]
+#[case(true, json!(2))]
+#[case(false, Value::Null)]
+#[tokio::test]
+async fn generations_of_autoscalers_can_be_switched(#[case] on: bool, #[case] expected: Value) {
+    let testbed = Testbed::new(Config { autoscalers_count_generations: on, ..Config::default() });
+    post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
+    let (path, change) = (format!("{AUTOSCALERS}/web"), json!({ "spec": { "maxReplicas": 7 } }));
+    let (_, stored) = patch(&testbed, &path, "merge-patch+json", &change).await;
+    assert_eq!(at(&stored, "/metadata/generation"), &expected);
+}
+
+#[tokio::test]
+async fn finalizers_hold_an_object() {
+    let testbed = Testbed::default();
+    let mut object = deployment("web");
+    object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    post(&testbed, DEPLOYMENTS, &object).await;
+    let (code, marked) = delete(&testbed, &web(), &Value::Null).await;
+    assert_eq!((code, at(&marked, "/kind")), (200, &json!("Deployment")));
+    assert!(at(&marked, "/metadata/deletionTimestamp").is_string());
+    let change = json!({ "metadata": { "finalizers": null } });
+    assert_eq!(patch(&testbed, &web(), "merge-patch+json", &change).await.0, 200);
+    assert_eq!(get(&testbed, &web()).await.0, 404);
+}
+
+#[tokio::test]
+async fn delete_answers_with_a_status() {
+    let (testbed, object) = with_web().await;
+    let (code, status) = delete(&testbed, &web(), &Value::Null).await;
+    assert_eq!((code, at(&status, "/status")), (200, &json!("Success")));
+    assert_eq!(at(&status, "/details/uid"), at(&object, "/metadata/uid"));
+    assert_eq!(delete(&testbed, &web(), &Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_selection_is_deleted() {
+    let testbed = Testbed::default();
+    for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
+        post(&testbed, PODS, &pod(name, json!({ "app": app }))).await;
+    }
+    let (code, list) = delete(&testbed, &format!("{PODS}?labelSelector=app%3Dweb"), &Value::Null).await;
+    assert_eq!((code, crate::support::names(&list)), (200, vec!["a", "b"]));
+    assert_eq!(testbed.list("v1", "Pod").len(), 1);
+}
+
+#[tokio::test]
+async fn a_namespace_takes_its_objects_with_it() {
+    let testbed = Testbed::default();
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    let (code, created) = post(&testbed, "/api/v1/namespaces", &namespace).await;
+    assert_eq!((code, at(&created, "/status/phase")), (201, &json!("Active")));
+    post(&testbed, "/api/v1/namespaces/shop/pods", &pod("a", json!({}))).await;
+    assert_eq!(delete(&testbed, "/api/v1/namespaces/shop", &Value::Null).await.0, 200);
+    assert_eq!(testbed.list("v1", "Pod"), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_dry_run_stores_nothing() {
+    let testbed = Testbed::default();
+    let (code, _) = post(&testbed, &format!("{DEPLOYMENTS}?dryRun=All"), &deployment("web")).await;
+    assert_eq!((code, get(&testbed, &web()).await.0), (201, 404));
+}

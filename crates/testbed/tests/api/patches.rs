@@ -1,0 +1,177 @@
+use hpa_testbed::Testbed;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{DEPLOYMENTS, at, definition, deployment, get, patch, post, queue};
+
+const MERGE: &str = "merge-patch+json";
+const JSON: &str = "json-patch+json";
+const STRATEGIC: &str = "strategic-merge-patch+json";
+const APPLY: &str = "apply-patch+yaml";
+
+async fn with_web() -> (Testbed, String) {
+    let testbed = Testbed::default();
+    post(&testbed, DEPLOYMENTS, &deployment("web")).await;
+    (testbed, format!("{DEPLOYMENTS}/web"))
+}
+
+#[rstest]
+#[case::merge(MERGE, json!({ "spec": { "replicas": 7 } }), "/spec/replicas", json!(7))]
+#[case::merge_removes(MERGE, json!({ "metadata": { "labels": null } }), "/metadata/labels", Value::Null)]
+#[case::merge_replaces_lists(MERGE, json!({ "spec": { "template": { "spec": { "containers": [{ "name": "x" }] } } } }),
+    "/spec/template/spec/containers", json!([{ "name": "x" }]))]
+#[case::json_add(JSON, json!([{ "op": "add", "path": "/metadata/labels/a~1b", "value": "c" }]),
+    "/metadata/labels", json!({ "app": "web", "a/b": "c" }))]
+#[case::json_append(JSON, json!([{ "op": "add", "path": "/spec/template/spec/containers/-", "value": { "name": "x" } }]),
+    "/spec/template/spec/containers/2", json!({ "name": "x" }))]
+#[case::json_test_and_replace(JSON, json!([{ "op": "test", "path": "/spec/replicas", "value": 2 },
+    { "op": "replace", "path": "/spec/replicas", "value": 3 }]), "/spec/replicas", json!(3))]
+#[case::json_move(JSON, json!([{ "op": "move", "from": "/metadata/labels/app", "path": "/metadata/labels/was" }]),
+    "/metadata/labels", json!({ "was": "web" }))]
+#[case::json_remove(JSON, json!([{ "op": "remove", "path": "/spec/template/spec/containers/0" }]),
+    "/spec/template/spec/containers", json!([{ "name": "side", "image": "b" }]))]
+#[case::strategic(STRATEGIC,
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "side", "image": "c" }] } } } }),
+    "/spec/template/spec/containers", json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]))]
+#[case::strategic_deletes(STRATEGIC,
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "side", "$patch": "delete" }] } } } }),
+    "/spec/template/spec/containers", json!([{ "name": "main", "image": "a" }]))]
+#[case::strategic_replaces(STRATEGIC,
+    json!({ "spec": { "template": { "spec": { "containers": [{ "$patch": "replace" }, { "name": "x" }] } } } }),
+    "/spec/template/spec/containers", json!([{ "name": "x" }]))]
+#[case::strategic_removes(STRATEGIC, json!({ "metadata": { "labels": { "app": null } } }), "/metadata/labels", json!({}))]
+#[tokio::test]
+async fn each_kind(
+    #[case] kind: &str,
+    #[case] change: Value,
+    #[case] pointer: &str,
+    #[case] expected: Value,
+) {
+    let (testbed, path) = with_web().await;
+    let (code, object) = patch(&testbed, &path, kind, &change).await;
+    assert_eq!((code, at(&object, pointer)), (200, &expected));
+    assert_eq!(get(&testbed, &path).await.1, object);
+}
+
+#[rstest]
+#[case::old_version(MERGE, json!({ "metadata": { "resourceVersion": "1" } }), 409)]
+#[case::failed_test(JSON, json!([{ "op": "test", "path": "/spec/replicas", "value": 9 }]), 422)]
+#[case::no_such_path(JSON, json!([{ "op": "remove", "path": "/spec/none" }]), 422)]
+#[case::no_json_patch(JSON, json!({}), 400)]
+#[case::unknown_kind("x", json!({}), 415)]
+#[tokio::test]
+async fn refused(#[case] kind: &str, #[case] change: Value, #[case] expected: u16) {
+    let (testbed, path) = with_web().await;
+    let before = get(&testbed, &path).await;
+    assert_eq!(patch(&testbed, &path, kind, &change).await.0, expected);
+    assert_eq!(get(&testbed, &path).await, before);
+}
+
+#[tokio::test]
+async fn conditions_merge_by_type() {
+    let (testbed, path) = with_web().await;
+    let path = format!("{path}/status");
+    let conditions =
+        |status: &str| json!({ "status": { "conditions": [{ "type": "A", "status": status }] } });
+    patch(
+        &testbed,
+        &path,
+        STRATEGIC,
+        &json!({ "status": { "conditions": [{ "type": "B", "status": "x" }] } }),
+    )
+    .await;
+    patch(&testbed, &path, STRATEGIC, &conditions("True")).await;
+    let (_, object) = patch(&testbed, &path, STRATEGIC, &conditions("False")).await;
+    let expected = json!([{ "type": "B", "status": "x" }, { "type": "A", "status": "False" }]);
+    assert_eq!(at(&object, "/status/conditions"), &expected);
+}
+
+#[tokio::test]
+async fn custom_resources_have_no_strategic_merge() {
+    let testbed = Testbed::default();
+    testbed.apply(definition()).unwrap();
+    testbed.apply(queue()).unwrap();
+    let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
+    assert_eq!(patch(&testbed, path, STRATEGIC, &json!({})).await.0, 415);
+}
+
+fn applied(manager: &str, force: bool) -> String {
+    format!("{DEPLOYMENTS}/web?fieldManager={manager}&force={force}")
+}
+
+#[tokio::test]
+async fn who_writes_without_applying_is_recorded_too() {
+    let testbed = Testbed::default();
+    post(&testbed, &format!("{DEPLOYMENTS}?fieldManager=one"), &deployment("web")).await;
+    let change = json!({ "spec": { "replicas": 7 } });
+    let path = format!("{DEPLOYMENTS}/web?fieldManager=two");
+    let (_, object) = patch(&testbed, &path, MERGE, &change).await;
+    let entry = at(&object, "/metadata/managedFields/1");
+    assert_eq!((at(entry, "/manager"), at(entry, "/operation")), (&json!("two"), &json!("Update")));
+    assert_eq!(at(entry, "/fieldsV1"), &json!({ "f:spec": { "f:replicas": {} } }));
+    assert_eq!(at(&object, "/metadata/managedFields/0/fieldsV1/f:spec/f:replicas"), &Value::Null);
+    let mut wanted = labelled(json!({}));
+    wanted["spec"]["replicas"] = json!(3);
+    let (code, status) = patch(&testbed, &applied("three", false), APPLY, &wanted).await;
+    let text = "Apply failed with 1 conflict: conflict with \"two\": .spec.replicas";
+    assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
+}
+
+fn labelled(labels: Value) -> Value {
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "labels": labels } })
+}
+
+#[tokio::test]
+async fn applying_creates_merges_and_removes() {
+    let testbed = Testbed::default();
+    let labels = json!({ "a": "1", "b": "1" });
+    let (code, _) = patch(&testbed, &applied("one", false), APPLY, &labelled(labels)).await;
+    assert_eq!(code, 201);
+    let (code, object) =
+        patch(&testbed, &applied("two", false), APPLY, &labelled(json!({ "c": "1", "b": "1" }))).await;
+    assert_eq!((code, at(&object, "/metadata/labels")), (200, &json!({ "a": "1", "b": "1", "c": "1" })));
+    // No longer wanted by the one who set it; `b` is wanted by the other.
+    let (_, object) = patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "d": "1" }))).await;
+    assert_eq!(at(&object, "/metadata/labels"), &json!({ "b": "1", "c": "1", "d": "1" }));
+    let managers: Vec<&Value> = at(&object, "/metadata/managedFields")
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["manager"])
+        .collect();
+    assert_eq!(managers, ["two", "one"]);
+    let fields = json!({ "f:metadata": { "f:labels": { "f:d": {} } } });
+    assert_eq!(at(&object, "/metadata/managedFields/1/fieldsV1"), &fields);
+}
+
+#[tokio::test]
+async fn applying_the_same_changes_nothing() {
+    let testbed = Testbed::default();
+    let (_, one) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
+    let (_, two) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
+    assert_eq!(one, two);
+}
+
+#[tokio::test]
+async fn applying_against_another_conflicts_unless_forced() {
+    let testbed = Testbed::default();
+    patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "a": "1" }))).await;
+    let other = labelled(json!({ "a": "2" }));
+    let (code, status) = patch(&testbed, &applied("two", false), APPLY, &other).await;
+    let text = "Apply failed with 1 conflict: conflict with \"one\": .metadata.labels.a";
+    assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
+    let (code, object) = patch(&testbed, &applied("two", true), APPLY, &other).await;
+    assert_eq!((code, at(&object, "/metadata/labels/a")), (200, &json!("2")));
+    assert_eq!(at(&object, "/metadata/managedFields").as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn applied_lists_merge_by_key() {
+    let (testbed, _) = with_web().await;
+    let containers = json!([{ "name": "side", "image": "c" }]);
+    let mut object = labelled(json!({}));
+    object["spec"]["template"]["spec"]["containers"] = containers;
+    let (_, stored) = patch(&testbed, &applied("one", false), APPLY, &object).await;
+    let expected = json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]);
+    assert_eq!(at(&stored, "/spec/template/spec/containers"), &expected);
+}

@@ -1,0 +1,156 @@
+//! Requests to a testbed, and objects to send.
+
+use ::http::Request;
+use axum::body::Body;
+use futures::StreamExt;
+use hpa_testbed::Testbed;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// Sends a request: an `Accept`, or with a body its media type, comes with it.
+pub(crate) async fn send(
+    testbed: &Testbed,
+    method: &str,
+    path: &str,
+    media_type: &str,
+    body: &Value,
+) -> (u16, Value) {
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("accept", if method == "GET" { media_type } else { "application/json" })
+        .header("content-type", media_type)
+        .body(body)
+        .unwrap();
+    let response = testbed.service().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let body = serde_json::from_slice(&bytes);
+    (code, body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()))
+}
+
+pub(crate) async fn get(testbed: &Testbed, path: &str) -> (u16, Value) {
+    send(testbed, "GET", path, "application/json", &Value::Null).await
+}
+
+pub(crate) async fn post(testbed: &Testbed, path: &str, body: &Value) -> (u16, Value) {
+    send(testbed, "POST", path, "application/json", body).await
+}
+
+pub(crate) async fn put(testbed: &Testbed, path: &str, body: &Value) -> (u16, Value) {
+    send(testbed, "PUT", path, "application/json", body).await
+}
+
+pub(crate) async fn delete(testbed: &Testbed, path: &str, body: &Value) -> (u16, Value) {
+    send(testbed, "DELETE", path, "application/json", body).await
+}
+
+pub(crate) async fn patch(testbed: &Testbed, path: &str, kind: &str, body: &Value) -> (u16, Value) {
+    send(testbed, "PATCH", path, &format!("application/{kind}"), body).await
+}
+
+/// A watch that is read line by line.
+pub(crate) struct Watch {
+    lines: axum::body::BodyDataStream,
+}
+
+impl Watch {
+    pub(crate) async fn new(testbed: &Testbed, path: &str, accept: &str) -> Self {
+        let request = Request::get(path).header("accept", accept).body(Body::empty()).unwrap();
+        let response = testbed.service().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        Self { lines: response.into_body().into_data_stream() }
+    }
+
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        let line = self.lines.next().await?.unwrap();
+        Some(serde_json::from_slice(&line).unwrap())
+    }
+
+    /// Type and name of the next event.
+    pub(crate) async fn event(&mut self) -> (String, String) {
+        let event = self.next().await.unwrap();
+        let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        (text("/type"), text("/object/metadata/name"))
+    }
+}
+
+pub(crate) fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "labels": { "app": name } },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "main", "image": "a" }, { "name": "side", "image": "b" }] },
+            },
+        },
+    })
+}
+
+pub(crate) fn pod(name: &str, labels: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "labels": labels },
+        "spec": { "containers": [{ "name": "main", "image": "a" }] },
+    })
+}
+
+pub(crate) fn autoscaler(name: &str) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": name },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "maxReplicas": 5,
+        },
+    })
+}
+
+pub(crate) fn definition() -> Value {
+    let scale = json!({
+        "specReplicasPath": ".spec.workers", "statusReplicasPath": ".status.workers",
+        "labelSelectorPath": ".status.selector",
+    });
+    let version = |name: &str, storage: bool| {
+        json!({
+            "name": name, "served": true, "storage": storage,
+            "subresources": { "status": {}, "scale": scale },
+            "additionalPrinterColumns": [{ "name": "Workers", "type": "integer", "jsonPath": ".spec.workers" }],
+        })
+    };
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "queues.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": { "plural": "queues", "singular": "queue", "kind": "Queue", "shortNames": ["q"] },
+            "versions": [version("v1alpha1", false), version("v1", true)],
+        },
+    })
+}
+
+pub(crate) fn queue() -> Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Queue", "metadata": { "name": "jobs" },
+        "spec": { "workers": 3 }, "status": { "workers": 2, "selector": "app=jobs" },
+    })
+}
+
+/// The member at a JSON pointer.
+pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// The names of a list's items.
+pub(crate) fn names(list: &Value) -> Vec<&str> {
+    let items = at(list, "/items").as_array().unwrap_or_else(|| panic!("no list: {list}"));
+    items.iter().map(|item| at(item, "/metadata/name").as_str().unwrap()).collect()
+}

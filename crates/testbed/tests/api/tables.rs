@@ -1,0 +1,68 @@
+use std::sync::Arc;
+
+use hpa_testbed::{Config, Testbed};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{
+    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, at, autoscaler, definition, deployment, pod, queue, send,
+};
+
+const CREATED: &str = "2026-01-01T00:00:00Z";
+
+fn testbed() -> Testbed {
+    Testbed::new(Config { clock: Arc::new(|| CREATED.parse().unwrap()), ..Config::default() })
+}
+
+async fn table(testbed: &Testbed, path: &str) -> (Vec<String>, Value) {
+    let (code, table) = send(testbed, "GET", path, TABLE, &Value::Null).await;
+    assert_eq!((code, at(&table, "/kind")), (200, &json!("Table")));
+    let columns = at(&table, "/columnDefinitions").as_array().unwrap();
+    let shown = columns.iter().filter(|column| column["priority"] == 0);
+    (shown.map(|column| column["name"].as_str().unwrap().to_owned()).collect(), table)
+}
+
+fn running(mut pod: Value) -> Value {
+    let status = json!({ "ready": true, "restartCount": 2, "state": { "running": {} } });
+    pod["status"] = json!({ "phase": "Running", "containerStatuses": [status] });
+    pod
+}
+
+#[rstest]
+#[case(autoscaler("web"), AUTOSCALERS,
+    &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"],
+    json!(["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, "0s"]))]
+#[case(deployment("web"), DEPLOYMENTS, &["Name", "Ready", "Up-to-date", "Available", "Age"],
+    json!(["web", "0/2", 0, 0, "0s"]))]
+#[case(running(pod("a", json!({}))), PODS, &["Name", "Ready", "Status", "Restarts", "Age"],
+    json!(["a", "1/1", "Running", "2", "0s", "<none>", "<none>", "<none>", "<none>"]))]
+#[case(queue(), "/apis/example.com/v1/namespaces/default/queues", &["Name", "Workers"], json!(["jobs", 3]))]
+#[case(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } }),
+    "/api/v1/namespaces/default/configmaps", &["Name", "Age"], json!(["x", "0s"]))]
+#[tokio::test]
+async fn of_each_kind(
+    #[case] object: Value,
+    #[case] path: &str,
+    #[case] columns: &[&str],
+    #[case] cells: Value,
+) {
+    let testbed = testbed();
+    testbed.apply(definition()).unwrap();
+    testbed.apply(object).unwrap();
+    let (shown, table) = table(&testbed, path).await;
+    assert_eq!(shown, columns);
+    assert_eq!(at(&table, "/rows/0/cells"), &cells);
+    assert_eq!(at(&table, "/rows/0/object/kind"), "PartialObjectMetadata");
+}
+
+#[rstest]
+#[case("None", Value::Null)]
+#[case("Metadata", json!("PartialObjectMetadata"))]
+#[case("Object", json!("Pod"))]
+#[tokio::test]
+async fn rows_include_what_is_asked_for(#[case] include: &str, #[case] kind: Value) {
+    let testbed = testbed();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let (_, table) = table(&testbed, &format!("{PODS}/a?includeObject={include}")).await;
+    assert_eq!(at(&table, "/rows/0/object/kind"), &kind);
+}

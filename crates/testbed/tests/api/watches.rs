@@ -1,0 +1,184 @@
+use std::{pin::pin, time::Duration};
+
+use futures::{Stream, StreamExt};
+use hpa_testbed::{Config, Testbed};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::{PODS, Watch, at, get, patch, pod, post};
+
+fn event(kind: &str, name: &str) -> (String, String) {
+    (kind.to_owned(), name.to_owned())
+}
+
+async fn label(testbed: &Testbed, name: &str, app: &str) {
+    let change = json!({ "metadata": { "labels": { "app": app } } });
+    patch(testbed, &format!("{PODS}/{name}"), "merge-patch+json", &change).await;
+}
+
+#[tokio::test]
+async fn from_a_version() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let version = testbed.resource_version();
+    testbed.apply(pod("b", json!({}))).unwrap();
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    assert_eq!(watch.event().await, event("ADDED", "b"));
+    label(&testbed, "b", "x").await;
+    assert_eq!(watch.event().await, event("MODIFIED", "b"));
+    testbed.delete("v1", "Pod", "default", "b").unwrap();
+    let deleted = watch.next().await.unwrap();
+    assert_eq!(at(&deleted, "/type"), "DELETED");
+    assert_eq!(
+        at(&deleted, "/object/metadata/resourceVersion"),
+        &json!(testbed.resource_version().to_string())
+    );
+}
+
+#[tokio::test]
+async fn from_now_starts_with_what_is_there() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    assert_eq!(watch.event().await, event("ADDED", "a"));
+}
+
+#[tokio::test]
+async fn an_object_that_leaves_the_selection_is_deleted() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({ "app": "db" }))).unwrap();
+    let version = testbed.resource_version();
+    let path = format!("{PODS}?watch=1&labelSelector=app%3Dweb&resourceVersion={version}");
+    let mut watch = Watch::new(&testbed, &path, "").await;
+    for app in ["web", "db", "x", "web"] {
+        label(&testbed, "a", app).await;
+    }
+    for expected in ["ADDED", "DELETED", "ADDED"] {
+        assert_eq!(watch.event().await, event(expected, "a"));
+    }
+}
+
+#[tokio::test]
+async fn initial_events_end_with_a_bookmark() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
+    assert_eq!(watch.event().await, event("ADDED", "a"));
+    let bookmark = watch.next().await.unwrap();
+    assert_eq!(at(&bookmark, "/type"), "BOOKMARK");
+    assert_eq!(at(&bookmark, "/object/metadata/annotations/k8s.io~1initial-events-end"), "true");
+    assert_eq!(at(&bookmark, "/object/kind"), "Pod");
+    let (code, _) = get(&testbed, &format!("{PODS}?watch=1&sendInitialEvents=true")).await;
+    assert_eq!(code, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_and_the_end() {
+    let testbed = Testbed::new(Config { bookmark_interval: Duration::from_secs(7), ..Config::default() });
+    let version = testbed.resource_version();
+    let query = format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
+    // A change elsewhere moves the version on.
+    let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
+    testbed.apply(config).unwrap();
+    for _ in 0..2 {
+        let bookmark = watch.next().await.unwrap();
+        assert_eq!(at(&bookmark, "/type"), "BOOKMARK");
+        assert_eq!(
+            at(&bookmark, "/object/metadata/resourceVersion"),
+            &json!(testbed.resource_version().to_string())
+        );
+    }
+    assert_eq!(watch.next().await, None);
+}
+
+#[rstest]
+#[case::compacted(Config::default(), true)]
+#[case::log_full(Config { log_limit: 2, ..Config::default() }, false)]
+#[tokio::test]
+async fn too_old_a_version_is_gone(#[case] config: Config, #[case] compact: bool) {
+    let testbed = Testbed::new(config);
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let version = testbed.resource_version();
+    for name in ["b", "c", "d"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    if compact {
+        testbed.compact();
+    }
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    let error = watch.next().await.unwrap();
+    assert_eq!((at(&error, "/type"), at(&error, "/object/code")), (&json!("ERROR"), &json!(410)));
+    assert_eq!(at(&error, "/object/reason"), "Expired");
+    assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_there_yet() {
+    let (code, status) = get(&Testbed::default(), &format!("{PODS}?watch=1&resourceVersion=999")).await;
+    assert_eq!((code, at(&status, "/reason")), (504, &json!("Timeout")));
+}
+
+async fn next(watch: &mut (impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin)) -> String {
+    let name = |pod: Pod| pod.metadata.name.unwrap();
+    match watch.next().await.unwrap() {
+        Ok(Event::Init) => "init".to_owned(),
+        Ok(Event::InitApply(pod)) => format!("init {}", name(pod)),
+        Ok(Event::InitDone) => "done".to_owned(),
+        Ok(Event::Apply(pod)) => format!("apply {}", name(pod)),
+        Ok(Event::Delete(pod)) => format!("delete {}", name(pod)),
+        Err(error) => format!("error {error}"),
+    }
+}
+
+#[rstest]
+#[case::list_watch(watcher::Config::default())]
+#[case::pages(watcher::Config::default().page_size(1))]
+#[case::streaming(watcher::Config::default().streaming_lists())]
+#[tokio::test]
+async fn the_runtimes_watcher(#[case] config: watcher::Config) {
+    let testbed = Testbed::default();
+    for name in ["a", "b"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    let api: Api<Pod> = Api::default_namespaced(testbed.client());
+    let mut watch = pin!(watcher(api, config));
+    for expected in ["init", "init a", "init b", "done"] {
+        assert_eq!(next(&mut watch).await, expected);
+    }
+    post(&testbed, PODS, &pod("c", json!({}))).await;
+    assert_eq!(next(&mut watch).await, "apply c");
+    testbed.delete("v1", "Pod", "default", "a").unwrap();
+    assert_eq!(next(&mut watch).await, "delete a");
+    // The watch breaks, and what it would go on from is gone.
+    testbed.drop_watches();
+    testbed.delete("v1", "Pod", "default", "b").unwrap();
+    testbed.apply(pod("d", json!({}))).unwrap();
+    testbed.compact();
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|last| last != "done") {
+        seen.push(next(&mut watch).await);
+    }
+    assert_eq!(seen.split_off(seen.len() - 4), ["init", "init c", "init d", "done"]);
+    assert!(seen.iter().all(|event| event.starts_with("error")), "{seen:?}");
+}
+
+#[tokio::test]
+async fn tables_have_columns_once() {
+    let testbed = Testbed::default();
+    for name in ["a", "b"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), crate::support::TABLE).await;
+    let columns = |event: Value| at(&event, "/object/columnDefinitions").as_array().unwrap().len();
+    assert_eq!(columns(watch.next().await.unwrap()), 9);
+    let second = watch.next().await.unwrap();
+    assert_eq!(at(&second, "/object/rows/0/cells/0"), "b");
+    assert_eq!(columns(second), 0);
+}
