@@ -54,7 +54,7 @@ use crate::world::World;
 /// Scenarios at a time.
 const CONCURRENCY: usize = 12;
 /// No scenario waits this long on purpose.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// One test.
 struct Scenario {

@@ -37,7 +37,7 @@ use crate::{
 const PAGE_SIZE: u32 = 500;
 
 /// A failure this long after the last one is news.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_mins(1);
 
 /// A watch's events, a failure being what a retry follows on.
 type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<Watched<K>>>>;

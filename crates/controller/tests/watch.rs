@@ -78,7 +78,7 @@ async fn sync(client: Client) -> Caches {
     let spread = Spread::over(Duration::from_secs(15));
     tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, spread));
     let wait = is_synced.wait_for(|synced| *synced);
-    tokio::time::timeout(Duration::from_secs(600), wait).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
     caches
 }
 
@@ -117,7 +117,7 @@ async fn failing_list_is_backed_off() {
     });
     let (synced, _is_synced) = watch::channel(false);
     let endless = caches().watch_pods(client, None, synced);
-    tokio::time::timeout(Duration::from_secs(600), endless).await.unwrap_err();
+    tokio::time::timeout(Duration::from_mins(10), endless).await.unwrap_err();
     let lists = lists.load(Ordering::SeqCst);
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
 }

@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Has the key worked on after a delay. A key that already waits keeps the earlier of the two times.
     pub fn add_after(&self, key: K, delay: Duration) {
         // A delay beyond the clock's range is one of a century.
-        const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        const FAR: Duration = Duration::from_hours(100 * 365 * 24);
         let now = Instant::now();
         self.add_at(key, now.checked_add(delay.min(FAR)).unwrap_or(now));
     }

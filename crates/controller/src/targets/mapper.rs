@@ -117,7 +117,7 @@ impl Default for MapperConfig {
         Self {
             request_timeout: Duration::from_secs(10),
             min_refresh_interval: Duration::from_secs(10),
-            max_age: Duration::from_secs(600),
+            max_age: Duration::from_mins(10),
         }
     }
 }
