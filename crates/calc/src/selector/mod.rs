@@ -31,7 +31,7 @@ pub enum SelectorError {
     #[error("{0}")]
     Invalid(String),
     /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
-    #[error("{} is not a valid label selector operator", validate::quote(.0))]
+    #[error("{} is not a valid label selector operator", crate::go_text::Quoted(.0))]
     Operator(String),
 }
 

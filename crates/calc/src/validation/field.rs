@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use super::{Cause, CauseReason, text::Json};
+use super::{Cause, CauseReason};
+use crate::go_text::Json;
 
 /// A field's place in the object. It is printed only where something is wrong, so a valid object costs nothing.
 #[derive(Clone, Copy)]

@@ -4,12 +4,12 @@ use super::{
     field::{Causes, Path},
     names,
     reference::{ApiVersionRule, validate_reference},
-    text::Json,
 };
 use crate::api::{
     ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier, MetricSourceType, MetricSpec,
     MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
+use crate::go_text::Json;
 
 /// Every metric on its own; and, as nothing runs at zero replicas that could be measured, one that does not depend on
 /// pods if `minReplicas` is 0 (KEP-2021).

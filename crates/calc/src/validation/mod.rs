@@ -11,7 +11,6 @@ mod names;
 mod reference;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::fmt;
 
@@ -20,9 +19,9 @@ use self::{
     field::{Causes, Path},
     metric::validate_metrics,
     reference::{ApiVersionRule, validate_reference},
-    text::Quoted,
 };
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
+use crate::go_text::Quoted;
 
 /// Why a field's value is refused: the `reason` of a meta/v1 `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,9 +3,9 @@
 use super::{
     field::{Causes, Path},
     names,
-    text::Quoted,
 };
 use crate::api::CrossVersionObjectReference;
+use crate::go_text::Quoted;
 
 /// What an `apiVersion` must be.
 #[derive(Clone, Copy)]

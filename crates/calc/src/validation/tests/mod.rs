@@ -5,6 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::go_text::Quoted;
 
 /// A spec without fault, in which `changes` replaces members.
 fn spec(changes: Value) -> HorizontalPodAutoscalerSpec {

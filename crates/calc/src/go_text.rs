@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 /// A string as `fmt`'s `%q` prints it: what is not printable is escaped.
-pub(super) struct Quoted<'a>(pub(super) &'a str);
+pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -30,7 +30,7 @@ impl fmt::Display for Quoted<'_> {
 
 /// A string as `encoding/json` prints it: safe to embed in HTML. Strings of a named type (`MetricTargetType`,
 /// `ResourceName`) are printed so.
-pub(super) struct Json<'a>(pub(super) &'a str);
+pub(crate) struct Json<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
