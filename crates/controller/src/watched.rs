@@ -1,7 +1,7 @@
 //! Objects as a watch delivers them: read no further than needed, and guarded, so that one that cannot be decoded does
 //! not spoil the list it is in.
 
-use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta, Pod, PodSpec, PodStatus},
@@ -73,24 +73,17 @@ impl WatchedKind for Pod {
 
 /// An object of a watched kind, or why it cannot be decoded. It is what kube's `watcher` is asked for
 /// (`Api<Watched<Pod>>`).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Watched<K> {
     /// Name, namespace, identity and version; nothing else.
     metadata: meta::ObjectMeta,
     object: Result<K, String>,
-    kind: PhantomData<K>,
 }
 
 impl<K> Watched<K> {
     /// The object, or why it cannot be decoded.
     pub fn into_result(self) -> Result<K, String> {
         self.object
-    }
-}
-
-impl<K: Clone> Clone for Watched<K> {
-    fn clone(&self) -> Self {
-        Self { metadata: self.metadata.clone(), object: self.object.clone(), kind: PhantomData }
     }
 }
 
@@ -115,7 +108,7 @@ impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
             ..meta::ObjectMeta::default()
         };
         let object = K::decode(metadata, spec, status).map_err(|error| error.to_string());
-        Ok(Self { metadata: kept, object, kind: PhantomData })
+        Ok(Self { metadata: kept, object })
     }
 }
 

@@ -161,42 +161,15 @@ fn hpa() -> HorizontalPodAutoscaler {
     .expect("an autoscaler")
 }
 
-/// Every pod uses this much CPU, in milli-units.
-struct Usage(i64);
+/// Every pod uses this much CPU.
+struct Usage {
+    milli: i64,
+    /// From here the autoscaler is deleted while the metric is read.
+    deletes_from: Option<Arc<Autoscalers>>,
+}
 
-/// The same, but while it is read the autoscaler is deleted.
-struct DeletesMeanwhile(Arc<Autoscalers>);
-
-#[async_trait]
-impl MetricsClient for DeletesMeanwhile {
-    async fn resource(
-        &self,
-        namespace: &str,
-        pods: &Selector,
-        resource: &ResourceName,
-        container: Option<&str>,
-    ) -> Result<PodSamples, ReadError> {
-        self.0.remove(&key());
-        Usage(100).resource(namespace, pods, resource, container).await
-    }
-
-    async fn pods(&self, _: &str, _: &Selector, _: &str, _: &Selector) -> Result<PodSamples, ReadError> {
-        unreachable!("no autoscaler here asks for it")
-    }
-
-    async fn object(
-        &self,
-        _: &str,
-        _: &CrossVersionObjectReference,
-        _: &str,
-        _: &Selector,
-    ) -> Result<i64, ReadError> {
-        unreachable!("no autoscaler here asks for it")
-    }
-
-    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<i64>, ReadError> {
-        unreachable!("no autoscaler here asks for it")
-    }
+fn usage(milli: i64) -> Usage {
+    Usage { milli, deletes_from: None }
 }
 
 #[async_trait]
@@ -208,8 +181,11 @@ impl MetricsClient for Usage {
         _: &ResourceName,
         _: Option<&str>,
     ) -> Result<PodSamples, ReadError> {
+        if let Some(autoscalers) = &self.deletes_from {
+            autoscalers.remove(&key());
+        }
         let window = SignedDuration::from_secs(15);
-        let sample = PodSample { value: self.0, timestamp: Timestamp::now(), window };
+        let sample = PodSample { value: self.milli, timestamp: Timestamp::now(), window };
         Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
     }
 
@@ -270,7 +246,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         selectors: Arc::new(SelectorIndex::new()),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
-        metrics: Arc::new(Usage(100)),
+        metrics: Arc::new(usage(100)),
         events,
         client,
     }
@@ -328,7 +304,7 @@ async fn endless_conflicts_end_as_a_condition() {
 async fn steady_state_writes_nothing() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    reconciler.metrics = Arc::new(Usage(50));
+    reconciler.metrics = Arc::new(usage(50));
     for _ in 0..3 {
         reconciler.reconcile(&key()).await;
     }
@@ -371,7 +347,7 @@ async fn autoscaler_deleted_meanwhile_is_no_failure() {
 async fn autoscaler_deleted_before_the_write_scales_nothing() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    reconciler.metrics = Arc::new(DeletesMeanwhile(reconciler.autoscalers.clone()));
+    reconciler.metrics = Arc::new(Usage { deletes_from: Some(reconciler.autoscalers.clone()), ..usage(100) });
     reconciler.reconcile(&key()).await;
     assert_eq!(server.lock().scale_writes, []);
     assert_eq!(server.lock().status_patches.len(), 0);

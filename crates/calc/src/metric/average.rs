@@ -1,6 +1,6 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
-use super::{Context, NOT_READ, Stage, Valid, computation, milli, status::resource_status};
+use super::{Context, Stage, Valid, answered, computation, milli, status::resource_status};
 use crate::{
     api::{
         MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource, PodsMetricStatus,
@@ -108,9 +108,8 @@ impl Resource<'_> {
 }
 
 fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, String> {
-    match reading {
-        Some(Ok(Reading::Pods(samples))) => Ok(samples),
-        Some(Err(error)) => Err(error.to_string()),
-        _ => Err(NOT_READ.to_owned()),
-    }
+    answered(reading, |reading| match reading {
+        Reading::Pods(samples) => Some(samples),
+        _ => None,
+    })
 }

@@ -218,8 +218,14 @@ enum Stage {
     Computation(String),
 }
 
-/// What a shell that did not ask gave for an answer.
-const NOT_READ: &str = "the metric was not read";
+/// What was read, if it is an answer to what was asked: a shell may not have asked at all.
+fn answered<T>(
+    reading: Option<Result<Reading, ReadError>>,
+    expected: impl FnOnce(Reading) -> Option<T>,
+) -> Result<T, String> {
+    let reading = reading.transpose().map_err(|error| error.to_string())?;
+    reading.and_then(expected).ok_or_else(|| "the metric was not read".to_owned())
+}
 
 fn milli(value: i64) -> Quantity {
     Quantity::from_milli(value, Format::DecimalSI)

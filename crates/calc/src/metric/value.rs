@@ -1,6 +1,6 @@
 //! Object and External metrics: one value, or the sum of all series.
 
-use super::{Context, NOT_READ, Stage, Valid, computation, milli};
+use super::{Context, Stage, Valid, answered, computation, milli};
 use crate::{
     api::{
         ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType, MetricStatus,
@@ -25,11 +25,10 @@ pub(super) fn object(
         "invalid object metric source: neither a value target nor an average value target was set",
     ))?;
     let (metric, object) = (&source.metric.name, &source.described_object);
-    let usage = match reading {
-        Some(Ok(Reading::Object(usage))) => Ok(usage),
-        Some(Err(error)) => Err(error.to_string()),
-        _ => Err(NOT_READ.to_owned()),
-    };
+    let usage = answered(reading, |reading| match reading {
+        Reading::Object(usage) => Some(usage),
+        _ => None,
+    });
     let usage = usage.map_err(|error| {
         let Context { namespace, .. } = context;
         let cause =
@@ -76,11 +75,10 @@ pub(super) fn external(
             ));
         }
     };
-    let values = match reading {
-        Some(Ok(Reading::External(values))) => Ok(values),
-        Some(Err(error)) => Err(error.to_string()),
-        _ => Err(NOT_READ.to_owned()),
-    };
+    let values = answered(reading, |reading| match reading {
+        Reading::External(values) => Some(values),
+        _ => None,
+    });
     let metric = &source.metric;
     let values = values.map_err(|error| {
         let (namespace, selector) = (context.namespace, go_selector(metric));

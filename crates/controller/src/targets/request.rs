@@ -1,5 +1,6 @@
 use std::{error::Error, fmt, time::Duration};
 
+use hpa_metrics_client::{generic_message, percent_encode};
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
@@ -106,56 +107,33 @@ impl ApiRequest<'_> {
             || "unknown".to_owned(),
             |text| String::from_utf8_lossy(text.get(..LONGEST_TEXT).unwrap_or(text)).trim().to_owned(),
         );
-        let (reason, mut message) = reason_and_message(code, text);
+        let mut message = generic_message(code, &text);
         if let Some((resource, name)) = self.about {
             let verb = self.method.as_str().to_ascii_lowercase();
             message = format!("{message} ({verb} {resource} {name})");
         }
-        Status::failure(&message, reason).with_code(code.as_u16())
+        Status::failure(&message, reason(code)).with_code(code.as_u16())
     }
 }
 
-fn reason_and_message(code: StatusCode, text: String) -> (&'static str, String) {
-    let (reason, message) = match code {
-        StatusCode::BAD_REQUEST => ("BadRequest", "the server rejected our request for an unknown reason"),
-        StatusCode::UNAUTHORIZED => {
-            ("Unauthorized", "the server has asked for the client to provide credentials")
-        }
-        StatusCode::FORBIDDEN => return ("Forbidden", text),
-        StatusCode::NOT_FOUND => ("NotFound", "the server could not find the requested resource"),
-        StatusCode::METHOD_NOT_ALLOWED => {
-            ("MethodNotAllowed", "the server does not allow this method on the requested resource")
-        }
-        StatusCode::CONFLICT => ("Conflict", "the server reported a conflict"),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => return ("UnsupportedMediaType", text),
-        StatusCode::UNPROCESSABLE_ENTITY => {
-            ("Invalid", "the server rejected our request due to an error in our request")
-        }
-        StatusCode::TOO_MANY_REQUESTS => (
-            "TooManyRequests",
-            "the server has received too many requests and has asked us to try again later",
-        ),
-        StatusCode::SERVICE_UNAVAILABLE => {
-            ("ServiceUnavailable", "the server is currently unable to handle the request")
-        }
-        StatusCode::GATEWAY_TIMEOUT => (
-            "Timeout",
-            "the server was unable to return a response in the time allotted, but may still be processing the request",
-        ),
-        code if code.is_server_error() => {
-            let message =
-                format!("an error on the server ({text:?}) has prevented the request from succeeding");
-            return ("InternalError", message);
-        }
-        code => {
-            let code = code.as_u16();
-            let message = format!(
-                "the server responded with the status code {code} but did not return more information"
-            );
-            return ("", message);
-        }
-    };
-    (reason, message.to_owned())
+/// The reason of a Status with this code.
+fn reason(code: StatusCode) -> &'static str {
+    match code {
+        StatusCode::BAD_REQUEST => "BadRequest",
+        StatusCode::UNAUTHORIZED => "Unauthorized",
+        StatusCode::FORBIDDEN => "Forbidden",
+        StatusCode::NOT_FOUND => "NotFound",
+        StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowed",
+        StatusCode::NOT_ACCEPTABLE => "NotAcceptable",
+        StatusCode::CONFLICT => "Conflict",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaType",
+        StatusCode::UNPROCESSABLE_ENTITY => "Invalid",
+        StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
+        StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
+        StatusCode::GATEWAY_TIMEOUT => "Timeout",
+        code if code.is_server_error() => "InternalError",
+        _ => "",
+    }
 }
 
 /// The cause at the end of the chain, such as `Connection refused`.
@@ -170,12 +148,6 @@ fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) 
 /// Makes a name fit to stand between two slashes of a path.
 pub(super) fn path_segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
-            segment.push(char::from(byte));
-        } else {
-            segment.extend(format!("%{byte:02X}").chars());
-        }
-    }
+    percent_encode(&mut segment, name, |byte| byte == b':');
     segment
 }

@@ -21,7 +21,9 @@ use crate::{
     wire::{self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, WireError},
 };
 use discovery::{ApiGroup, group_of};
+pub use request::percent_encode;
 use request::{Get, Parts};
+pub use status::generic_message;
 
 /// Names the resource of a kind, as the API server's discovery does.
 #[async_trait]

@@ -58,7 +58,7 @@ pub(super) fn group(group: &str, called: &str) -> Get {
 fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), FetchError> {
     check(part, name)?;
     uri.push('/');
-    encode(uri, name, |byte| b"$&+:=@".contains(&byte));
+    percent_encode(uri, name, |byte| b"$&+:=@".contains(&byte));
     Ok(())
 }
 
@@ -87,14 +87,14 @@ fn push_query(uri: &mut String, selectors: &[(&'static str, &Selector)]) {
             uri.push(separator);
             uri.push_str(parameter);
             uri.push('=');
-            encode(uri, &text, |_| false);
+            percent_encode(uri, &text, |_| false);
             separator = '&';
         }
     }
 }
 
 /// Percent-encodes all but unreserved characters (RFC 3986) and those that `also` allows.
-fn encode(uri: &mut String, text: &str, also: impl Fn(u8) -> bool) {
+pub fn percent_encode(uri: &mut String, text: &str, also: impl Fn(u8) -> bool) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || also(byte) {
             uri.push(char::from(byte));

@@ -15,7 +15,7 @@ pub(super) fn refusal(code: StatusCode, content_type: Option<&str>, body: &[u8],
     let message = status_message(body).unwrap_or_else(|| {
         let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
         let said = if is_text { quote(body) } else { "unknown".to_owned() };
-        generic(code, &said, called)
+        format!("{} ({called})", generic_message(code, &said))
     });
     FetchError::Refused { code: code.as_u16(), message: message.into() }
 }
@@ -40,7 +40,9 @@ fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..MAX_QUOTE).unwrap_or(body)).trim().to_owned()
 }
 
-fn generic(code: StatusCode, said: &str, called: &str) -> String {
+/// What an HTTP error means where the server sends no Status: client-go's text for the code. `said` is the text of the
+/// answer's body, `unknown` if it is none; some codes quote it.
+pub fn generic_message(code: StatusCode, said: &str) -> String {
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
@@ -58,17 +60,15 @@ fn generic(code: StatusCode, said: &str, called: &str) -> String {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
         500.. => {
-            return format!(
-                "an error on the server ({said:?}) has prevented the request from succeeding ({called})"
-            );
+            return format!("an error on the server ({said:?}) has prevented the request from succeeding");
         }
         other => {
             return format!(
-                "the server responded with the status code {other} but did not return more information ({called})"
+                "the server responded with the status code {other} but did not return more information"
             );
         }
     };
-    format!("{message} ({called})")
+    message.to_owned()
 }
 
 #[cfg(test)]
