@@ -85,6 +85,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         cpu_initialization_period: SignedDuration::from_secs(config.cpu_initialization_period_seconds),
         initial_readiness_delay: SignedDuration::from_secs(config.initial_readiness_delay_seconds),
         scale_to_zero: config.scale_to_zero,
+        corrected_zero: false,
     };
     let others = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();

@@ -14,10 +14,8 @@ use std::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     client::Clients,
-    run::{Options, RunError},
-    targets::{MapperConfig, RestMapper},
+    run::{Options, Parts, RunError},
 };
-use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient};
 use hpa_testbed::{
     Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery, RequestInfo, Testbed,
 };
@@ -135,9 +133,6 @@ impl Cluster {
 }
 
 async fn control(client: kube::Client, shutdown: CancellationToken) -> Result<(), RunError> {
-    let mapper = Arc::new(RestMapper::new(client.clone(), MapperConfig::default()));
-    let source = KubeMetricsClient::new(client.clone(), mapper.clone(), ClientSettings::default());
-    let metrics = Arc::new(Coalescing::new(source, CoalescingSettings::for_sync_period(PERIOD)));
     let settings = Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
     let options = Options {
         settings,
@@ -148,7 +143,7 @@ async fn control(client: kube::Client, shutdown: CancellationToken) -> Result<()
         request_timeout: LIMIT,
     };
     let clients = Clients { api: client.clone(), metrics: client };
-    hpa_controller::run::run(clients, mapper, metrics, options, shutdown).await
+    hpa_controller::run::run(Parts::new(clients, &options), options, shutdown).await
 }
 
 fn objects() -> Vec<Value> {

@@ -10,6 +10,7 @@ use crate::{
     history::{Direction, History},
     plan::has_object_or_external_metric,
     policies::Rules,
+    status::StatusDraft,
 };
 
 /// What a reconcile leaves behind.
@@ -83,17 +84,29 @@ impl Decision<'_> {
             self.draft.remove(&ConditionType::ScaledToZero);
             return;
         }
+        let by_us = self.is_to_zero(to);
+        self.draft.set_scaled_to_zero(by_us);
+    }
+
+    /// Whether scaling to `to` brings the workload to a zero that the autoscaler may end again.
+    fn is_to_zero(&self, to: i32) -> bool {
         let spec = &self.hpa.spec;
-        let by_us = self.current > 0
+        self.settings.scale_to_zero
+            && self.current > 0
             && to == 0
             && spec.effective_min_replicas() == 0
-            && has_object_or_external_metric(&spec.metrics);
-        let (reason, message) = if by_us {
-            (ConditionReason::ScaledToZero, "the HPA controller scaled the workload to zero")
-        } else {
-            (ConditionReason::NotScaledToZero, "the HPA controller did not scale the workload to zero")
-        };
-        self.draft.set(ConditionType::ScaledToZero, by_us, reason, message);
+            && has_object_or_external_metric(&spec.metrics)
+    }
+
+    /// The status to store before the scale is written: `None` unless the workload is about to be scaled to zero.
+    ///
+    /// It has the `ScaledToZero` condition. Were that stored after the scale only, as the reference does, a controller
+    /// that ends in between would leave a workload at zero that looks like one that a user has paused: for ever.
+    pub fn status_ahead(&self) -> Option<HorizontalPodAutoscalerStatus> {
+        self.scale_to().filter(|to| self.is_to_zero(*to))?;
+        let mut ahead = StatusDraft::of(self.hpa, self.draft.now());
+        ahead.set_scaled_to_zero(true);
+        Some(ahead.status)
     }
 
     fn not_rescaled(&mut self, to: i32, reason: &str, message: String) {

@@ -127,6 +127,7 @@ impl<'a> Plan<'a> {
                 ConditionReason::SucceededGetScale,
                 "the HPA controller was able to get the target's current scale",
             );
+            decision.clear_stale_zero();
         }
         match path {
             Path::ScaleUnreadable(error) => decision.scale_unreadable(&error),
@@ -283,8 +284,24 @@ impl Decision<'_> {
                     format!("the HPA was unable to compute the replica count: {}", failed.cause),
                 );
                 self.undecided(failed.message);
+                self.wake_to_min();
             }
             Ok(combined) => self.normalize(combined, now),
+        }
+    }
+
+    /// A target that has replicas is not at zero by the autoscaler's doing, whatever it was before.
+    fn clear_stale_zero(&mut self) {
+        if self.settings.corrected_zero && self.current > 0 && is_scaled_to_zero(self.hpa, self.settings) {
+            self.draft.set_scaled_to_zero(false);
+        }
+    }
+
+    /// `minReplicas` holds for a target that the autoscaler brought to zero, be there metrics or not.
+    fn wake_to_min(&mut self) {
+        let fewest = self.hpa.spec.effective_min_replicas();
+        if self.settings.corrected_zero && self.current == 0 && fewest > 0 {
+            self.rescale(fewest, BELOW_MIN.to_owned());
         }
     }
 

@@ -20,6 +20,15 @@ pub struct Settings {
     pub initial_readiness_delay: SignedDuration,
     /// Whether an autoscaler may scale to zero and back (KEP-2021, gate `HPAScaleToZero`, on since 1.37).
     pub scale_to_zero: bool,
+    /// Whether zero replicas are kept apart from a pause where the reference mistakes one for the other:
+    ///
+    /// - `ScaledToZero` is cleared as soon as the target has replicas, whoever gave it them. The reference leaves it,
+    ///   and later takes a user's 0 for its own and undoes it.
+    /// - Raising `minReplicas` above 0 wakes a target that was scaled to zero even if no metric can be read. The
+    ///   reference leaves it at 0 until one can.
+    ///
+    /// Off is the reference exactly.
+    pub corrected_zero: bool,
 }
 
 impl Default for Settings {
@@ -30,6 +39,7 @@ impl Default for Settings {
             cpu_initialization_period: SignedDuration::from_mins(5),
             initial_readiness_delay: SignedDuration::from_secs(30),
             scale_to_zero: true,
+            corrected_zero: false,
         }
     }
 }

@@ -63,6 +63,21 @@ impl StatusDraft {
         }
     }
 
+    /// Notes whether it was the autoscaler that brought the workload to zero (KEP-2021).
+    pub(crate) fn set_scaled_to_zero(&mut self, by_us: bool) {
+        let (reason, message) = if by_us {
+            (ConditionReason::ScaledToZero, "the HPA controller scaled the workload to zero")
+        } else {
+            (ConditionReason::NotScaledToZero, "the HPA controller did not scale the workload to zero")
+        };
+        self.set(ConditionType::ScaledToZero, by_us, reason, message);
+    }
+
+    /// When this reconcile is.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
     /// Removes a condition.
     pub(crate) fn remove(&mut self, condition_type: &ConditionType) {
         self.status.conditions.retain(|condition| condition.condition_type != *condition_type);

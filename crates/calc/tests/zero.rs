@@ -107,3 +107,69 @@ fn a_raised_minimum_needs_no_metric_without_pods() {
             .any(|one| one.starts_with("ScalingActive=False FailedGetResourceMetric"))
     );
 }
+
+/// What the reference does with a marker that is no longer true, and what [`Settings::corrected_zero`] does.
+///
+/// [`Settings::corrected_zero`]: hpa_calc::settings::Settings::corrected_zero
+#[rstest]
+#[case::reference(false, "ScaledToZero=True : ")]
+#[case::corrected(true, NOT_TO_ZERO)]
+fn replicas_by_another_hand_end_the_zero(#[case] corrected: bool, #[case] marker: &str) {
+    let mut world = World::of(3, &[Some(3)]);
+    world.settings.corrected_zero = corrected;
+    let conclusion = world.reconcile(&zero(json!({}), Some("True")));
+    assert_eq!(conclusion.scaled_to, None);
+    assert_eq!(conditions(&conclusion)[0], marker);
+}
+
+#[rstest]
+#[case::reference(false, &[None], None)]
+#[case::corrected(true, &[None], Some(2))]
+#[case::corrected_metrics_say_more(true, &[Some(3)], Some(3))]
+#[case::corrected_no_metric_fits(true, &[], Some(2))]
+fn raised_minimum_wakes_without_metrics(
+    #[case] corrected: bool,
+    #[case] read: &[Option<i64>],
+    #[case] to: Option<i32>,
+) {
+    let mut world = World::of(0, read);
+    world.settings.corrected_zero = corrected;
+    let spec = if read.is_empty() { json!({ "metrics": [cpu()] }) } else { json!({}) };
+    let mut hpa = zero(spec, Some("True"));
+    hpa.spec.min_replicas = Some(2);
+    let conclusion = world.reconcile(&hpa);
+    assert_eq!(conclusion.scaled_to, to);
+    let told = events(&conclusion);
+    if corrected && read.first().is_none_or(Option::is_none) {
+        let woken = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below Spec.MinReplicas";
+        assert_eq!(told.last().map(String::as_str), Some(woken));
+        // That the metrics failed is told all the same.
+        assert!(error(&conclusion).is_some());
+        assert!(conditions(&conclusion).iter().any(|one| one.starts_with("ScalingActive=False")));
+    }
+}
+
+/// A pause stays one, be the metrics well or not.
+#[test]
+fn corrected_zero_leaves_a_pause_alone() {
+    let mut world = World::of(0, &[None]);
+    world.settings.corrected_zero = true;
+    assert_eq!(world.reconcile(&zero(json!({ "minReplicas": 2 }), Some("False"))).scaled_to, None);
+}
+
+#[rstest]
+#[case::to_zero(1, 0, json!({}), true)]
+#[case::to_one(3, 1, json!({}), false)]
+#[case::at_zero(0, 0, json!({}), false)]
+#[case::up(1, 3, json!({}), false)]
+#[case::not_to_be_woken(1, 0, json!({ "metrics": [cpu()] }), false)]
+fn zero_is_stored_ahead(#[case] current: i32, #[case] read: i64, #[case] spec: Value, #[case] ahead: bool) {
+    let hpa = zero(spec, (current == 0).then_some("True"));
+    let world = World::of(current, &[Some(read)]);
+    let found = world.status_ahead(&hpa);
+    assert_eq!(found.is_some(), ahead);
+    let Some(found) = found else { return };
+    assert!(found.is_true(&hpa_calc::api::ConditionType::ScaledToZero));
+    // Nothing else is foretold.
+    assert_eq!((found.conditions.len(), found.desired_replicas), (1, hpa.status.desired_replicas));
+}

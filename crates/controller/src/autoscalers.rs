@@ -1,15 +1,15 @@
 //! The autoscalers that are known: each one's object as last seen, and the history of its decisions.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta},
     history::History,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::selectors::HpaKey;
+use crate::{clock::Moment, selectors::HpaKey};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
@@ -23,28 +23,15 @@ pub struct Autoscaler {
 #[derive(Debug, Default)]
 struct Past {
     history: History,
-    kept: Option<Reading>,
+    kept: Option<Moment>,
 }
 
-/// Both clocks at one moment.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    wall: Timestamp,
-    monotonic: Instant,
-}
-
-impl Reading {
-    fn now() -> Self {
-        Self { wall: Timestamp::now(), monotonic: Instant::now() }
-    }
-
-    /// How far the wall clock was set since an earlier moment; less than a second is not told from its regulation.
-    fn set_since(self, earlier: Self) -> SignedDuration {
-        let passed = self.monotonic.saturating_duration_since(earlier.monotonic);
-        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
-        let set = self.wall.duration_since(earlier.wall).saturating_sub(passed);
-        if set.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { set }
-    }
+/// How far the wall clock was set between two moments; less than a second is not told from its regulation.
+fn set_between(earlier: Moment, later: Moment) -> SignedDuration {
+    let passed = later.running.saturating_sub(earlier.running);
+    let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+    let set = later.wall.duration_since(earlier.wall).saturating_sub(passed);
+    if set.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { set }
 }
 
 impl Autoscaler {
@@ -58,20 +45,20 @@ impl Autoscaler {
         self.object.read().clone()
     }
 
-    /// A copy of the history, to decide on. Where the wall clock was set since it was kept, its times are set likewise:
+    /// A copy of the history, to decide on at this moment. Where the wall clock was set since it was kept, its times are set likewise:
     /// a window is a span of time, not of what a clock shows.
-    pub fn history(&self) -> History {
+    pub fn history(&self, now: Moment) -> History {
         let past = self.past.lock();
         let mut history = past.history.clone();
         if let Some(kept) = past.kept {
-            history.shift(Reading::now().set_since(kept));
+            history.shift(set_between(kept, now));
         }
         history
     }
 
-    /// Keeps what a decision left of the history.
-    pub fn set_history(&self, history: History) {
-        *self.past.lock() = Past { history, kept: Some(Reading::now()) };
+    /// Keeps what a decision of this moment left of the history.
+    pub fn set_history(&self, history: History, now: Moment) {
+        *self.past.lock() = Past { history, kept: Some(now) };
     }
 
     /// Takes over a version of the object; whether it changed the spec. A change that is older than what is
@@ -167,7 +154,15 @@ impl Autoscalers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
     use super::*;
+
+    fn moment() -> Moment {
+        Moment { wall: Timestamp::UNIX_EPOCH, running: Duration::from_secs(5) }
+    }
 
     fn key() -> HpaKey {
         HpaKey::new("shop", "web")
@@ -218,10 +213,10 @@ mod tests {
             at: Timestamp::UNIX_EPOCH,
             outdated: false,
         });
-        autoscalers.get(&key()).expect("it was applied").set_history(history);
+        autoscalers.get(&key()).expect("it was applied").set_history(history, moment());
         assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Seen::Changed), Change::Created);
         let known = autoscalers.get(&key()).expect("it was applied");
-        assert_eq!(known.history(), History::default());
+        assert_eq!(known.history(moment()), History::default());
     }
 
     #[test]
@@ -233,12 +228,11 @@ mod tests {
 
     #[test]
     fn clock_that_was_set_is_noticed_and_one_that_runs_is_not() {
-        let before = Reading::now();
-        let later = before.monotonic + std::time::Duration::from_secs(60);
-        let at =
-            |seconds| Reading { wall: before.wall + SignedDuration::from_secs(seconds), monotonic: later };
-        assert_eq!(at(60).set_since(before), SignedDuration::ZERO);
-        assert_eq!(at(3660).set_since(before), SignedDuration::from_hours(1));
-        assert_eq!(at(-3540).set_since(before), SignedDuration::from_hours(-1));
+        let before = moment();
+        let running = before.running + Duration::from_secs(60);
+        let at = |seconds| Moment { wall: before.wall + SignedDuration::from_secs(seconds), running };
+        assert_eq!(set_between(before, at(60)), SignedDuration::ZERO);
+        assert_eq!(set_between(before, at(3660)), SignedDuration::from_hours(1));
+        assert_eq!(set_between(before, at(-3540)), SignedDuration::from_hours(-1));
     }
 }

@@ -11,11 +11,13 @@
 //! ```
 //!
 //! [`run::run`] wires it. Each part stands alone: [`queue`], [`pods`], [`selectors`], [`targets`], [`events`],
-//! [`client`].
+//! [`client`]. [`clock`] tells it the time, and an [`observer`] is told of every reconcile.
 
 pub mod autoscalers;
 pub mod client;
+pub mod clock;
 pub mod events;
+pub mod observer;
 pub mod pods;
 pub mod queue;
 pub mod reconcile;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures::{FutureExt, StreamExt, stream};
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta},
     conclude::Conclusion,
+    decide::Decision,
     event::{Event, EventReason, EventType},
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{ReadError, Reading},
@@ -13,7 +14,6 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_metrics_client::{MetricsClient, describe};
-use jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{Patch, PatchParams},
@@ -22,7 +22,9 @@ use tracing::{debug, info, warn};
 
 use crate::{
     autoscalers::{Autoscaler, Autoscalers},
+    clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
+    observer::{Observer, Reconciled},
     pods::Pods,
     selectors::{HpaKey, SelectorIndex},
     status,
@@ -67,6 +69,10 @@ pub struct Reconciler {
     pub metrics: Arc<dyn MetricsClient>,
     /// Kubernetes events.
     pub events: EventRecorder,
+    /// By which it is decided.
+    pub clock: Arc<dyn Clock>,
+    /// Is told of every reconcile.
+    pub observer: Arc<dyn Observer>,
 }
 
 /// A target whose scale was read.
@@ -81,26 +87,38 @@ impl Reconciler {
     #[tracing::instrument(name = "reconcile", skip_all, fields(hpa = %key))]
     pub async fn reconcile(&self, key: &HpaKey) {
         let Some(autoscaler) = self.autoscalers.get(key) else { return };
+        let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
-        let Some(conclusion) = self.decide_and_scale(key, &hpa, &autoscaler).await else {
-            return debug!("the autoscaler was changed or deleted meanwhile");
+        let mut ahead = None;
+        let Some(conclusion) = self.decide_and_scale(key, &hpa, &autoscaler, &mut ahead).await else {
+            debug!("the autoscaler was changed or deleted meanwhile");
+            if let Some(ahead) = ahead {
+                // What was foretold did not come to pass.
+                self.store(key, &ahead, hpa.status.clone()).await;
+            }
+            return;
         };
         report(&conclusion);
+        let now = self.clock.moment();
+        let took = now.running.saturating_sub(begun);
+        self.observer.reconciled(&Reconciled { key, hpa: &hpa, conclusion: &conclusion, took });
         let Conclusion { status, events, history, .. } = conclusion;
-        autoscaler.set_history(history);
+        autoscaler.set_history(history, now);
         for event in events {
             self.record(&hpa, event);
         }
-        self.store(key, &hpa, status::as_stored(status)).await;
+        self.store(key, ahead.as_ref().unwrap_or(&hpa), status::as_stored(status)).await;
     }
 
     /// Decides, writes the scale, and decides again while the target's replicas change in between. `None` if the
-    /// autoscaler itself changed: then nothing of what was decided holds.
+    /// autoscaler itself changed: then nothing of what was decided holds. `ahead` is the object as it is stored since
+    /// a zero was foretold.
     async fn decide_and_scale(
         &self,
         key: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         autoscaler: &Arc<Autoscaler>,
+        ahead: &mut Option<HorizontalPodAutoscaler>,
     ) -> Option<Conclusion> {
         let mut target = self.read_target(hpa).await;
         let mut writes_left = MAX_WRITES;
@@ -113,17 +131,42 @@ impl Reconciler {
             let scale = scale.map_err(|unread| unread.error.clone());
             let plan = Plan::new(hpa, scale, &self.settings, |selector| self.select(key, selector));
             let readings = self.read_metrics(hpa, &plan).await;
-            let now = Timestamp::now();
-            let decision = plan.decide(readings, autoscaler.history(), now);
+            let now = self.clock.moment();
+            let decision = plan.decide(readings, autoscaler.history(now), now.wall);
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
-                return Some(decision.conclude(Ok(()), now));
+                return Some(decision.conclude(Ok(()), now.wall));
             };
             let is_current = || self.is_current(key, autoscaler, hpa);
-            match self.write_scale(hpa, target, replicas, &mut writes_left, is_current).await {
-                Written::Done(outcome) => return Some(decision.conclude(outcome, Timestamp::now())),
+            let written = match self.foretell(hpa, &decision, ahead).await {
+                Ok(()) => self.write_scale(hpa, target, replicas, &mut writes_left, is_current).await,
+                Err(written) => written,
+            };
+            match written {
+                Written::Done(outcome) => return Some(decision.conclude(outcome, self.clock.now())),
                 Written::AutoscalerChanged => return None,
                 Written::ReplicasChanged => debug!("the target's replicas changed meanwhile, deciding again"),
             }
+        }
+    }
+
+    /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_ahead`].
+    async fn foretell(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        decision: &Decision<'_>,
+        ahead: &mut Option<HorizontalPodAutoscaler>,
+    ) -> Result<(), Written> {
+        let Some(status) = decision.status_ahead() else { return Ok(()) };
+        match self.patch_status(ahead.as_ref().unwrap_or(hpa), &status::as_stored(status)).await {
+            Ok(None) => Ok(()),
+            Ok(Some(stored)) => {
+                *ahead = Some(stored);
+                Ok(())
+            }
+            Err(StatusError::Gone) => Err(Written::AutoscalerChanged),
+            Err(StatusError::Failed(message)) => Err(Written::Done(Err(format!(
+                "the status that foretells it could not be stored: {message}"
+            )))),
         }
     }
 
@@ -235,32 +278,37 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         status: HorizontalPodAutoscalerStatus,
     ) {
-        let patch = match status::patch(hpa, &status) {
-            Ok(Some(patch)) => patch,
-            Ok(None) => return,
-            Err(error) => return warn!(%error, "the status cannot be written as JSON"),
-        };
-        let api: Api<Watched<HorizontalPodAutoscaler>> = Api::namespaced(self.client.clone(), &key.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match api.patch_status(&key.name, &params, &Patch::Merge(patch)).await {
+        match self.patch_status(hpa, &status).await {
+            Ok(None) => {}
             // The next reconcile is not to depend on the watch having caught up.
-            Ok(stored) => _ = stored.into_result().map(|stored| self.autoscalers.apply_known(key, stored)),
-            Err(kube::Error::Api(status)) if is_of_another(&status) => debug!("the autoscaler is gone"),
-            Err(error) => {
-                let message = match &error {
-                    kube::Error::Api(status) => status.message.clone(),
-                    error => describe(error),
-                };
+            Ok(Some(stored)) => _ = self.autoscalers.apply_known(key, stored),
+            Err(StatusError::Gone) => debug!("the autoscaler is gone"),
+            Err(StatusError::Failed(message)) => {
                 warn!(error = message, "failed to update the status");
-                self.record(
-                    hpa,
-                    Event {
-                        event_type: EventType::Warning,
-                        reason: EventReason::FailedUpdateStatus,
-                        message,
-                    },
-                );
+                let (event_type, reason) = (EventType::Warning, EventReason::FailedUpdateStatus);
+                self.record(hpa, Event { event_type, reason, message });
             }
+        }
+    }
+
+    /// Makes `status` of the stored object's status; the object as it is then, `None` if it was so already.
+    async fn patch_status(
+        &self,
+        stored: &HorizontalPodAutoscaler,
+        status: &HorizontalPodAutoscalerStatus,
+    ) -> Result<Option<HorizontalPodAutoscaler>, StatusError> {
+        let failed = |error: &dyn std::fmt::Display| StatusError::Failed(error.to_string());
+        let Some(patch) = status::patch(stored, status).map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let ObjectMeta { namespace, name, .. } = &stored.metadata;
+        let api: Api<Watched<HorizontalPodAutoscaler>> = Api::namespaced(self.client.clone(), namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match api.patch_status(name, &params, &Patch::Merge(patch)).await {
+            Ok(stored) => stored.into_result().map(Some).map_err(|error| failed(&error)),
+            Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
+            Err(kube::Error::Api(status)) => Err(StatusError::Failed(status.message)),
+            Err(error) => Err(StatusError::Failed(describe(&error))),
         }
     }
 
@@ -278,9 +326,17 @@ impl Reconciler {
             event_type: event.event_type,
             reason: event.reason.as_str().into(),
             message: event.message,
-            at: Timestamp::now(),
+            at: self.clock.now(),
         });
     }
+}
+
+/// Why a status was not stored.
+enum StatusError {
+    /// The autoscaler is gone, or another of its name is there.
+    Gone,
+    /// What the API said.
+    Failed(String),
 }
 
 /// How a write of the scale went.

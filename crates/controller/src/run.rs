@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use hpa_calc::settings::Settings;
-use hpa_metrics_client::MetricsClient;
+use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -17,13 +17,15 @@ use tracing::{error, info, warn};
 use crate::{
     autoscalers::Autoscalers,
     client::Clients,
+    clock::{Clock, SystemClock},
     events::{EventRecorder, EventWriterConfig},
+    observer::Observer,
     pods::{Pods, Scope},
     queue::WorkQueue,
     reconcile::Reconciler,
     selectors::{HpaKey, SelectorIndex},
     spread::Spread,
-    targets::{RestMapper, ScaleClient},
+    targets::{MapperConfig, RestMapper, ScaleClient},
     watch::Caches,
 };
 
@@ -52,14 +54,52 @@ pub enum RunError {
     WatchEnded,
 }
 
+/// What a controller reads, writes and tells by.
+#[derive(Clone)]
+pub struct Parts {
+    /// The API server.
+    pub clients: Clients,
+    /// Kinds to resources.
+    pub mapper: Arc<RestMapper>,
+    /// The metrics APIs.
+    pub metrics: Arc<dyn MetricsClient>,
+    /// By which it is decided.
+    pub clock: Arc<dyn Clock>,
+    /// Is told of every reconcile.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl Parts {
+    /// The usual ones: the metrics APIs of the API server, the machine's clock, and nobody who observes.
+    pub fn new(clients: Clients, options: &Options) -> Self {
+        let defaults = MapperConfig::default();
+        let config = MapperConfig {
+            request_timeout: options.request_timeout,
+            // A kind that was missed is looked for again by the next reconcile.
+            min_refresh_interval: defaults.min_refresh_interval.min(options.sync_period),
+            ..defaults
+        };
+        let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
+        let settings = ClientSettings {
+            deadline: options.request_timeout,
+            version_lifetime: options.sync_period,
+            ..ClientSettings::default()
+        };
+        let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
+        let metrics = Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period));
+        Self {
+            clients,
+            mapper,
+            metrics: Arc::new(metrics),
+            clock: Arc::new(SystemClock::default()),
+            observer: Arc::new(()),
+        }
+    }
+}
+
 /// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish.
-pub async fn run(
-    clients: Clients,
-    mapper: Arc<RestMapper>,
-    metrics: Arc<dyn MetricsClient>,
-    options: Options,
-    shutdown: CancellationToken,
-) -> Result<(), RunError> {
+pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) -> Result<(), RunError> {
+    let Parts { clients, mapper, metrics, clock, observer } = parts;
     let scopes: Vec<Scope> = match options.namespaces.as_slice() {
         [] => vec![None],
         namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
@@ -95,6 +135,8 @@ pub async fn run(
         scales: ScaleClient::new(clients.api.clone(), options.request_timeout),
         metrics,
         events,
+        clock,
+        observer,
     });
     let mut workers = JoinSet::new();
     for _ in 0..options.workers {

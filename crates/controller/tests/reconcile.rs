@@ -18,6 +18,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     autoscalers::{Autoscalers, Seen},
+    clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
     pods::Pods,
     reconcile::Reconciler,
@@ -248,6 +249,8 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
         metrics: Arc::new(usage(100)),
         events,
+        clock: Arc::new(SystemClock::default()),
+        observer: Arc::new(()),
         client,
     }
 }

@@ -1,15 +1,11 @@
 //! `hpa run`.
 
-use std::sync::Arc;
-
 use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
-    run::Options,
-    targets::{MapperConfig, RestMapper},
+    run::{Options, Parts},
 };
-use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -41,30 +37,9 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
-    let mapper = Arc::new(RestMapper::new(clients.api.clone(), mapper_config(&options)));
-    let metrics = metrics(&clients, mapper.clone(), &options);
-    hpa_controller::run::run(clients, mapper, metrics, options, shutdown).await?;
+    let parts = Parts::new(clients, &options);
+    hpa_controller::run::run(parts, options, shutdown).await?;
     Ok(())
-}
-
-fn mapper_config(options: &Options) -> MapperConfig {
-    let defaults = MapperConfig::default();
-    MapperConfig {
-        request_timeout: options.request_timeout,
-        // A kind that was missed is looked for again by the next reconcile.
-        min_refresh_interval: defaults.min_refresh_interval.min(options.sync_period),
-        ..defaults
-    }
-}
-
-fn metrics(clients: &Clients, mapper: Arc<RestMapper>, options: &Options) -> Arc<dyn MetricsClient> {
-    let settings = ClientSettings {
-        deadline: options.request_timeout,
-        version_lifetime: options.sync_period,
-        ..ClientSettings::default()
-    };
-    let source = KubeMetricsClient::new(clients.metrics.clone(), mapper, settings);
-    Arc::new(Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period)))
 }
 
 fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
@@ -127,6 +102,7 @@ fn options(arguments: &RunArguments) -> Options {
         cpu_initialization_period,
         initial_readiness_delay,
         scale_to_zero,
+        corrected_zero: true,
     };
     Options {
         settings,

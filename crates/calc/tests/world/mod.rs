@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod, Scale},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Pod, Scale},
     conclude::Conclusion,
+    decide::Decision,
     history::{History, Recommendation},
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{MetricsApi, ReadError, Reading},
@@ -78,8 +79,18 @@ impl World {
         }
     }
 
-    pub(crate) fn reconcile(self, hpa: &HorizontalPodAutoscaler) -> Conclusion {
-        let Self { scale, reads, autoscalers, history, settings, written } = self;
+    pub(crate) fn reconcile(mut self, hpa: &HorizontalPodAutoscaler) -> Conclusion {
+        let written = std::mem::replace(&mut self.written, Ok(()));
+        self.decide(hpa, |decision| decision.conclude(written, now()))
+    }
+
+    /// What is stored before the scale is written.
+    pub(crate) fn status_ahead(self, hpa: &HorizontalPodAutoscaler) -> Option<HorizontalPodAutoscalerStatus> {
+        self.decide(hpa, |decision| decision.status_ahead())
+    }
+
+    fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
+        let Self { scale, reads, autoscalers, history, settings, .. } = self;
         let pods =
             vec![Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap()).into()];
         let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
@@ -88,7 +99,7 @@ impl World {
             None => Err(ReadError::Fetch { api: MetricsApi::External, message: "down".into() }),
         };
         let readings = reads.into_iter().map(|value| Some(read(value))).collect();
-        plan.decide(readings, history, now()).conclude(written, now())
+        then(plan.decide(readings, history, now()))
     }
 }
 
