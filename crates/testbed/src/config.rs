@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::{interceptor::Interceptor, metrics::MetricsProvider};
+use crate::{interceptor::Interceptor, metrics::MetricsProvider, store::ChangeListener};
 
 const LOG_LIMIT: usize = 10_000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
@@ -22,6 +22,8 @@ pub struct Config {
     pub metrics: Option<Arc<dyn MetricsProvider>>,
     /// Sees every request first.
     pub interceptor: Option<Arc<dyn Interceptor>>,
+    /// Is told of every change.
+    pub listener: Option<Arc<dyn ChangeListener>>,
     /// What time it is.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// What `/version` tells, such as `v1.37.0`.
@@ -37,6 +39,7 @@ impl Default for Config {
             scale_to_zero: true,
             metrics: None,
             interceptor: None,
+            listener: None,
             clock: Arc::new(Timestamp::now),
             git_version: "v1.37.0".to_owned(),
         }

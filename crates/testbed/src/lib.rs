@@ -52,5 +52,6 @@ pub use self::{
         PodMetricsQuery,
     },
     request::RequestInfo,
+    store::{ChangeListener, ResourceName},
     testbed::{ServerHandle, Service, Testbed},
 };

@@ -23,7 +23,6 @@ use crate::{
 };
 
 /// What changes: the objects, and with the definitions the resources.
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) store: Store,
@@ -41,7 +40,7 @@ impl Server {
     /// A server with the namespaces that every cluster has.
     pub(crate) fn new(config: Config) -> Self {
         let registry = Registry::new(config.autoscalers_count_generations);
-        let store = Store::new(config.log_limit);
+        let store = Store::new(config.log_limit, config.listener.clone());
         let state = Mutex::new(State { registry, store });
         let server = Self { config, state, watches_dropped: watch::Sender::new(0) };
         for name in ["default", "kube-system"] {

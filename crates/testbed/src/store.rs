@@ -29,6 +29,22 @@ pub(crate) struct Change {
     pub(crate) new: Option<Object>,
 }
 
+/// Is told of every change of an object when it is stored, whoever made it. The server is locked meanwhile: it must
+/// neither wait nor ask the server anything.
+pub trait ChangeListener: Send + Sync {
+    /// An object is stored (`new`) in place of another (`old`), or removed.
+    fn changed(&self, resource: &ResourceName<'_>, old: Option<&Value>, new: Option<&Value>);
+}
+
+/// Names a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourceName<'a> {
+    /// The API group, empty for the core one.
+    pub group: &'a str,
+    /// The plural name.
+    pub plural: &'a str,
+}
+
 /// The requested version lies before what the log still holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
@@ -101,16 +117,16 @@ impl Collection {
 }
 
 /// All objects of the server.
-#[derive(Debug)]
 pub(crate) struct Store {
+    listener: Option<Arc<dyn ChangeListener>>,
     revision: u64,
     log_limit: usize,
     collections: BTreeMap<Key, Collection>,
 }
 
 impl Store {
-    pub(crate) fn new(log_limit: usize) -> Self {
-        Self { revision: 1, log_limit, collections: BTreeMap::new() }
+    pub(crate) fn new(log_limit: usize, listener: Option<Arc<dyn ChangeListener>>) -> Self {
+        Self { listener, revision: 1, log_limit, collections: BTreeMap::new() }
     }
 
     /// The version of the last change.
@@ -135,8 +151,9 @@ impl Store {
         let (revision, limit) = (self.revision, self.log_limit);
         json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
         let object = Arc::new(object);
+        let old = self.collection(key).objects.insert(id.clone(), Arc::clone(&object));
+        self.tell(key, old.as_deref(), Some(&object));
         let collection = self.collection(key);
-        let old = collection.objects.insert(id.clone(), Arc::clone(&object));
         collection.record(Change { revision, id, old, new: Some(Arc::clone(&object)) }, limit);
         object
     }
@@ -146,9 +163,16 @@ impl Store {
         let old = self.collections.get_mut(key)?.objects.remove(id)?;
         self.revision += 1;
         let (revision, limit) = (self.revision, self.log_limit);
+        self.tell(key, Some(&old), None);
         let change = Change { revision, id: id.clone(), old: Some(Arc::clone(&old)), new: None };
         self.collection(key).record(change, limit);
         Some(at_version(&old, revision))
+    }
+
+    fn tell(&self, (group, plural): &Key, old: Option<&Value>, new: Option<&Value>) {
+        if let Some(listener) = &self.listener {
+            listener.changed(&ResourceName { group, plural }, old, new);
+        }
     }
 
     /// All objects of one namespace.
