@@ -1,6 +1,9 @@
 //! The autoscalers that are known: each one's object as last seen, and the history of its decisions.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta},
@@ -16,6 +19,8 @@ use crate::{clock::Moment, selectors::HpaKey};
 pub struct Autoscaler {
     uid: String,
     object: RwLock<Arc<HorizontalPodAutoscaler>>,
+    /// It was changed to what cannot be decoded.
+    suspended: AtomicBool,
     past: Mutex<Past>,
 }
 
@@ -37,12 +42,22 @@ fn set_between(earlier: Moment, later: Moment) -> SignedDuration {
 impl Autoscaler {
     fn new(object: HorizontalPodAutoscaler) -> Self {
         let uid = object.metadata.uid.clone();
-        Self { uid, object: RwLock::new(Arc::new(object)), past: Mutex::default() }
+        Self {
+            uid,
+            object: RwLock::new(Arc::new(object)),
+            suspended: AtomicBool::new(false),
+            past: Mutex::default(),
+        }
     }
 
     /// The object as last seen.
     pub fn object(&self) -> Arc<HorizontalPodAutoscaler> {
         self.object.read().clone()
+    }
+
+    /// Whether it was changed to what cannot be decoded: nothing is decided until it is known again what it asks for.
+    pub fn is_suspended(&self) -> bool {
+        self.suspended.load(Ordering::Relaxed)
     }
 
     /// A copy of the history, to decide on at this moment. Where the wall clock was set since it was kept, its times are set likewise:
@@ -70,6 +85,7 @@ impl Autoscaler {
         }
         let spec_changed = known.spec != object.spec;
         *known = Arc::new(object);
+        self.suspended.store(false, Ordering::Relaxed);
         spec_changed
     }
 }
@@ -129,6 +145,13 @@ impl Autoscalers {
         let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
         // A spec that was edited meanwhile is left for the watch to tell.
         known.is_some_and(|known| known.object().spec == object.spec && !known.update(object, Seen::Changed))
+    }
+
+    /// An autoscaler was changed to what cannot be decoded: it keeps its history until it can be again, or is gone.
+    pub fn suspend(&self, key: &HpaKey) {
+        if let Some(known) = self.get(key) {
+            known.suspended.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Forgets an autoscaler; whether it was known.
@@ -217,6 +240,18 @@ mod tests {
         assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Seen::Changed), Change::Created);
         let known = autoscalers.get(&key()).expect("it was applied");
         assert_eq!(known.history(moment()), History::default());
+    }
+
+    #[test]
+    fn suspended_object_keeps_its_history() {
+        let autoscalers = Autoscalers::default();
+        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
+        let known = autoscalers.get(&key()).expect("it was applied");
+        autoscalers.suspend(&key());
+        assert!(known.is_suspended());
+        assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Seen::Listed), Change::Nothing);
+        assert!(!known.is_suspended());
+        assert!(Arc::ptr_eq(&known, &autoscalers.get(&key()).expect("it is still there")));
     }
 
     #[test]

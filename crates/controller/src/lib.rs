@@ -17,6 +17,7 @@ pub mod autoscalers;
 pub mod client;
 pub mod clock;
 pub mod events;
+mod feed;
 pub mod observer;
 pub mod pods;
 pub mod queue;

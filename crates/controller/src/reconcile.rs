@@ -21,7 +21,7 @@ use kube::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    autoscalers::{Autoscaler, Autoscalers},
+    autoscalers::{Autoscaler, Autoscalers, Seen},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
     observer::{Observer, Reconciled},
@@ -86,7 +86,9 @@ impl Reconciler {
     /// that autoscaler.
     #[tracing::instrument(name = "reconcile", skip_all, fields(hpa = %key))]
     pub async fn reconcile(&self, key: &HpaKey) {
-        let Some(autoscaler) = self.autoscalers.get(key) else { return };
+        let Some(autoscaler) = self.autoscalers.get(key).filter(|known| !known.is_suspended()) else {
+            return;
+        };
         let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
         let mut ahead = None;
@@ -137,7 +139,11 @@ impl Reconciler {
                 return Some(decision.conclude(Ok(()), now.wall));
             };
             let is_current = || self.is_current(key, autoscaler, hpa);
-            let written = match self.foretell(hpa, &decision, ahead).await {
+            let mut ready = self.confirm(key, hpa).await;
+            if ready.is_ok() {
+                ready = self.foretell(hpa, &decision, ahead).await;
+            }
+            let written = match ready {
                 Ok(()) => self.write_scale(hpa, target, replicas, &mut writes_left, is_current).await,
                 Err(written) => written,
             };
@@ -146,6 +152,28 @@ impl Reconciler {
                 Written::AutoscalerChanged => return None,
                 Written::ReplicasChanged => debug!("the target's replicas changed meanwhile, deciding again"),
             }
+        }
+    }
+
+    /// Makes sure before a scale is written that the autoscaler is what it was decided on: a watch may have been silent
+    /// for minutes, and a scale by a spec that is gone would be out of bounds.
+    async fn confirm(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler) -> Result<(), Written> {
+        let failed = |message: String| {
+            Written::Done(Err(format!("the autoscaler could not be read once more: {message}")))
+        };
+        match self.api(&key.namespace).get(&key.name).await {
+            Ok(latest) => {
+                let latest = latest.into_result().map_err(failed)?;
+                let is_same = latest.metadata.uid == hpa.metadata.uid && latest.spec == hpa.spec;
+                self.autoscalers.apply(key, latest, Seen::Changed);
+                if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
+            }
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                self.autoscalers.remove(key);
+                Err(Written::AutoscalerChanged)
+            }
+            Err(kube::Error::Api(status)) => Err(failed(status.message)),
+            Err(error) => Err(failed(describe(&error))),
         }
     }
 
@@ -173,7 +201,9 @@ impl Reconciler {
     /// Whether the autoscaler still exists and asks for what it asked for.
     fn is_current(&self, key: &HpaKey, autoscaler: &Arc<Autoscaler>, hpa: &HorizontalPodAutoscaler) -> bool {
         let known = self.autoscalers.get(key);
-        known.is_some_and(|known| Arc::ptr_eq(&known, autoscaler) && known.object().spec == hpa.spec)
+        known.is_some_and(|known| {
+            Arc::ptr_eq(&known, autoscaler) && !known.is_suspended() && known.object().spec == hpa.spec
+        })
     }
 
     fn select(&self, key: &HpaKey, selector: &Selector) -> SelectedPods {
@@ -302,14 +332,17 @@ impl Reconciler {
             return Ok(None);
         };
         let ObjectMeta { namespace, name, .. } = &stored.metadata;
-        let api: Api<Watched<HorizontalPodAutoscaler>> = Api::namespaced(self.client.clone(), namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match api.patch_status(name, &params, &Patch::Merge(patch)).await {
+        match self.api(namespace).patch_status(name, &params, &Patch::Merge(patch)).await {
             Ok(stored) => stored.into_result().map(Some).map_err(|error| failed(&error)),
             Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
             Err(kube::Error::Api(status)) => Err(StatusError::Failed(status.message)),
             Err(error) => Err(StatusError::Failed(describe(&error))),
         }
+    }
+
+    fn api(&self, namespace: &str) -> Api<Watched<HorizontalPodAutoscaler>> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     fn record(&self, hpa: &HorizontalPodAutoscaler, event: Event) {

@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
+const HPA: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web";
 const STATUS: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web/status";
 
 /// What the API server holds, and what it was asked to do.
@@ -45,6 +46,8 @@ struct Server {
     interference: Vec<i64>,
     scale_is_served: bool,
     hpa_exists: bool,
+    /// The autoscaler is deleted right after a write of the scale.
+    hpa_ends_with_scale: bool,
     /// Replicas, and the version they were written against.
     scale_writes: Vec<(i64, u64)>,
     status_patches: Vec<Value>,
@@ -74,6 +77,7 @@ impl Server {
         self.replicas = body["spec"]["replicas"].as_i64().expect("replicas");
         self.scale_writes.push((self.replicas, self.version));
         self.version += 1;
+        self.hpa_exists &= !self.hpa_ends_with_scale;
         (StatusCode::OK, self.scale())
     }
 
@@ -112,6 +116,12 @@ impl Server {
             }
             (&Method::GET, SCALE) => (StatusCode::OK, self.scale()),
             (&Method::PUT, SCALE) => self.write_scale(&body),
+            (&Method::GET, HPA) if !self.hpa_exists => {
+                let details =
+                    json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
+                failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details)
+            }
+            (&Method::GET, HPA) => (StatusCode::OK, serde_json::to_value(hpa()).expect("JSON")),
             (&Method::PATCH, STATUS) => self.patch_status(body),
             (&Method::POST, "/api/v1/namespaces/shop/events") => (StatusCode::CREATED, body),
             (method, path) => panic!("unexpected {method} {path}"),
@@ -342,8 +352,16 @@ async fn autoscaler_that_is_gone_is_left_alone() {
 
 #[tokio::test]
 async fn autoscaler_deleted_meanwhile_is_no_failure() {
-    let server = reconcile_once(Server { hpa_exists: false, ..server() }).await;
+    let server = reconcile_once(Server { hpa_ends_with_scale: true, ..server() }).await;
     assert_eq!(server.scale_writes, [(4, 1)]);
+}
+
+/// The watch may not have told yet.
+#[tokio::test]
+async fn autoscaler_that_the_api_server_no_longer_has_scales_nothing() {
+    let server = reconcile_once(Server { hpa_exists: false, ..server() }).await;
+    assert_eq!(server.scale_writes, []);
+    assert_eq!(server.status_patches.len(), 0);
 }
 
 #[tokio::test]

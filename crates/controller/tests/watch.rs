@@ -24,6 +24,8 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+const PERIOD: Duration = Duration::from_secs(15);
+
 fn caches() -> Caches {
     Caches {
         autoscalers: Arc::new(Autoscalers::default()),
@@ -31,6 +33,7 @@ fn caches() -> Caches {
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
+        relist_after: PERIOD,
     }
 }
 
@@ -120,4 +123,50 @@ async fn failing_list_is_backed_off() {
     tokio::time::timeout(Duration::from_mins(10), endless).await.unwrap_err();
     let lists = lists.load(Ordering::SeqCst);
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
+}
+
+/// How long it takes until the lists number this many.
+async fn lists_reach(lists: &AtomicUsize, count: usize) -> Duration {
+    let start = tokio::time::Instant::now();
+    while lists.load(Ordering::SeqCst) < count {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    start.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_garbled_on_its_way_is_read_again() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let count = lists.clone();
+    let mut garbled = hpa("one");
+    garbled["spec"]["maxReplicas"] = json!("many");
+    let caches = sync(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0 => page(&[garbled.clone()], ""),
+        _ => page(&[hpa("one")], ""),
+    }))
+    .await;
+    assert!(caches.autoscalers.is_empty());
+    let waited = lists_reach(&lists, 2).await;
+    assert!(waited <= PERIOD + Duration::from_secs(1), "{waited:?}");
+    tokio::task::yield_now().await;
+    assert_eq!(caches.autoscalers.len(), 1);
+    // All is well: there is no third list.
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    assert_eq!(lists.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stored_garbled_is_listed_ever_less_often() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let count = lists.clone();
+    let mut garbled = hpa("one");
+    garbled["spec"]["maxReplicas"] = json!("many");
+    sync(client(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        page(&[garbled.clone()], "")
+    }))
+    .await;
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    let lists = lists.load(Ordering::SeqCst);
+    assert!((8..=20).contains(&lists), "{lists} lists in an hour");
 }

@@ -6,13 +6,15 @@ mod tests;
 
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use http::{HeaderValue, header};
+use http::{HeaderValue, Request, Response, header};
+use http_body::Body as HttpBody;
 use kube::{
     Client, Config,
-    client::ClientBuilder,
+    client::{Body, ClientBuilder},
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use tower::{limit::ConcurrencyLimitLayer, util::option_layer};
+use tokio_util::bytes::Bytes;
+use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer};
 
 pub use limits::RateLimit;
 use limits::{RateLimitLayer, RequestTimeoutLayer};
@@ -117,6 +119,21 @@ impl Clients {
     }
 }
 
+impl Clients {
+    /// Clients of an API server that is a tower service, such as one in the same process.
+    pub fn of<S, B>(service: S, limits: &ClientLimits) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let client = || limited(ClientBuilder::new(service.clone(), "default"), limits);
+        Self { api: client(), metrics: client() }
+    }
+}
+
 /// Adds the limits to kube's stack, the innermost first. The timeout is innermost, so that it does not run while a
 /// request waits for its turn.
 fn build(config: Config, limits: &ClientLimits, from: &str) -> Result<Client, ClientError> {
@@ -126,11 +143,22 @@ fn build(config: Config, limits: &ClientLimits, from: &str) -> Result<Client, Cl
         from: from.to_owned(),
         cause: build_failure(&error),
     })?;
-    let builder = builder
+    Ok(limited(builder, limits))
+}
+
+fn limited<S, B>(builder: ClientBuilder<S>, limits: &ClientLimits) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    builder
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
-        .with_layer(&option_layer(limits.rate.map(RateLimitLayer)));
-    Ok(builder.build())
+        .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
+        .build()
 }
 
 /// The configuration and where it is from.

@@ -1,0 +1,194 @@
+//! A watch that goes on whatever happens.
+
+use std::{fmt::Debug, time::Duration};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use hpa_metrics_client::describe;
+use kube::{
+    Api, Client,
+    runtime::{
+        WatchStreamExt,
+        utils::Backoff,
+        watcher::{self, DefaultBackoff, watcher},
+    },
+};
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+
+use crate::{
+    pods::Scope,
+    watched::{Watched, WatchedKind},
+};
+
+/// Objects a page of a list holds: it bounds what is in memory before it is made small.
+const PAGE_SIZE: u32 = 500;
+
+/// A failure this long after the last one is news.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// A watch's events, a failure being what a retry follows on.
+type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<Watched<K>>>>;
+
+/// Watches the objects of a kind in a scope, without end, backing off after failures.
+fn events<K>(client: &Client, scope: &Scope) -> Events<K>
+where
+    K: WatchedKind + Clone + Debug + Send + Sync + 'static,
+{
+    let api: Api<Watched<K>> = match scope {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let config = watcher::Config::default().page_size(PAGE_SIZE);
+    watcher(api, config).backoff(SteadyBackoff(DefaultBackoff::default())).boxed()
+}
+
+/// kube's backoff, which an event does not reset: every retry of a list begins with one, though nothing has been
+/// answered yet. It resets itself after two minutes without a failure.
+struct SteadyBackoff(DefaultBackoff);
+
+impl Iterator for SteadyBackoff {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next()
+    }
+}
+
+impl Backoff for SteadyBackoff {
+    fn reset(&mut self) {}
+}
+
+/// Logs the failures of a watch once when they begin and once when they end.
+struct Health {
+    what: &'static str,
+    scope: String,
+    /// When it failed last, if it did not work since.
+    failed: Option<Instant>,
+}
+
+impl Health {
+    fn new(what: &'static str, scope: &Scope) -> Self {
+        let scope = scope.clone().unwrap_or_else(|| "all namespaces".to_owned());
+        Self { what, scope, failed: None }
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        let now = Instant::now();
+        // A watch that goes on where it broke off shows in nothing that it works again.
+        if self.failed.replace(now).is_none_or(|last| now.duration_since(last) > QUIET) {
+            warn!(
+                watch = self.what,
+                scope = self.scope,
+                error = describe(error),
+                "the watch failed; retrying"
+            );
+        }
+    }
+
+    fn succeeded(&mut self) {
+        if self.failed.take().is_some() {
+            info!(watch = self.what, scope = self.scope, "the watch works again");
+        }
+    }
+}
+
+/// When to list anew because objects could not be decoded. What is garbled on its way is whole the next time; what is
+/// stored so stays, and is asked for ever less often.
+struct Relist {
+    after: Duration,
+    wait: Duration,
+    at: Option<Instant>,
+}
+
+impl Relist {
+    const LONGEST: Duration = Duration::from_mins(5);
+
+    fn after(first: Duration) -> Self {
+        Self { after: first, wait: first, at: None }
+    }
+
+    /// An object could not be decoded.
+    fn wanted(&mut self) {
+        self.at.get_or_insert_with(|| Instant::now() + self.wait);
+    }
+
+    /// A list begins.
+    fn begun(&mut self) {
+        self.at = None;
+    }
+
+    /// A list has ended.
+    fn done(&mut self) {
+        if self.at.is_none() {
+            self.wait = self.after;
+            return;
+        }
+        // What was wanted early in a long list waits as long as what was wanted late.
+        self.at = Some(Instant::now() + self.wait);
+        self.wait = (self.wait * 2).min(Self::LONGEST.max(self.after));
+    }
+}
+
+/// The events of a watch of a kind in a scope, without end. Failures are logged and waited out.
+pub(crate) struct Feed<K> {
+    client: Client,
+    scope: Scope,
+    events: Events<K>,
+    health: Health,
+    relist: Relist,
+}
+
+impl<K> Feed<K>
+where
+    K: WatchedKind + Clone + Debug + Send + Sync + 'static,
+{
+    /// A watch that lists anew this long after an object that could not be decoded.
+    pub(crate) fn new(what: &'static str, client: Client, scope: Scope, relist_after: Duration) -> Self {
+        let (events, health) = (events(&client, &scope), Health::new(what, &scope));
+        Self { client, scope, events, health, relist: Relist::after(relist_after) }
+    }
+
+    /// Tells that an object could not be decoded.
+    pub(crate) fn relist(&mut self) {
+        self.relist.wanted();
+    }
+
+    /// The next event; `None` does not occur while kube's watches are endless.
+    pub(crate) async fn next(&mut self) -> Option<watcher::Event<Watched<K>>> {
+        loop {
+            let at = self.relist.at;
+            let due = async {
+                match at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                biased;
+                event = self.events.try_next() => event,
+                () = due => {
+                    self.relist.begun();
+                    self.events = events(&self.client, &self.scope);
+                    continue;
+                }
+            };
+            match event {
+                Ok(event) => return self.seen(event),
+                Err(error) => self.health.failed(&error),
+            }
+        }
+    }
+
+    fn seen(&mut self, event: Option<watcher::Event<Watched<K>>>) -> Option<watcher::Event<Watched<K>>> {
+        // A list begins with every retry, and may break off at a later page.
+        if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
+            self.health.succeeded();
+        }
+        match event {
+            Some(watcher::Event::Init) => self.relist.begun(),
+            Some(watcher::Event::InitDone) => self.relist.done(),
+            _ => {}
+        }
+        event
+    }
+}
