@@ -81,6 +81,12 @@ impl ApiError {
         Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
     }
 
+    /// 504: there is no telling what became of the request.
+    pub fn timeout() -> Self {
+        let text = "Timeout: request did not complete within the allotted timeout";
+        Self::new(504, "Timeout", text)
+    }
+
     /// 415: a body of a kind that is not read.
     pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let text = format!(

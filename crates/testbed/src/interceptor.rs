@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use crate::request::RequestInfo;
+use crate::{
+    faults::{Active, Effect},
+    request::RequestInfo,
+};
 
 /// Decides what becomes of a request before the server looks at it: the place for faults.
 pub trait Interceptor: Send + Sync {
@@ -9,7 +12,7 @@ pub trait Interceptor: Send + Sync {
 }
 
 /// What becomes of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum Action {
     /// It is answered as usual.
     #[default]
@@ -29,6 +32,24 @@ pub enum Action {
     Delay(Duration),
     /// It is answered as usual; if it is a watch, it ends after this many events.
     DropWatchAfter(usize),
+    /// It meets these faults, in this order.
+    Faults(Vec<Active>),
+}
+
+impl Action {
+    /// The faults that it comes to.
+    pub(crate) fn into_faults(self) -> Vec<Active> {
+        let effect = match self {
+            Self::Pass => return Vec::new(),
+            Self::Faults(faults) => return faults,
+            Self::Status { code, reason, message, retry_after: retry_after_seconds } => {
+                Effect::Status { code, reason, message, retry_after_seconds }
+            }
+            Self::Delay(by) => Effect::Slow { by },
+            Self::DropWatchAfter(after) => Effect::DropWatch { after },
+        };
+        vec![effect.into()]
+    }
 }
 
 impl<F: Fn(&RequestInfo) -> Action + Send + Sync> Interceptor for F {

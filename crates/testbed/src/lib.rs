@@ -22,11 +22,13 @@
 //! real server. There is no authentication, no admission but of autoscalers, no garbage collection, and no controller:
 //! a Deployment gets no pods.
 //!
-//! Metrics come from a [`MetricsProvider`], faults from an [`Interceptor`].
+//! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. A server can be stopped
+//! and started again with an older state or none ([`Testbed::restart`]), and its clock can go wrong ([`SkewedClock`]).
 
 mod config;
 mod discovery;
 mod error;
+mod faults;
 mod interceptor;
 mod json;
 mod kubeconfig;
@@ -37,6 +39,7 @@ mod registry;
 mod render;
 mod request;
 mod rest;
+mod restart;
 mod selection;
 mod server;
 mod store;
@@ -46,12 +49,15 @@ mod testbed;
 pub use self::{
     config::Config,
     error::ApiError,
+    faults::{Active, Effect, Fault, FaultId, Faults, InvalidFault, Match, SkewedClock, Trigger},
     interceptor::{Action, Interceptor},
     metrics::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider, PodMetrics,
         PodMetricsQuery,
     },
     request::RequestInfo,
+    restart::{Restart, Snapshot},
+    server::Disconnected,
     store::{ChangeListener, ResourceName},
     testbed::{ServerHandle, Service, Testbed},
 };

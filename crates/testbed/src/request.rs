@@ -27,6 +27,9 @@ pub struct RequestInfo {
     pub name: String,
     /// The path as it came.
     pub path: String,
+    /// Who asks: the name given to [`Testbed::client_named`](crate::Testbed::client_named), or else the product of
+    /// the `User-Agent` (`kubectl` of `kubectl/v1.37.0`).
+    pub client: String,
 }
 
 impl RequestInfo {
@@ -107,6 +110,8 @@ pub(crate) struct Call {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
+    /// How many versions before the present state to read.
+    pub(crate) revisions_back: u64,
 }
 
 impl Call {
@@ -118,14 +123,18 @@ impl Call {
             value.unwrap_or_default().to_owned()
         };
         let watch = query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
+        let user_agent = header(header::USER_AGENT);
+        let mut info = RequestInfo::new(&method, uri.path(), watch);
+        user_agent.split('/').next().unwrap_or_default().clone_into(&mut info.client);
         Self {
-            info: RequestInfo::new(&method, uri.path(), watch),
+            info,
             accept: header(header::ACCEPT),
             content_type: header(header::CONTENT_TYPE),
-            user_agent: header(header::USER_AGENT),
+            user_agent,
             method,
             query,
             body,
+            revisions_back: 0,
         }
     }
 

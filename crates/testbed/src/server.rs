@@ -13,12 +13,12 @@ use crate::{
     config::Config,
     discovery,
     error::ApiError,
-    interceptor::Action,
-    metrics, names,
+    faults, metrics, names,
     registry::Registry,
     render,
     request::Call,
     rest::{self, Target, write},
+    restart::Lifecycle,
     store::Store,
 };
 
@@ -34,7 +34,13 @@ pub(crate) struct Server {
     pub(crate) state: Mutex<State>,
     /// A new value ends the watches that run.
     pub(crate) watches_dropped: watch::Sender<u64>,
+    pub(crate) lifecycle: Lifecycle,
 }
+
+/// The connection broke: there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection broke")]
+pub struct Disconnected;
 
 impl Server {
     /// A server with the namespaces that every cluster has.
@@ -42,11 +48,17 @@ impl Server {
         let registry = Registry::new(config.autoscalers_count_generations);
         let store = Store::new(config.log_limit, config.listener.clone());
         let state = Mutex::new(State { registry, store });
-        let server = Self { config, state, watches_dropped: watch::Sender::new(0) };
-        for name in ["default", "kube-system"] {
-            server.create_namespace(name);
-        }
+        let watches_dropped = watch::Sender::new(0);
+        let server = Self { config, state, watches_dropped, lifecycle: Lifecycle::new() };
+        server.create_namespaces();
         server
+    }
+
+    /// Creates the namespaces that every cluster has.
+    pub(crate) fn create_namespaces(&self) {
+        for name in ["default", "kube-system"] {
+            self.create_namespace(name);
+        }
     }
 
     fn create_namespace(&self, name: &str) {
@@ -65,39 +77,56 @@ impl Server {
     }
 }
 
-/// Answers a request.
-pub(crate) async fn handle<B>(server: Arc<Server>, request: Request<B>) -> Response<Body>
+/// Answers a request of a client that may have a name.
+pub(crate) async fn handle<B>(
+    server: Arc<Server>,
+    client: Option<Arc<str>>,
+    request: Request<B>,
+) -> Result<Response<Body>, Disconnected>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: std::fmt::Display,
 {
+    if server.lifecycle.is_down() {
+        return Err(Disconnected);
+    }
     let (parts, body) = request.into_parts();
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return render::error(&ApiError::bad_request(format!("the body broke off: {error}"))),
-    };
-    let call = Call::new(parts.method, &parts.uri, &parts.headers, body);
-    let mut watch_limit = None;
-    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
-    match action.unwrap_or_default() {
-        Action::Pass => {}
-        Action::Delay(time) => tokio::time::sleep(time).await,
-        Action::DropWatchAfter(events) => watch_limit = Some(events),
-        Action::Status { code, reason, message, retry_after } => {
-            return render::error(&ApiError { retry_after, ..ApiError::new(code, reason, message) });
+        Err(error) => {
+            return Ok(render::error(&ApiError::bad_request(format!("the body broke off: {error}"))));
         }
+    };
+    let mut call = Call::new(parts.method, &parts.uri, &parts.headers, body);
+    if let Some(client) = client {
+        (*client).clone_into(&mut call.info.client);
     }
-    route(&server, &call, watch_limit).unwrap_or_else(|error| render::error(&error))
+    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
+    let met = action.unwrap_or_default().into_faults();
+    if met.is_empty() {
+        return Ok(route(&server, &call).unwrap_or_else(|error| render::error(&error)));
+    }
+    // Apart, so that a request without faults does not carry its state.
+    Box::pin(faults::answer(&server, call, met)).await
 }
 
-fn route(server: &Arc<Server>, call: &Call, watch_limit: Option<usize>) -> Result<Response<Body>, ApiError> {
+/// Answers over HTTP: a body that fails at once makes the server close the connection.
+pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
+    handle(server, None, request).await.unwrap_or_else(|broken| {
+        let body = futures::stream::once(async move { Err::<Bytes, _>(broken) });
+        Response::new(Body::from_stream(body))
+    })
+}
+
+/// Answers a request that meets no fault.
+pub(crate) fn route(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
     if call.info.resource.is_empty() {
         return discovery::answer(server, call).unwrap_or_else(|| Err(ApiError::no_such_path()));
     }
     if metrics::is_metrics_group(&call.info.group) {
         return metrics::answer(server, call);
     }
-    rest::answer(server, call, watch_limit)
+    rest::answer(server, call)
 }
 
 /// An answer in plain text.

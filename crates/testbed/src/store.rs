@@ -64,9 +64,9 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
-    fn new(revision: u64) -> Self {
+    fn new(revision: u64, compacted: u64) -> Self {
         let latest = watch::Sender::new(revision);
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted: 0, latest }
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted, latest }
     }
 
     /// All objects now.
@@ -85,6 +85,11 @@ impl Collection {
             };
         }
         Ok(objects)
+    }
+
+    /// The oldest version whose objects are still known.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.compacted
     }
 
     /// The changes after a version.
@@ -121,12 +126,14 @@ pub(crate) struct Store {
     listener: Option<Arc<dyn ChangeListener>>,
     revision: u64,
     log_limit: usize,
+    /// Changes up to this version were forgotten in all collections.
+    compacted: u64,
     collections: BTreeMap<Key, Collection>,
 }
 
 impl Store {
     pub(crate) fn new(log_limit: usize, listener: Option<Arc<dyn ChangeListener>>) -> Self {
-        Self { listener, revision: 1, log_limit, collections: BTreeMap::new() }
+        Self { listener, revision: 1, log_limit, compacted: 0, collections: BTreeMap::new() }
     }
 
     /// The version of the last change.
@@ -136,8 +143,8 @@ impl Store {
 
     /// The objects of a resource.
     pub(crate) fn collection(&mut self, key: &Key) -> &mut Collection {
-        let revision = self.revision;
-        self.collections.entry(key.clone()).or_insert_with(|| Collection::new(revision))
+        let (revision, compacted) = (self.revision, self.compacted);
+        self.collections.entry(key.clone()).or_insert_with(|| Collection::new(revision, compacted))
     }
 
     /// One object.
@@ -187,10 +194,29 @@ impl Store {
     /// Forgets all changes up to now.
     pub(crate) fn compact(&mut self) {
         let revision = self.revision;
+        self.compacted = revision;
         for collection in self.collections.values_mut() {
             collection.log.clear();
             collection.compacted = revision;
         }
+    }
+
+    /// All objects.
+    pub(crate) fn all(&self) -> BTreeMap<Key, BTreeMap<Id, Object>> {
+        let of = |(key, collection): (&Key, &Collection)| (key.clone(), collection.objects.clone());
+        self.collections.iter().map(of).collect()
+    }
+
+    /// Makes these all objects, under the next version; no watch gets from the versions before to those after.
+    pub(crate) fn restore(&mut self, objects: BTreeMap<Key, BTreeMap<Id, Object>>) {
+        self.revision += 1;
+        for collection in self.collections.values_mut() {
+            collection.objects.clear();
+        }
+        for (key, objects) in objects {
+            self.collection(&key).objects = objects;
+        }
+        self.compact();
     }
 }
 

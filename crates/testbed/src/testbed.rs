@@ -1,5 +1,4 @@
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
     io,
@@ -7,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use axum::{
@@ -23,7 +23,8 @@ use crate::{
     json, kubeconfig,
     registry::Resource,
     rest::{Target, delete_one, write, write::Part},
-    server::{self, Server, State},
+    restart::{Restart, Snapshot},
+    server::{self, Disconnected, Server, State},
 };
 
 /// A Kubernetes API server in memory. Clones are the same server.
@@ -55,9 +56,21 @@ impl Testbed {
         kube::Client::new(self.service(), "default")
     }
 
+    /// As [`client`](Self::client), with a name by which faults know it: see [`RequestInfo::client`].
+    ///
+    /// [`RequestInfo::client`]: crate::RequestInfo::client
+    pub fn client_named(&self, name: &str) -> kube::Client {
+        kube::Client::new(self.service_named(name), "default")
+    }
+
     /// The server as a tower service.
     pub fn service(&self) -> Service {
-        Service { server: Arc::clone(&self.server) }
+        Service { server: Arc::clone(&self.server), client: None }
+    }
+
+    /// As [`service`](Self::service), with a name by which faults know the client.
+    pub fn service_named(&self, name: &str) -> Service {
+        Service { client: Some(name.into()), ..self.service() }
     }
 
     /// Serves HTTP, on a port of the system's choice if it is 0. It is served as long as the handle lives.
@@ -65,7 +78,8 @@ impl Testbed {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let server = Arc::clone(&self.server);
-        let router = Router::new().fallback(move |request: Request<Body>| server::handle(server, request));
+        let router =
+            Router::new().fallback(move |request: Request<Body>| server::handle_http(server, request));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok((address, ServerHandle { task }))
     }
@@ -138,9 +152,29 @@ impl Testbed {
         self.server.state.lock().store.compact();
     }
 
+    /// What there is now, to come back to by [`restart`](Self::restart).
+    pub fn snapshot(&self) -> Snapshot {
+        self.server.snapshot()
+    }
+
+    /// Stops and starts again with this state: requests and watches that run break, and for this time others do too.
+    pub fn restart(&self, state: Restart, down_for: Duration) {
+        self.server.start(state, down_for);
+    }
+
+    /// Stops: requests and watches break, until [`start`](Self::start). The methods here work all the while.
+    pub fn stop(&self) {
+        self.server.stop();
+    }
+
+    /// Starts, after [`stop`](Self::stop), with this state.
+    pub fn start(&self, state: Restart) {
+        self.server.start(state, Duration::ZERO);
+    }
+
     /// Ends all watches that run.
     pub fn drop_watches(&self) {
-        self.server.watches_dropped.send_modify(|count| *count += 1);
+        self.server.drop_watches();
     }
 }
 
@@ -168,6 +202,7 @@ fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
 #[derive(Clone)]
 pub struct Service {
     server: Arc<Server>,
+    client: Option<Arc<str>>,
 }
 
 impl fmt::Debug for Service {
@@ -182,16 +217,16 @@ where
     B::Error: fmt::Display + Send,
 {
     type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+    type Error = Disconnected;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Disconnected>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = Arc::clone(&self.server);
-        Box::pin(async move { Ok(server::handle(server, request).await) })
+        Box::pin(server::handle(server, self.client.clone(), request))
     }
 }
 

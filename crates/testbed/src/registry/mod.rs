@@ -98,7 +98,7 @@ pub(crate) fn api_version(group: &str, version: &str) -> String {
 }
 
 /// All resources, by group and plural.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Registry {
     resources: BTreeMap<Key, Arc<Resource>>,
 }

@@ -13,7 +13,7 @@ use crate::{
     render::{self, View},
     request::Call,
     selection::Selection,
-    server::Server,
+    server::{Server, State},
     store::{Id, Object},
 };
 
@@ -59,6 +59,11 @@ type Snapshot = (u64, BTreeMap<Id, Object>, Option<Id>);
 /// The objects at the version that the list is to show.
 fn snapshot(server: &Server, call: &Call, target: &Target) -> Result<Snapshot, ApiError> {
     let mut state = server.state.lock();
+    let is_earlier = call.revisions_back > 0 && call.parameter("continue").is_empty();
+    if is_earlier && call.parameter("resourceVersionMatch") != "Exact" {
+        let (revision, objects) = earlier(&mut state, call, target)?;
+        return Ok((revision, objects, None));
+    }
     let now = state.store.revision();
     let collection = state.store.collection(&target.resource.key());
     if !call.parameter("continue").is_empty() {
@@ -75,6 +80,24 @@ fn snapshot(server: &Server, call: &Call, target: &Target) -> Result<Snapshot, A
         return Ok((asked, objects, None));
     }
     Ok((now, collection.objects().clone(), None))
+}
+
+/// The objects as many versions back as the call is to read: not before what the log holds, nor before the version
+/// that is asked for.
+pub(super) fn earlier(
+    state: &mut State,
+    call: &Call,
+    target: &Target,
+) -> Result<(u64, BTreeMap<Id, Object>), ApiError> {
+    let now = state.store.revision();
+    let asked = call.number("resourceVersion").unwrap_or_default();
+    if asked > now {
+        return Err(too_large(asked, now));
+    }
+    let collection = state.store.collection(&target.resource.key());
+    let revision = now.saturating_sub(call.revisions_back).max(asked).max(collection.oldest());
+    let objects = collection.objects_at(revision).map_err(|error| ApiError::expired(error.to_string()))?;
+    Ok((revision, objects))
 }
 
 fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> Value {

@@ -49,15 +49,11 @@ impl Target {
 }
 
 /// Answers a request for a resource.
-pub(crate) fn answer(
-    server: &Arc<Server>,
-    call: &Call,
-    watch_limit: Option<usize>,
-) -> Result<Response<Body>, ApiError> {
+pub(crate) fn answer(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
     let target = target(server, call)?;
     let version = target.served()?;
     match call.info.subresource.as_str() {
-        "" if call.info.name.is_empty() => collection(server, call, &target, watch_limit),
+        "" if call.info.name.is_empty() => collection(server, call, &target),
         "" => one(server, call, &target, Part::Main),
         "status" if version.has_status => one(server, call, &target, Part::Status),
         "scale" if version.scale.is_some() => scale::answer(server, call, &target),
@@ -80,14 +76,9 @@ fn target(server: &Server, call: &Call) -> Result<Target, ApiError> {
     Ok(Target { resource, version, namespace, name })
 }
 
-fn collection(
-    server: &Arc<Server>,
-    call: &Call,
-    target: &Target,
-    watch_limit: Option<usize>,
-) -> Result<Response<Body>, ApiError> {
+fn collection(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
     match call.method {
-        Method::GET if call.info.verb == "watch" => watch::answer(server, call, target, watch_limit),
+        Method::GET if call.info.verb == "watch" => watch::answer(server, call, target),
         Method::GET => list::answer(server, call, target),
         Method::POST => create(server, call, target),
         Method::DELETE => delete::collection(server, call, target),
@@ -108,7 +99,7 @@ fn create(server: &Server, call: &Call, target: &Target) -> Result<Response<Body
 fn one(server: &Server, call: &Call, target: &Target, part: Part) -> Result<Response<Body>, ApiError> {
     match (&call.method, part) {
         (&Method::GET, _) => {
-            let object = stored(server, target)?;
+            let object = stored(server, call, target)?;
             show(server, call, target, &object, StatusCode::OK)
         }
         (&Method::PUT, _) => {
@@ -137,10 +128,14 @@ fn one(server: &Server, call: &Call, target: &Target, part: Part) -> Result<Resp
 }
 
 /// The object that a target names.
-pub(crate) fn stored(server: &Server, target: &Target) -> Result<Object, ApiError> {
-    let state = server.state.lock();
-    let object = state.store.get(&target.resource.key(), &target.id());
-    object.cloned().ok_or_else(|| ApiError::not_found(&target.subject()))
+fn stored(server: &Server, call: &Call, target: &Target) -> Result<Object, ApiError> {
+    let mut state = server.state.lock();
+    let object = if call.revisions_back == 0 {
+        state.store.get(&target.resource.key(), &target.id()).cloned()
+    } else {
+        list::earlier(&mut state, call, target)?.1.remove(&target.id())
+    };
+    object.ok_or_else(|| ApiError::not_found(&target.subject()))
 }
 
 fn show(

@@ -21,7 +21,7 @@ use crate::{
 pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
     let Some(paths) = &target.served()?.scale else { return Err(ApiError::no_such_path()) };
     let object = match call.method {
-        Method::GET => stored(server, target)?,
+        Method::GET => stored(server, call, target)?,
         Method::PUT => {
             let body = call.json()?;
             write(server, call, target, paths, |_| Ok(body))?

@@ -38,19 +38,12 @@ struct Watch {
     ends: Instant,
     bookmarks: Option<Duration>,
     next_bookmark: Instant,
-    /// How many more lines may be sent.
-    left: usize,
     ended: bool,
 }
 
-pub(super) fn answer(
-    server: &Arc<Server>,
-    call: &Call,
-    target: &Target,
-    limit: Option<usize>,
-) -> Result<Response<Body>, ApiError> {
+pub(super) fn answer(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
     check(call)?;
-    let mut watch = start(server, call, target, limit)?;
+    let mut watch = start(server, call, target)?;
     watch.send_initial(call);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
@@ -70,12 +63,7 @@ fn check(call: &Call) -> Result<(), ApiError> {
     Err(ApiError::invalid(&subject, &[cause]))
 }
 
-fn start(
-    server: &Arc<Server>,
-    call: &Call,
-    target: &Target,
-    limit: Option<usize>,
-) -> Result<Watch, ApiError> {
+fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, ApiError> {
     let view = View::new(server, call, target)?;
     let selection = Selection::new(call, &target.resource)?;
     let timeout = call.number("timeoutSeconds").filter(|seconds| *seconds > 0);
@@ -101,7 +89,6 @@ fn start(
         ends: now + timeout,
         bookmarks,
         next_bookmark: now + bookmarks.unwrap_or(timeout),
-        left: limit.unwrap_or(usize::MAX),
         ended: false,
     })
 }
@@ -134,11 +121,11 @@ impl Watch {
     /// The next line; none at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.left == 0 {
+            // What a broken connection has not brought it never brings.
+            if self.dropped.has_changed().unwrap_or(true) {
                 return None;
             }
             if let Some(line) = self.pending.pop_front() {
-                self.left -= 1;
                 return Some(line);
             }
             if self.ended {

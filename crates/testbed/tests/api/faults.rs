@@ -21,6 +21,7 @@ async fn a_status() {
             namespace: "default".into(),
             name: "web".into(),
             path: format!("{DEPLOYMENTS}/web/scale"),
+            client: String::new(),
         };
         if *request != expected {
             return Action::Pass;
