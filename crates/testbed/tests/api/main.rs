@@ -6,6 +6,11 @@
 mod autoscalers;
 mod discovery;
 mod faults;
+mod faults_answers;
+mod faults_data;
+mod faults_http;
+mod faults_watches;
+mod faults_when;
 mod http;
 mod lists;
 mod metrics;

@@ -1,9 +1,11 @@
 //! Requests to a testbed, and objects to send.
 
+use std::sync::Arc;
+
 use ::http::Request;
 use axum::body::Body;
 use futures::StreamExt;
-use hpa_testbed::Testbed;
+use hpa_testbed::{Config, Faults, Testbed};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -70,8 +72,13 @@ impl Watch {
     }
 
     pub(crate) async fn next(&mut self) -> Option<Value> {
+        self.text().await.map(|line| serde_json::from_str(&line).unwrap())
+    }
+
+    /// The next piece as it comes, whole or not.
+    pub(crate) async fn text(&mut self) -> Option<String> {
         let line = self.lines.next().await?.unwrap();
-        Some(serde_json::from_slice(&line).unwrap())
+        Some(String::from_utf8(line.to_vec()).unwrap())
     }
 
     /// Type and name of the next event.
@@ -79,6 +86,19 @@ impl Watch {
         let event = self.next().await.unwrap();
         let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         (text("/type"), text("/object/metadata/name"))
+    }
+}
+
+/// A server with faults.
+pub(crate) fn faulty(faults: &Faults) -> Testbed {
+    Testbed::new(Config { interceptor: Some(Arc::new(faults.clone())), ..Config::default() })
+}
+
+/// The code of a status that a client got instead of an answer.
+pub(crate) fn code<T: std::fmt::Debug>(outcome: Result<T, kube::Error>) -> u16 {
+    match outcome.unwrap_err() {
+        kube::Error::Api(status) => status.code,
+        other => panic!("no status: {other:?}"),
     }
 }
 

@@ -1,0 +1,114 @@
+//! Faults as they come over HTTP.
+
+use std::pin::pin;
+
+use futures::StreamExt;
+use hpa_testbed::{Effect, Fault, Faults, Match, Restart, ServerHandle, Testbed};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, Config,
+    api::{ListParams, PostParams, WatchEvent, WatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use rstest::rstest;
+use serde_json::json;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::support::{PODS, faulty, pod};
+
+struct Served {
+    testbed: Testbed,
+    address: std::net::SocketAddr,
+    client: Client,
+    _handle: ServerHandle,
+}
+
+async fn served(faults: &Faults) -> Served {
+    let testbed = faulty(faults);
+    let (address, handle) = testbed.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let kubeconfig = Kubeconfig::from_yaml(&Testbed::kubeconfig(address)).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    Served { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
+}
+
+/// All that comes for a GET, until the server closes the connection.
+async fn received(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head =
+        format!("GET {path} HTTP/1.1\r\nhost: test\r\nuser-agent: {agent}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[rstest]
+#[case::before(false)]
+#[case::after(true)]
+#[tokio::test]
+async fn a_connection_that_breaks(#[case] applied: bool) {
+    let faults = Faults::new(0);
+    let id = faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied }));
+    let served = served(&faults).await;
+    let api: Api<Pod> = Api::default_namespaced(served.client.clone());
+    let body = serde_json::from_value(pod("a", json!({}))).unwrap();
+    let error = api.create(&PostParams::default(), &body).await.unwrap_err();
+    assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
+    assert_eq!(served.testbed.get("v1", "Pod", "default", "a").is_some(), applied);
+    assert_eq!(faults.hits(id), 1);
+    // Not even a status line comes.
+    assert_eq!(received(served.address, PODS, "test").await, "");
+}
+
+#[tokio::test]
+async fn half_an_event() {
+    let faults = Faults::new(0);
+    faults.add(Fault::on(Match::verb("watch")).effect(Effect::HalfEvent { after: 1 }));
+    let served = served(&faults).await;
+    for name in ["a", "b"] {
+        served.testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    let text = received(served.address, &format!("{PODS}?watch=1"), "test").await;
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("{\"object")).collect();
+    let is_whole: Vec<bool> = lines.iter().map(|line| line.ends_with("\"type\":\"ADDED\"}")).collect();
+    assert_eq!(is_whole, [true, false], "{text}");
+    let api: Api<Pod> = Api::default_namespaced(served.client);
+    let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn clients_are_known_by_their_user_agent() {
+    let faults = Faults::new(0);
+    faults.add(Fault::on(Match::any().client("controller")).effect(Effect::InternalError));
+    let served = served(&faults).await;
+    for (agent, status) in [("controller/v1 (linux)", "HTTP/1.1 500"), ("kubectl/v1.37.0", "HTTP/1.1 200")] {
+        let text = received(served.address, PODS, agent).await;
+        assert!(text.starts_with(status), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_a_header() {
+    let faults = Faults::new(0);
+    faults.add(Fault::on(Match::any()).effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
+    let served = served(&faults).await;
+    let text = received(served.address, PODS, "test").await;
+    assert!(text.contains("\r\nretry-after: 3\r\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_down() {
+    let served = served(&Faults::new(0)).await;
+    let api: Api<Pod> = Api::default_namespaced(served.client);
+    let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());
+    served.testbed.stop();
+    assert!(events.next().await.is_none());
+    assert!(api.list(&ListParams::default()).await.is_err());
+    served.testbed.start(Restart::Same);
+    api.list(&ListParams::default()).await.unwrap();
+}

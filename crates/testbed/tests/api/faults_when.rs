@@ -1,0 +1,175 @@
+//! Which requests meet a fault, and when.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_testbed::{Effect, Fault, Faults, Match, SkewedClock, Testbed, Trigger};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::{Api, Client, api::ListParams};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::{DEPLOYMENTS, PODS, code, deployment, faulty, get, pod, put};
+
+/// Which of so many lists of pods fail.
+async fn failures(client: Client, count: usize) -> Vec<usize> {
+    let api: Api<Pod> = Api::default_namespaced(client);
+    let mut failed = Vec::new();
+    for index in 1..=count {
+        if api.list(&ListParams::default()).await.is_err() {
+            failed.push(index);
+        }
+    }
+    failed
+}
+
+fn lists() -> Trigger {
+    Fault::on(Match::verb("list"))
+}
+
+#[rstest]
+#[case::always(lists(), &[1, 2, 3, 4, 5, 6])]
+#[case::nth(lists().nth(2), &[2])]
+#[case::every(lists().every(3), &[3, 6])]
+#[case::first(lists().first(2), &[1, 2])]
+#[case::every_and_first(lists().every(2).first(2), &[2, 4])]
+#[case::never(lists().probability(0.0), &[])]
+#[tokio::test]
+async fn counted(#[case] trigger: Trigger, #[case] expected: &[usize]) {
+    let faults = Faults::new(0);
+    let id = faults.add(trigger.effect(Effect::InternalError));
+    let testbed = faulty(&faults);
+    assert_eq!(failures(testbed.client(), 6).await, expected);
+    assert_eq!((faults.hits(id), faults.total_hits()), (expected.len() as u64, expected.len() as u64));
+    assert!(faults.remove(id) && !faults.remove(id));
+    assert_eq!(failures(testbed.client(), 6).await, [0; 0]);
+    assert_eq!(faults.hits(id), expected.len() as u64);
+}
+
+#[tokio::test]
+async fn drawn_by_seed() {
+    let of = async |seed, others: usize| {
+        let faults = Faults::new(seed);
+        // Draws of the first fault do not depend on the others.
+        faults.add(lists().probability(0.3).effect(Effect::InternalError));
+        for _ in 0..others {
+            faults.add(Fault::on(Match::verb("get")).probability(0.5).effect(Effect::Conflict));
+        }
+        let testbed = faulty(&faults);
+        get(&testbed, &format!("{PODS}/a")).await;
+        failures(testbed.client(), 1000).await
+    };
+    let first = of(1, 0).await;
+    assert!((250..350).contains(&first.len()), "{}", first.len());
+    assert_eq!(of(1, 2).await, first);
+    assert_ne!(of(2, 0).await, first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn for_a_time() {
+    let faults = Faults::new(0);
+    let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
+    faults.add(lists().from(from).until(until).nth(1).effect(Effect::InternalError));
+    let testbed = faulty(&faults);
+    assert_eq!(failures(testbed.client(), 2).await, [0; 0]);
+    tokio::time::advance(from).await;
+    assert_eq!(faults.elapsed(), from);
+    // Only what is asked in its time counts.
+    assert_eq!(failures(testbed.client(), 2).await, &[1]);
+    faults.clear();
+    faults.add(lists().until(until).effect(Effect::InternalError));
+    assert_eq!(failures(testbed.client(), 1).await, &[1]);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_a_clock_of_ones_own() {
+    let clock = SkewedClock::new(Arc::new(|| Timestamp::UNIX_EPOCH));
+    let faults = Faults::with_clock(0, clock.as_clock());
+    faults.add(lists().from(Duration::from_secs(60)).effect(Effect::InternalError));
+    let stalled =
+        faults.add(Fault::on(Match::verb("get")).until(Duration::from_secs(90)).effect(Effect::Stall));
+    let testbed = faulty(&faults);
+    testbed.apply(pod("a", json!({}))).unwrap();
+    assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
+    clock.set(SignedDuration::from_secs(60));
+    assert_eq!(failures(testbed.client(), 1).await, &[1]);
+    let api: Api<Pod> = Api::default_namespaced(testbed.client());
+    let read = tokio::spawn(async move { api.get("a").await.map(drop) });
+    faults.wait_for_hits(stalled, 1).await;
+    clock.set(SignedDuration::from_secs(90));
+    read.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn by_client() {
+    let faults = Faults::new(0);
+    let id = faults.add(Fault::on(Match::any().client("controller")).effect(Effect::ServiceUnavailable));
+    let testbed = faulty(&faults);
+    assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
+    assert_eq!(failures(testbed.client_named("controller"), 1).await, &[1]);
+    assert_eq!(faults.wait_for_hits(id, 1).await, 1);
+}
+
+#[rstest]
+#[case::group(Match::any().group("apps"), [true, true, false])]
+#[case::core_group(Match::any().group(""), [false, false, true])]
+#[case::resource(Match::any().resource("pods").resource("nodes"), [false, false, true])]
+#[case::subresource(Match::any().subresource("scale"), [true, false, false])]
+#[case::no_subresource(Match::any().subresource(""), [false, true, true])]
+#[case::namespace(Match::any().namespace("default"), [true, true, true])]
+#[case::other_namespace(Match::any().namespace("shop"), [false, false, false])]
+#[case::name(Match::any().name("web"), [true, true, false])]
+#[case::verbs(Match::verbs(["update", "patch"]), [true, false, false])]
+#[case::all(Match::verb("update").group("apps").resource("deployments").subresource("scale").name("web"), [true, false, false])]
+#[tokio::test]
+async fn by_what_is_asked(#[case] matching: Match, #[case] expected: [bool; 3]) {
+    let faults = Faults::new(0);
+    faults.add(Fault::on(matching).effect(Effect::Status {
+        code: 418,
+        reason: String::new(),
+        message: String::new(),
+        retry_after_seconds: None,
+    }));
+    let testbed = faulty(&faults);
+    testbed.apply(deployment("web")).unwrap();
+    let path = format!("{DEPLOYMENTS}/web");
+    let update = put(&testbed, &format!("{path}/scale"), &json!({})).await.0;
+    let codes = [update, get(&testbed, &path).await.0, get(&testbed, PODS).await.0];
+    assert_eq!(codes.map(|code| code == 418), expected);
+}
+
+#[tokio::test]
+async fn discovery_is_for_no_resource() {
+    let faults = Faults::new(0);
+    faults.add(Fault::on(Match::any().group("")).effect(Effect::InternalError));
+    let testbed = faulty(&faults);
+    assert_eq!(get(&testbed, "/apis").await.0, 200);
+    faults.add(Fault::on(Match::verb("get")).effect(Effect::InternalError));
+    assert_eq!(get(&testbed, "/apis").await.0, 500);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_are_met_act_up_to_an_answer() {
+    let faults = Faults::new(0);
+    let slow = faults.add(lists().effect(Effect::Slow { by: Duration::from_secs(5) }));
+    let answer = faults.add(lists().effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
+    let never = faults.add(lists().effect(Effect::InternalError));
+    let testbed: Testbed = faulty(&faults);
+    let api: Api<ConfigMap> = Api::default_namespaced(testbed.client());
+    let start = tokio::time::Instant::now();
+    assert_eq!(code(api.list(&ListParams::default()).await), 429);
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    assert_eq!([slow, answer, never].map(|id| faults.hits(id)), [1, 1, 0]);
+}
+
+#[test]
+fn a_clock_goes_wrong() {
+    let clock = SkewedClock::new(Arc::new(|| Timestamp::UNIX_EPOCH));
+    let read = clock.as_clock();
+    clock.set(SignedDuration::from_hours(-2));
+    assert_eq!(read().as_second(), -7200);
+    clock.set(SignedDuration::MAX);
+    assert_eq!((clock.skew(), read()), (SignedDuration::MAX, Timestamp::MAX));
+}
