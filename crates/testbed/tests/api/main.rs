@@ -9,6 +9,7 @@ mod faults;
 mod faults_answers;
 mod faults_data;
 mod faults_http;
+mod faults_restarts;
 mod faults_watches;
 mod faults_when;
 mod http;

@@ -1,0 +1,176 @@
+//! A server that stops and comes back.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use hpa_testbed::{Config, Effect, Fault, Faults, Match, Restart, SkewedClock, Testbed};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Error, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+    runtime::{reflector, watcher},
+};
+use rstest::rstest;
+use serde_json::json;
+
+use crate::support::{PODS, Watch, at, definition, faulty, get, pod, post, queue};
+
+fn names(testbed: &Testbed) -> Vec<String> {
+    testbed
+        .list("v1", "Pod")
+        .iter()
+        .map(|pod| at(pod, "/metadata/name").as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// A server with the pods a and b, which had only a at the time of the snapshot.
+fn started() -> (Testbed, Restart) {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let snapshot = testbed.snapshot();
+    testbed.apply(pod("b", json!({}))).unwrap();
+    (testbed, Restart::Older(snapshot))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Same,
+    Older,
+    Fresh,
+}
+
+#[rstest]
+#[case(State::Same, &["a", "b"])]
+#[case(State::Older, &["a"])]
+#[case(State::Fresh, &[])]
+#[tokio::test]
+async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
+    let (testbed, older) = started();
+    let restart = match state {
+        State::Same => Restart::Same,
+        State::Older => older,
+        State::Fresh => Restart::Fresh,
+    };
+    let before = testbed.resource_version();
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    testbed.restart(restart, Duration::ZERO);
+    assert_eq!(watch.next().await, None);
+    assert_eq!(names(&testbed), expected);
+    let (code, _) = get(&testbed, "/api/v1/namespaces/kube-system").await;
+    assert_eq!(code, 200);
+    let keeps_versions = state == State::Same;
+    assert_eq!(testbed.resource_version() > before, !keeps_versions);
+    // From the last version before one can go on only if nothing was lost; from earlier ones never.
+    for (version, is_known) in [(before, keeps_versions), (before - 1, false)] {
+        let api: Api<Pod> = Api::default_namespaced(testbed.client());
+        let mut events = pin!(api.watch(&WatchParams::default(), &version.to_string()).await.unwrap());
+        testbed.apply(pod("c", json!({ "at": version.to_string() }))).unwrap();
+        match events.next().await.unwrap() {
+            Ok(WatchEvent::Added(pod)) => assert!(is_known && pod.name_any() == "c"),
+            Ok(WatchEvent::Error(status)) => assert!(!is_known && status.code == 410, "{status:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn versions_of_kinds_that_had_no_objects_are_gone_too() {
+    let testbed = Testbed::default();
+    let before = testbed.resource_version();
+    testbed.restart(Restart::Fresh, Duration::ZERO);
+    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    assert_eq!(at(&watch.next().await.unwrap(), "/object/code"), 410);
+}
+
+#[tokio::test]
+async fn a_cache_follows_into_the_past() {
+    let (testbed, older) = started();
+    let api: Api<Pod> = Api::default_namespaced(testbed.client());
+    let (reader, writer) = reflector::store();
+    let cached = reflector(writer, watcher(api, watcher::Config::default()));
+    let mut cached = pin!(cached.filter_map(|event| async { event.ok() }));
+    while reader.len() < 2 {
+        cached.next().await.unwrap();
+    }
+    testbed.restart(older, Duration::ZERO);
+    while reader.len() != 1 {
+        cached.next().await.unwrap();
+    }
+    assert_eq!(reader.state()[0].name_any(), "a");
+}
+
+#[tokio::test]
+async fn custom_resources_come_and_go_with_the_state() {
+    let testbed = Testbed::default();
+    let before = testbed.snapshot();
+    testbed.apply(definition()).unwrap();
+    testbed.apply(queue()).unwrap();
+    let with = testbed.snapshot();
+    let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
+    testbed.restart(Restart::Older(before), Duration::ZERO);
+    assert_eq!(get(&testbed, path).await.0, 404);
+    testbed.restart(Restart::Older(with), Duration::ZERO);
+    assert_eq!(get(&testbed, path).await.0, 200);
+    testbed.restart(Restart::Fresh, Duration::ZERO);
+    assert_eq!(get(&testbed, path).await.0, 404);
+}
+
+async fn is_refused(testbed: &Testbed) -> bool {
+    let api: Api<Pod> = Api::default_namespaced(testbed.client());
+    match api.list(&ListParams::default()).await {
+        Ok(_) => false,
+        Err(Error::Service(_)) => true,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn down_for_a_time() {
+    let (testbed, older) = started();
+    testbed.restart(older, Duration::from_secs(5));
+    assert!(is_refused(&testbed).await);
+    tokio::time::advance(Duration::from_millis(4999)).await;
+    assert!(is_refused(&testbed).await);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(!is_refused(&testbed).await);
+    testbed.stop();
+    assert!(is_refused(&testbed).await);
+    testbed.start(Restart::Same);
+    assert!(!is_refused(&testbed).await);
+    assert_eq!(names(&testbed), ["a"]);
+}
+
+#[rstest]
+#[case::stalled(Effect::Stall)]
+#[case::slow(Effect::Slow { by: Duration::from_secs(3600) })]
+#[tokio::test(start_paused = true)]
+async fn what_waits_breaks(#[case] effect: Effect) {
+    let faults = Faults::new(0);
+    let id = faults.add(Fault::on(Match::verb("create")).effect(effect));
+    let testbed = faulty(&faults);
+    let mut create = {
+        let testbed = testbed.clone();
+        tokio::spawn(async move { post(&testbed, PODS, &pod("a", json!({}))).await })
+    };
+    faults.wait_for_hits(id, 1).await;
+    assert!(futures::poll!(&mut create).is_pending());
+    let start = faults.elapsed();
+    testbed.restart(Restart::Same, Duration::ZERO);
+    assert!(create.await.is_err_and(|error| error.is_panic()));
+    assert_eq!(faults.elapsed(), start);
+    assert_eq!(names(&testbed), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_servers_clock_goes_wrong() {
+    let clock = SkewedClock::new(std::sync::Arc::new(|| "2026-01-01T10:00:00Z".parse().unwrap()));
+    let testbed = Testbed::new(Config { clock: clock.as_clock(), ..Config::default() });
+    let created = |name| {
+        let pod = testbed.apply(pod(name, json!({}))).unwrap();
+        at(&pod, "/metadata/creationTimestamp").as_str().unwrap().to_owned()
+    };
+    assert_eq!(created("a"), "2026-01-01T10:00:00Z");
+    clock.set(SignedDuration::from_mins(-90));
+    assert_eq!(created("b"), "2026-01-01T08:30:00Z");
+}
