@@ -214,6 +214,7 @@ impl Store {
             collection.objects.clear();
         }
         for (key, objects) in objects {
+            objects.values().for_each(|object| self.tell(&key, None, Some(object)));
             self.collection(&key).objects = objects;
         }
         self.compact();

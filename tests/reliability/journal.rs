@@ -1,0 +1,157 @@
+//! What happened: every change of a scale and of a spec, and who made it; every decision.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_controller::observer::{Observer, Reconciled};
+use hpa_testbed::{ChangeListener, ResourceName};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::time::VirtualClock;
+
+/// Who changes something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Actor {
+    /// Whoever comes through the API: the controller under test.
+    #[default]
+    Controller,
+    /// A person, or a tool that is not ours.
+    User,
+    /// What else lives in a cluster.
+    Cluster,
+}
+
+/// A change of `spec.replicas`.
+#[derive(Clone, Debug)]
+pub(crate) struct Scaling {
+    pub(crate) at: Duration,
+    pub(crate) target: String,
+    pub(crate) by: Actor,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+}
+
+/// An autoscaler as it was from a time on.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) at: Duration,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) spec: Value,
+    pub(crate) is_scaled_to_zero: bool,
+}
+
+/// A reconcile that came to a conclusion.
+#[derive(Clone, Debug)]
+pub(crate) struct Reconcile {
+    pub(crate) at: Duration,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) current: i32,
+    pub(crate) desired: i32,
+    pub(crate) proposed: Option<i32>,
+    pub(crate) scaled_to: Option<i32>,
+    pub(crate) says: String,
+}
+
+#[derive(Default)]
+struct Entries {
+    acting: Actor,
+    scalings: Vec<Scaling>,
+    versions: Vec<Version>,
+    reconciles: Vec<Reconcile>,
+}
+
+/// The journal of one world.
+pub(crate) struct Journal {
+    clock: VirtualClock,
+    entries: Mutex<Entries>,
+    /// A scale has changed.
+    pub(crate) scaled: Notify,
+}
+
+impl Journal {
+    pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
+        Arc::new(Self { clock, entries: Mutex::default(), scaled: Notify::new() })
+    }
+
+    /// Does something in somebody's name. It must not wait.
+    pub(crate) fn acting<T>(&self, actor: Actor, act: impl FnOnce() -> T) -> T {
+        let before = std::mem::replace(&mut self.entries.lock().acting, actor);
+        let done = act();
+        self.entries.lock().acting = before;
+        done
+    }
+
+    pub(crate) fn scalings(&self) -> Vec<Scaling> {
+        self.entries.lock().scalings.clone()
+    }
+
+    pub(crate) fn versions(&self) -> Vec<Version> {
+        self.entries.lock().versions.clone()
+    }
+
+    pub(crate) fn reconciles(&self) -> Vec<Reconcile> {
+        self.entries.lock().reconciles.clone()
+    }
+
+    fn deployment(&self, old: Option<&Value>, new: &Value) {
+        let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
+        let (from, to) = (old.map_or(-1, replicas), replicas(new));
+        if from != to {
+            let mut entries = self.entries.lock();
+            let (at, by) = (self.clock.age(), entries.acting);
+            entries.scalings.push(Scaling { at, target: name(new), by, from, to });
+        }
+        self.scaled.notify_one();
+    }
+
+    fn autoscaler(&self, new: &Value) {
+        let is_true =
+            |condition: &Value| condition["type"] == "ScaledToZero" && condition["status"] == "True";
+        let version = Version {
+            at: self.clock.age(),
+            name: name(new),
+            uid: new["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            spec: new["spec"].clone(),
+            is_scaled_to_zero: new["status"]["conditions"]
+                .as_array()
+                .is_some_and(|all| all.iter().any(is_true)),
+        };
+        self.entries.lock().versions.push(version);
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+impl ChangeListener for Journal {
+    fn changed(&self, resource: &ResourceName<'_>, old: Option<&Value>, new: Option<&Value>) {
+        match (resource.plural, new) {
+            ("deployments", Some(new)) => self.deployment(old, new),
+            ("deployments", None) => self.scaled.notify_one(),
+            ("horizontalpodautoscalers", Some(new)) => self.autoscaler(new),
+            _ => {}
+        }
+    }
+}
+
+impl Observer for Journal {
+    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+        let conclusion = reconciled.conclusion;
+        let explanation = &conclusion.explanation;
+        let reconcile = Reconcile {
+            at: self.clock.age(),
+            name: reconciled.key.name.to_string(),
+            uid: reconciled.hpa.metadata.uid.clone(),
+            current: explanation.current_replicas,
+            desired: explanation.desired_replicas,
+            proposed: explanation.proposed_replicas,
+            scaled_to: conclusion.scaled_to,
+            says: explanation.to_string(),
+        };
+        self.entries.lock().reconciles.push(reconcile);
+    }
+}
