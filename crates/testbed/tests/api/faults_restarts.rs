@@ -107,7 +107,7 @@ async fn custom_resources_come_and_go_with_the_state() {
     testbed.apply(definition()).unwrap();
     testbed.apply(queue()).unwrap();
     let with = testbed.snapshot();
-    let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
+    let path = "/apis/example.com/v1/namespaces/default/queues";
     testbed.restart(Restart::Older(before), Duration::ZERO);
     assert_eq!(get(&testbed, path).await.0, 404);
     testbed.restart(Restart::Older(with), Duration::ZERO);

@@ -121,6 +121,20 @@ async fn a_watch_that_runs_already_meets_what_begins_later(#[case] effect: Effec
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_outlasts_a_fault_that_did_not_get_to_it() {
+    let faults = Faults::new(0);
+    let until = Duration::from_secs(20);
+    faults.add(Fault::on(watches()).until(until).effect(Effect::DropWatch { after: 1 }));
+    let testbed = start(&faults, 0);
+    let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
+    tokio::time::advance(until).await;
+    for name in ["a", "b"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+        assert_eq!(lines.event().await.1, name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_quiet_watch_is_cut_when_the_fault_begins() {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }));

@@ -65,6 +65,17 @@ async fn drawn_by_seed() {
     assert_ne!(of(2, 0).await, first);
 }
 
+#[tokio::test]
+async fn each_fault_draws_for_itself() {
+    let faults = Faults::new(1);
+    for client in ["a", "b"] {
+        faults.add(Fault::on(Match::any().client(client)).probability(0.5).effect(Effect::InternalError));
+    }
+    let testbed = faulty(&faults);
+    let (first, second) = (testbed.client_named("a"), testbed.client_named("b"));
+    assert_ne!(failures(first, 100).await, failures(second, 100).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn for_a_time() {
     let faults = Faults::new(0);
