@@ -24,7 +24,8 @@ pub(crate) fn violations(world: &World) -> Vec<String> {
         }
         let of_target = |name: &str| name == scaling.target;
         let specs: Vec<&Version> = versions.iter().filter(|version| of_target(&version.name)).collect();
-        let decisions: Vec<&Reconcile> = reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
+        let decisions: Vec<&Reconcile> =
+            reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
         let checks = [
             within_bounds(scaling, &specs),
             down_for_a_reason(world, scaling, &specs),
@@ -57,7 +58,8 @@ fn within_bounds(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
         let (min, max) = bounds(version);
         (min..=max).contains(&scaling.to)
     });
-    (!fits).then(|| format!("outside of the bounds {:?}", versions.into_iter().map(bounds).collect::<Vec<_>>()))
+    (!fits)
+        .then(|| format!("outside of the bounds {:?}", versions.into_iter().map(bounds).collect::<Vec<_>>()))
 }
 
 /// Whether it only brings the target into new bounds, which needs no metrics.
@@ -74,7 +76,8 @@ fn down_for_a_reason(world: &World, scaling: &Scaling, specs: &[&Version]) -> Op
         return None;
     }
     // Metrics may be shared for a part of a period.
-    let loads = world.loads.within(&scaling.target, scaling.at.saturating_sub(IN_FLIGHT + PERIOD), scaling.at);
+    let loads =
+        world.loads.within(&scaling.target, scaling.at.saturating_sub(IN_FLIGHT + PERIOD), scaling.at);
     let least = loads.iter().min().copied().unwrap_or(0);
     (scaling.to < least).then(|| format!("below the load {loads:?}"))
 }

@@ -96,6 +96,18 @@ impl Journal {
         self.entries.lock().reconciles.clone()
     }
 
+    /// Prints all of it.
+    pub(crate) fn print(&self) {
+        let entries = self.entries.lock();
+        let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
+        let reconciles = entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
+        let mut all: Vec<_> = scalings.chain(reconciles).collect();
+        all.sort_by_key(|(at, _)| *at);
+        for (at, what) in all {
+            println!("{at:?} {what}");
+        }
+    }
+
     fn deployment(&self, old: Option<&Value>, new: &Value) {
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
         let (from, to) = (old.map_or(-1, replicas), replicas(new));

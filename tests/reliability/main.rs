@@ -22,7 +22,6 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// autoscaler comes to rest would depend on where it came from.
 const MAX: i32 = 8;
 
-
 /// How many seeds are run unless `RELIABILITY_SEEDS` says otherwise; `RELIABILITY_SEED` names one to run alone.
 const SEEDS: u64 = 1000;
 
@@ -55,5 +54,11 @@ fn random_faults() {
         }
     });
     let failures = failures.into_inner();
-    assert!(failures.is_empty(), "{} of {} seeds failed:\n{}", failures.len(), seeds.end - seeds.start, failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} seeds failed:\n{}",
+        failures.len(),
+        seeds.end - seeds.start,
+        failures.join("\n")
+    );
 }

@@ -122,7 +122,8 @@ fn fault(rng: &mut Rng) -> Fault {
         5 => (watches(rng), broken_watch(rng)),
         6 | 7 => malformed(rng),
         8 => {
-            let groups = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io", "apps", "autoscaling"];
+            let groups =
+                ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io", "apps", "autoscaling"];
             (Match::any(), Effect::MissingGroup { group: groups[rng.usize(..groups.len())].to_owned() })
         }
         _ => (Match::verb("get").resource("deployments"), Effect::Stale { revisions: rng.u64(1..20) }),
@@ -171,7 +172,12 @@ fn failure(rng: &mut Rng) -> Effect {
         9 | 10 => Effect::Slow { by: Duration::from_millis(rng.u64(1..30_000)) },
         11 => Effect::Stall,
         12 => Effect::HalfBody,
-        _ => Effect::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None },
+        _ => Effect::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: "no".into(),
+            retry_after_seconds: None,
+        },
     }
 }
 
@@ -198,24 +204,39 @@ fn broken_watch(rng: &mut Rng) -> Effect {
 fn malformed(rng: &mut Rng) -> (Match, Effect) {
     let reads = Match::verbs(["get", "list", "watch"]);
     let kinds: [(Match, &[(&str, Value)]); 6] = [
-        (reads.clone().resource("horizontalpodautoscalers"), &[
-            ("/spec/maxReplicas", json!("many")),
-            ("/metadata", json!(null)),
-            ("/status/conditions", json!(7)),
-        ]),
-        (reads.clone().group("").resource("pods"), &[
-            ("/spec/containers/0/resources/requests/cpu", json!("much")),
-            ("/metadata/name", json!(null)),
-            ("/status/conditions", json!("none")),
-        ]),
-        (reads.clone().subresource("scale"), &[("/spec/replicas", json!("two")), ("/status/selector", json!(null))]),
-        (reads.clone().group("metrics.k8s.io"), &[
-            ("/containers/0/usage/cpu", json!("warm")),
-            ("/containers/0/usage", json!(null)),
-            ("/metadata/name", json!(5)),
-            ("/timestamp", json!("yesterday")),
-        ]),
-        (reads.clone().group("custom.metrics.k8s.io"), &[("/value", json!("")), ("/describedObject", json!(null))]),
+        (
+            reads.clone().resource("horizontalpodautoscalers"),
+            &[
+                ("/spec/maxReplicas", json!("many")),
+                ("/metadata", json!(null)),
+                ("/status/conditions", json!(7)),
+            ],
+        ),
+        (
+            reads.clone().group("").resource("pods"),
+            &[
+                ("/spec/containers/0/resources/requests/cpu", json!("much")),
+                ("/metadata/name", json!(null)),
+                ("/status/conditions", json!("none")),
+            ],
+        ),
+        (
+            reads.clone().subresource("scale"),
+            &[("/spec/replicas", json!("two")), ("/status/selector", json!(null))],
+        ),
+        (
+            reads.clone().group("metrics.k8s.io"),
+            &[
+                ("/containers/0/usage/cpu", json!("warm")),
+                ("/containers/0/usage", json!(null)),
+                ("/metadata/name", json!(5)),
+                ("/timestamp", json!("yesterday")),
+            ],
+        ),
+        (
+            reads.clone().group("custom.metrics.k8s.io"),
+            &[("/value", json!("")), ("/describedObject", json!(null))],
+        ),
         (reads.group("external.metrics.k8s.io"), &[("/value", json!([])), ("/metricName", json!(1))]),
     ];
     let (matching, members) = &kinds[rng.usize(..kinds.len())];
@@ -243,7 +264,10 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
     wrong.extend(without.violations.iter().map(|what| format!("without faults: {what}")));
     wrong.extend(with.violations.iter().cloned());
     if with.replicas != without.replicas {
-        wrong.push(format!("two periods after the faults {:?}, without them {:?}", with.replicas, without.replicas));
+        wrong.push(format!(
+            "two periods after the faults {:?}, without them {:?}",
+            with.replicas, without.replicas
+        ));
     }
     for (name, status) in &with.statuses {
         let expected = &without.statuses[name];
@@ -251,7 +275,11 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
             wrong.push(format!("the status of {name} is {status}, without faults {expected}"));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("seed {}:\n  {}\n{plan}", plan.seed, wrong.join("\n  "))) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("seed {}:\n  {}\n{plan}", plan.seed, wrong.join("\n  ")))
+    }
 }
 
 fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
@@ -261,7 +289,10 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
 
 async fn live(plan: &Plan, has_faults: bool) -> End {
     let faults = Faults::new(plan.seed);
-    let mut world = World::start(|_, config| hpa_testbed::Config { interceptor: Some(Arc::new(faults.clone())), ..config });
+    let mut world = World::start(|_, config| hpa_testbed::Config {
+        interceptor: Some(Arc::new(faults.clone())),
+        ..config
+    });
     let mut steps = plan.life.clone();
     if has_faults {
         plan.faults.iter().for_each(|fault| _ = faults.add(fault.clone()));
@@ -277,6 +308,9 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     world.until(CALM + 2 * PERIOD).await;
     let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
     world.until(CALM + 4 * PERIOD + WINDOW).await;
+    if has_faults && std::env::var_os("RELIABILITY_SEED").is_some() {
+        world.journal.print();
+    }
     let mut violations = violations(&world);
     if !world.is_controlled() {
         violations.push("the controller has ended".to_owned());
@@ -288,10 +322,15 @@ async fn take(world: &mut World, step: Step) {
     match step {
         Step::Load(name, load) => world.loads.set(name, load),
         Step::Scale(name, replicas) => world.scale(name, replicas),
-        Step::Max(name, max) => world.edit(world.autoscaler(name), |object| object["spec"]["maxReplicas"] = max.into()),
-        Step::Min(name, min) => world.edit(world.autoscaler(name), |object| object["spec"]["minReplicas"] = min.into()),
+        Step::Max(name, max) => {
+            world.edit(world.autoscaler(name), |object| object["spec"]["maxReplicas"] = max.into())
+        }
+        Step::Min(name, min) => {
+            world.edit(world.autoscaler(name), |object| object["spec"]["minReplicas"] = min.into())
+        }
         Step::Touch(name) => world.edit(world.deployment(name), |object| {
-            object["metadata"]["annotations"] = json!({ "touched": world.clock.age().as_millis().to_string() });
+            object["metadata"]["annotations"] =
+                json!({ "touched": world.clock.age().as_millis().to_string() });
         }),
         Step::RecreateAutoscaler(name) => {
             world.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);

@@ -30,7 +30,7 @@ const QUIET: Duration = Duration::from_mins(1);
 type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<Watched<K>>>>;
 
 /// Watches the objects of a kind in a scope, without end, backing off after failures.
-fn events<K>(client: &Client, scope: &Scope) -> Events<K>
+fn events<K>(client: &Client, scope: &Scope, longest: Duration) -> Events<K>
 where
     K: WatchedKind + Clone + Debug + Send + Sync + 'static,
 {
@@ -39,18 +39,22 @@ where
         None => Api::all(client.clone()),
     };
     let config = watcher::Config::default().page_size(PAGE_SIZE);
-    watcher(api, config).backoff(SteadyBackoff(DefaultBackoff::default())).boxed()
+    let backoff = SteadyBackoff { backoff: DefaultBackoff::default(), longest };
+    watcher(api, config).backoff(backoff).boxed()
 }
 
-/// kube's backoff, which an event does not reset: every retry of a list begins with one, though nothing has been
-/// answered yet. It resets itself after two minutes without a failure.
-struct SteadyBackoff(DefaultBackoff);
+/// kube's backoff, but never longer than `longest`, and not reset by an event: every retry of a list begins with one,
+/// though nothing has been answered yet. It resets itself after two minutes without a failure.
+struct SteadyBackoff {
+    backoff: DefaultBackoff,
+    longest: Duration,
+}
 
 impl Iterator for SteadyBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        self.0.next()
+        self.backoff.next().map(|wait| wait.min(self.longest))
     }
 }
 
@@ -142,10 +146,10 @@ impl<K> Feed<K>
 where
     K: WatchedKind + Clone + Debug + Send + Sync + 'static,
 {
-    /// A watch that lists anew this long after an object that could not be decoded.
-    pub(crate) fn new(what: &'static str, client: Client, scope: Scope, relist_after: Duration) -> Self {
-        let (events, health) = (events(&client, &scope), Health::new(what, &scope));
-        Self { client, scope, events, health, relist: Relist::after(relist_after) }
+    /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
+    pub(crate) fn new(what: &'static str, client: Client, scope: Scope, pace: Duration) -> Self {
+        let (events, health) = (events(&client, &scope, pace), Health::new(what, &scope));
+        Self { client, scope, events, health, relist: Relist::after(pace) }
     }
 
     /// Tells that an object could not be decoded.
@@ -168,7 +172,7 @@ where
                 event = self.events.try_next() => event,
                 () = due => {
                     self.relist.begun();
-                    self.events = events(&self.client, &self.scope);
+                    self.events = events(&self.client, &self.scope, self.relist.after);
                     continue;
                 }
             };

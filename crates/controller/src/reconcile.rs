@@ -168,10 +168,8 @@ impl Reconciler {
                 self.autoscalers.apply(key, latest, Seen::Changed);
                 if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                self.autoscalers.remove(key);
-                Err(Written::AutoscalerChanged)
-            }
+            // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(Written::AutoscalerChanged),
             Err(kube::Error::Api(status)) => Err(failed(status.message)),
             Err(error) => Err(failed(describe(&error))),
         }

@@ -110,7 +110,7 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        relist_after: options.sync_period,
+        pace: options.sync_period,
     };
     let mut watches = JoinSet::new();
     let synced = start_watches(&mut watches, &clients, &caches, scopes, options.sync_period);

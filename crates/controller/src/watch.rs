@@ -37,15 +37,15 @@ pub struct Caches {
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// Objects skipped because they could not be decoded.
     pub undecodable: Arc<AtomicU64>,
-    /// How soon everything is listed anew because of one; later if that did not help.
-    pub relist_after: Duration,
+    /// How soon everything is listed anew because of one, and how long a watch that failed waits at most.
+    pub pace: Duration,
 }
 
 impl Caches {
     /// Keeps the pods of a scope in the index, without end. `synced` is told once the first list is in.
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let Some(index) = self.pods.index(scope.as_deref().unwrap_or_default()) else { return };
-        let mut feed = Feed::<Pod>::new("pods", client, scope, self.relist_after);
+        let mut feed = Feed::<Pod>::new("pods", client, scope, self.pace);
         while let Some(event) = feed.next().await {
             match event {
                 watcher::Event::Init => index.begin_init(),
@@ -101,7 +101,7 @@ impl Caches {
         spread: Spread,
     ) {
         let what = "horizontalpodautoscalers";
-        let mut feed = Feed::<HorizontalPodAutoscaler>::new(what, client, scope.clone(), self.relist_after);
+        let mut feed = Feed::<HorizontalPodAutoscaler>::new(what, client, scope.clone(), self.pace);
         let mut listed = HashSet::new();
         // By namespace: those that can share a request come close to each other. It outlives a list that breaks off.
         let mut created = BTreeSet::new();

@@ -33,7 +33,7 @@ fn caches() -> Caches {
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        relist_after: PERIOD,
+        pace: PERIOD,
     }
 }
 

@@ -146,7 +146,7 @@ where
     }
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
+pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let parameters = request.uri().query().unwrap_or_default();
     parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
 }

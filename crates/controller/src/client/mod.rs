@@ -1,6 +1,7 @@
 //! Clients of the API server: one for the API, one for the metrics APIs.
 
 mod limits;
+mod pace;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,10 @@ use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer}
 
 pub use limits::RateLimit;
 use limits::{RateLimitLayer, RequestTimeoutLayer};
+use pace::WatchPaceLayer;
+
+/// The time from one watch of the same objects to the next.
+const WATCH_PACE: Duration = Duration::from_secs(1);
 
 /// Why there is no client. The texts name the file and context, and never what a file holds: it may be a secret.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +160,7 @@ where
     B::Error: Into<BoxError>,
 {
     builder
+        .with_layer(&WatchPaceLayer(WATCH_PACE))
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))

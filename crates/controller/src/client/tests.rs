@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::{
     ClientConfig, ClientSource, Clients,
     limits::{RateLimit, RateLimitLayer, RequestTimeoutLayer},
+    pace::WatchPaceLayer,
 };
 
 fn request(path: &str) -> Request<Body> {
@@ -161,4 +162,25 @@ async fn a_missing_kubeconfig_is_named() {
         failure.starts_with("unable to use kubeconfig /nonexistent/kubeconfig, current context: "),
         "{failure}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_of_the_same_objects_keep_a_distance() {
+    let service =
+        tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    let layer = WatchPaceLayer(Duration::from_secs(1));
+    let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
+    let start = Instant::now();
+    for path in ["/pods?watch=true", "/others?watch=1", "/pods", "/pods?limit=1"] {
+        client.send(request(path)).await.unwrap();
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    for _ in 0..3 {
+        client.send(request("/pods?watch=true")).await.unwrap();
+    }
+    assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+    sleep(Duration::from_mins(1)).await;
+    let later = Instant::now();
+    client.send(request("/pods?watch=true")).await.unwrap();
+    assert_eq!(later.elapsed(), Duration::ZERO);
 }

@@ -1,0 +1,67 @@
+use std::{
+    collections::HashMap,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::Request;
+use tokio::time::{Instant, sleep_until};
+use tower::{BoxError, Layer, Service};
+
+use super::limits::is_watch;
+
+/// Begins a watch of the same objects at most this often. A watch that ends without an error is begun again at once:
+/// were each of them ended at once, by a proxy for example, nothing else would hold the requests back.
+#[derive(Clone, Copy)]
+pub(super) struct WatchPaceLayer(pub(super) Duration);
+
+impl<S> Layer<S> for WatchPaceLayer {
+    type Service = WatchPace<S>;
+
+    fn layer(&self, inner: S) -> WatchPace<S> {
+        WatchPace { inner, pace: self.0, next: HashMap::new() }
+    }
+}
+
+/// See [`WatchPaceLayer`].
+pub(super) struct WatchPace<S> {
+    inner: S,
+    pace: Duration,
+    /// By path, when the next watch of it may begin.
+    next: HashMap<String, Instant>,
+}
+
+impl<S, B> Service<Request<B>> for WatchPace<S>
+where
+    S: Service<Request<B>>,
+    S::Future: Send + 'static,
+    S::Response: Send,
+    S::Error: Into<BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let begins = is_watch(&request).then(|| {
+            let now = Instant::now();
+            let begins = self.next.get(request.uri().path()).map_or(now, |next| now.max(*next));
+            self.next.insert(request.uri().path().to_owned(), begins + self.pace);
+            begins
+        });
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await.map_err(Into::into);
+            // The answer waits rather than the request: that has its place in the order of all requests.
+            if let Some(begins) = begins {
+                sleep_until(begins).await;
+            }
+            answer
+        })
+    }
+}
