@@ -45,6 +45,7 @@ mod server;
 mod store;
 mod table;
 mod testbed;
+pub mod workload;
 
 pub use self::{
     config::Config,

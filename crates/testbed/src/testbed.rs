@@ -25,6 +25,7 @@ use crate::{
     rest::{Target, delete_one, write, write::Part},
     restart::{Restart, Snapshot},
     server::{self, Disconnected, Server, State},
+    store::{Id, Key, Object},
 };
 
 /// A Kubernetes API server in memory. Clones are the same server.
@@ -140,6 +141,38 @@ impl Testbed {
         let mut state = self.server.state.lock();
         let target = target_of(&state, &named)?;
         delete_one(&mut state, &target, &now).map(drop)
+    }
+
+    /// All objects of a resource as they are stored.
+    pub(crate) fn objects(&self, key: &Key) -> Vec<Object> {
+        let mut state = self.server.state.lock();
+        state.store.collection(key).objects().values().map(Arc::clone).collect()
+    }
+
+    /// Changes a stored object past all rules: what a controller or kubelet may write anywhere in it. A change that
+    /// changes nothing is none. Without the object nothing happens.
+    pub(crate) fn modify(&self, key: &Key, id: &Id, change: impl FnOnce(&mut Value)) {
+        let mut state = self.server.state.lock();
+        let Some(old) = state.store.get(key, id).cloned() else { return };
+        let mut new = (*old).clone();
+        change(&mut new);
+        if new != *old {
+            state.store.put(key, id.clone(), new);
+        }
+    }
+
+    /// The version of the last change of any of these resources.
+    pub(crate) fn latest_of(&self, keys: &[Key]) -> u64 {
+        let mut state = self.server.state.lock();
+        keys.iter().map(|key| *state.store.collection(key).subscribe().borrow()).max().unwrap_or_default()
+    }
+
+    /// The resources with a scale that are defined by a `CustomResourceDefinition`.
+    pub(crate) fn scaled_custom_resources(&self) -> Vec<Arc<Resource>> {
+        let state = self.server.state.lock();
+        let is_scaled = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
+        let scaled = |one: &&Arc<Resource>| one.custom && one.namespaced && is_scaled(one);
+        state.registry.iter().filter(scaled).cloned().collect()
     }
 
     /// The resource version of the last change.

@@ -1,0 +1,105 @@
+//! The clock that everything simulated goes by.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::{sync::watch, time::Instant};
+
+/// No sleep takes longer at once; a clock that stands still is looked at again when its speed changes.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// Simulated time: it starts at a given moment and runs at a multiple of tokio's time, hence is virtual where that is
+/// paused. Clones are the same clock.
+#[derive(Clone)]
+pub struct SimulatedClock {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    anchor: Mutex<Anchor>,
+    /// A new value tells those who sleep that the speed is another.
+    changed: watch::Sender<()>,
+}
+
+/// From here on time runs at this speed.
+#[derive(Clone, Copy)]
+struct Anchor {
+    real: Instant,
+    simulated: Timestamp,
+    speed: f64,
+}
+
+impl Anchor {
+    fn at(&self, real: Instant) -> Timestamp {
+        let elapsed = real.saturating_duration_since(self.real).as_secs_f64() * self.speed;
+        let span = SignedDuration::try_from_secs_f64(elapsed).unwrap_or(SignedDuration::MAX);
+        self.simulated.checked_add(span).unwrap_or(Timestamp::MAX)
+    }
+}
+
+impl SimulatedClock {
+    /// A clock that shows `start` now and runs `speed` times as fast as tokio's time.
+    pub fn new(start: Timestamp, speed: f64) -> Self {
+        let anchor = Anchor { real: Instant::now(), simulated: start, speed: valid(speed) };
+        Self { inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }) }
+    }
+
+    /// The simulated time.
+    pub fn now(&self) -> Timestamp {
+        self.inner.anchor.lock().at(Instant::now())
+    }
+
+    /// How many simulated seconds pass in a second.
+    pub fn speed(&self) -> f64 {
+        self.inner.anchor.lock().speed
+    }
+
+    /// Goes on at another speed; at 0, or at what is no speed, time stands still.
+    pub fn set_speed(&self, speed: f64) {
+        let mut anchor = self.inner.anchor.lock();
+        let real = Instant::now();
+        *anchor = Anchor { real, simulated: anchor.at(real), speed: valid(speed) };
+        drop(anchor);
+        self.inner.changed.send_replace(());
+    }
+
+    /// The clock as the server's configuration wants it.
+    pub fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+        let clock = self.clone();
+        Arc::new(move || clock.now())
+    }
+
+    /// Waits until the clock shows `time` or later, through all changes of its speed.
+    pub async fn sleep_until(&self, time: Timestamp) {
+        let mut changed = self.inner.changed.subscribe();
+        loop {
+            let (now, speed) = (self.now(), self.speed());
+            if now >= time {
+                return;
+            }
+            let seconds = time.duration_since(now).as_secs_f64() / speed;
+            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    /// Waits for a span of simulated time, in seconds.
+    pub async fn sleep(&self, seconds: f64) {
+        let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO);
+        self.sleep_until(self.now().checked_add(span).unwrap_or(Timestamp::MAX)).await;
+    }
+}
+
+impl fmt::Debug for SimulatedClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedClock").field("now", &self.now()).field("speed", &self.speed()).finish()
+    }
+}
+
+fn valid(speed: f64) -> f64 {
+    if speed.is_finite() && speed > 0.0 { speed } else { 0.0 }
+}

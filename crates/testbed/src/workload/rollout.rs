@@ -1,0 +1,166 @@
+//! How a Deployment gets from one template to another: how many replicas each of its ReplicaSets is to have next.
+
+use serde_json::Value;
+
+use super::number;
+
+/// How far a rolling update may leave the number of replicas that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// How many pods there may be beyond it.
+    pub(crate) surge: u32,
+    /// How many of it may be unavailable.
+    pub(crate) unavailable: u32,
+}
+
+/// A ReplicaSet as a rollout sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Revision {
+    /// How many replicas it is to have.
+    pub(crate) replicas: u32,
+    /// How many of its pods are available.
+    pub(crate) available: u32,
+}
+
+impl Bounds {
+    /// The bounds of a strategy: absolute numbers, or percentages of the replicas, of which a surge is rounded up and
+    /// what may be unavailable down. Both 0 would be a standstill; then one may be unavailable.
+    pub(crate) fn of(strategy: &Value, replicas: u32) -> Self {
+        let member = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
+        let part = |value: Option<&Value>| match value {
+            Some(Value::String(text)) => {
+                let percent: f64 = text.trim_end_matches('%').parse().unwrap_or(25.0);
+                f64::from(replicas) * percent / 100.0
+            }
+            Some(number) => number.as_f64().unwrap_or_default(),
+            None => f64::from(replicas) / 4.0,
+        };
+        let surge = number::ceil(part(member("maxSurge")));
+        let unavailable = number::ceil(part(member("maxUnavailable")).floor());
+        Self { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
+    }
+}
+
+/// How many replicas the new ReplicaSet and the old ones, the oldest first, are to have next.
+pub(crate) fn rolling_update(
+    desired: u32,
+    bounds: Bounds,
+    new: Revision,
+    old: &[Revision],
+) -> (u32, Vec<u32>) {
+    let old_total: u32 = old.iter().map(|one| one.replicas).sum();
+    let total = new.replicas + old_total;
+    let most = desired.saturating_add(bounds.surge);
+    let next = if new.replicas >= desired {
+        desired
+    } else {
+        desired.min(new.replicas + most.saturating_sub(total))
+    };
+    let unchanged: Vec<u32> = old.iter().map(|one| one.replicas).collect();
+    if next != new.replicas || old_total == 0 {
+        return (next, unchanged);
+    }
+    let least_available = desired.saturating_sub(bounds.unavailable);
+    let new_unavailable = new.replicas.saturating_sub(new.available);
+    let spare = total.saturating_sub(least_available).saturating_sub(new_unavailable);
+    let (cleaned, spare) = take(&unchanged, spare, |index| {
+        old.get(index).map_or(0, |one| one.replicas.saturating_sub(one.available))
+    });
+    let available: u32 = new.available + old.iter().map(|one| one.available).sum::<u32>();
+    let spare = spare.min(available.saturating_sub(least_available));
+    let (result, _) = take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
+    (next, result)
+}
+
+/// Takes up to `spare` in all, of each up to a limit; also what is left to take.
+fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>, u32) {
+    let one = |(index, replicas): (usize, &u32)| {
+        let taken = spare.min(limit(index)).min(*replicas);
+        spare -= taken;
+        replicas - taken
+    };
+    let result = from.iter().enumerate().map(one).collect();
+    (result, spare)
+}
+
+/// The same for the strategy `Recreate`: the new pods come when the old ones are gone.
+pub(crate) fn recreate(desired: u32, old_pods: u32, old: &[Revision]) -> (u32, Vec<u32>) {
+    let new = if old_pods == 0 { desired } else { 0 };
+    (new, vec![0; old.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{Bounds, Revision, recreate, rolling_update};
+
+    #[rstest]
+    #[case::default(json!({}), 10, 3, 2)]
+    #[case::percent(json!({ "maxSurge": "30%", "maxUnavailable": "30%" }), 9, 3, 2)]
+    #[case::absolute(json!({ "maxSurge": 2, "maxUnavailable": 0 }), 10, 2, 0)]
+    #[case::never_both_zero(json!({ "maxSurge": 0, "maxUnavailable": "10%" }), 5, 0, 1)]
+    fn bounds_are_read(
+        #[case] update: Value,
+        #[case] replicas: u32,
+        #[case] surge: u32,
+        #[case] unavailable: u32,
+    ) {
+        let bounds = Bounds::of(&json!({ "rollingUpdate": update }), replicas);
+        assert_eq!(bounds, Bounds { surge, unavailable });
+    }
+
+    /// Rolls out while pods become available in random order, and checks the bounds at each step.
+    #[test]
+    fn bounds_are_kept_whatever_the_pods_do() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let desired = rng.u32(1..20);
+            let surge = rng.u32(0..5);
+            let bounds = Bounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
+            roll(desired, bounds, &mut rng);
+        }
+    }
+
+    fn roll(desired: u32, bounds: Bounds, rng: &mut fastrand::Rng) {
+        let first = rng.u32(0..=desired);
+        let at = |replicas| Revision { replicas, available: replicas };
+        let mut old = vec![at(first), at(desired - first)];
+        let mut new = Revision::default();
+        for _ in 0..1000 {
+            let (next, targets) = rolling_update(desired, bounds, new, &old);
+            for (one, target) in old.iter_mut().zip(targets) {
+                // The pods that are not available go first, as from a ReplicaSet.
+                *one = Revision { replicas: target, available: one.available.min(target) };
+            }
+            new.replicas = next;
+            let total = new.replicas + old.iter().map(|one| one.replicas).sum::<u32>();
+            let available = new.available + old.iter().map(|one| one.available).sum::<u32>();
+            assert!(total <= desired + bounds.surge, "{desired} {bounds:?} {new:?} {old:?}");
+            assert!(available + bounds.unavailable >= desired, "{desired} {bounds:?} {new:?} {old:?}");
+            if new == at(desired) && total == desired {
+                return;
+            }
+            new.available += rng.u32(0..=new.replicas - new.available);
+        }
+        panic!("{desired} {bounds:?} does not end: {new:?} {old:?}");
+    }
+
+    #[test]
+    fn what_is_unavailable_goes_first() {
+        let bounds = Bounds { surge: 1, unavailable: 0 };
+        let (new, old) = (Revision { replicas: 1, available: 0 }, Revision { replicas: 4, available: 3 });
+        // Nothing is spare but the old pod that serves nobody, and the new one still counts as missing.
+        assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
+        let new = Revision { available: 1, ..new };
+        assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![3]));
+    }
+
+    #[test]
+    fn recreation_waits_for_the_old_pods() {
+        let old = [Revision { replicas: 3, available: 3 }];
+        assert_eq!(recreate(3, 3, &old), (0, vec![0]));
+        assert_eq!(recreate(3, 0, &old), (3, vec![0]));
+    }
+}

@@ -1,0 +1,373 @@
+//! What a simulation is about, as a file says it.
+
+mod incident;
+mod validate;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::incident::{Incident, IncidentKind, MetricsSource};
+use super::{
+    load::Load,
+    profile::PodProfile,
+    samples::{LARGEST_FILE, SamplesError, parse_csv},
+    seconds::Seconds,
+    series::SourceSettings,
+};
+
+/// A simulation: what is in the cluster, what load comes, how metrics are measured, and what goes wrong when.
+///
+/// Written as YAML (or JSON, which is YAML) with the API's spelling: `maxPods`, `objectMetrics`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
+    /// What it shows.
+    #[serde(default)]
+    pub description: String,
+    /// Where chance begins: the same seed, the same run.
+    #[serde(default)]
+    pub seed: u64,
+    /// How long it takes, in simulated time.
+    #[serde(default = "duration")]
+    pub duration: Seconds,
+    /// Whether the pods that are there at the start have been ready for ten minutes, and measured. If not, they begin.
+    #[serde(default = "yes")]
+    pub warm: bool,
+    /// How many pods have a place in the cluster; further ones wait.
+    #[serde(default)]
+    pub max_pods: Option<u32>,
+    /// What the pods are like of workloads that are not listed.
+    #[serde(default)]
+    pub default_profile: PodProfile,
+    /// The workloads, which are created at the start.
+    #[serde(default)]
+    pub workloads: Vec<WorkloadSpec>,
+    /// Queues that workloads drain.
+    #[serde(default)]
+    pub queues: Vec<QueueSpec>,
+    /// Custom metrics of objects other than pods.
+    #[serde(default)]
+    pub object_metrics: Vec<ObjectMetricSpec>,
+    /// External metrics other than those of queues.
+    #[serde(default)]
+    pub external_metrics: Vec<ExternalMetricSpec>,
+    /// How well metrics are measured.
+    #[serde(default)]
+    pub metrics: MetricsSettings,
+    /// What happens when.
+    #[serde(default)]
+    pub incidents: Vec<Incident>,
+    /// Further objects that are created at the start, such as autoscalers.
+    #[serde(default)]
+    pub manifests: Vec<Value>,
+    /// Faults of the API, for whoever runs the scenario.
+    #[serde(default)]
+    pub faults: Vec<Value>,
+}
+
+/// A workload: an object with pods, and the load on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkloadSpec {
+    /// Its name, which its pods have as the label `app`.
+    pub name: String,
+    /// Its namespace, which is created.
+    #[serde(default = "namespace")]
+    pub namespace: String,
+    /// Its kind.
+    #[serde(default = "deployment")]
+    pub kind: String,
+    /// The group and version of its kind; needed for a custom resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// How many replicas it has at the start.
+    #[serde(default = "one")]
+    pub replicas: u32,
+    /// What its pods are like; the default profile unless it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<PodProfile>,
+    /// The load on all its pods together, in units per second.
+    #[serde(default)]
+    pub load: Load,
+    /// Metrics that its pods tell of themselves (`type: Pods`).
+    #[serde(default)]
+    pub pod_metrics: Vec<PodMetricSpec>,
+    /// Further members of its spec, such as `strategy` or `minReadySeconds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<serde_json::Map<String, Value>>,
+}
+
+/// A metric that pods tell of themselves: `base + perUnit × load served`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodMetricSpec {
+    /// The metric.
+    pub name: String,
+    /// The labels of its series.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Its value without load.
+    #[serde(default)]
+    pub base: f64,
+    /// What a unit of load a second adds.
+    #[serde(default = "one_float")]
+    pub per_unit: f64,
+}
+
+/// A queue. Its backlog is an external metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QueueSpec {
+    /// What it is called.
+    pub name: String,
+    /// What comes into it, in units per second.
+    pub arrivals: Load,
+    /// The workload that drains it (`name` or `namespace/name`).
+    pub workload: String,
+    /// What a pod drains, in units per second; unless it says so what its other load leaves of its capacity.
+    #[serde(default)]
+    pub drain_per_pod: Option<f64>,
+    /// What waits at the start.
+    #[serde(default)]
+    pub backlog: f64,
+    /// The external metric.
+    pub metric: String,
+    /// The labels of the metric's series.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A custom metric of an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectMetricSpec {
+    /// The metric.
+    pub metric: String,
+    /// The labels of the metric's series.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// The object; it need not exist.
+    pub object: ObjectRef,
+    /// What it measures.
+    pub value: MetricValue,
+}
+
+/// An object that a metric describes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectRef {
+    /// Its group and version.
+    #[serde(default = "core")]
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace.
+    #[serde(default = "namespace")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its resource, such as `ingresses`, where that is not the plural one would guess.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+}
+
+/// An external metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExternalMetricSpec {
+    /// The metric.
+    pub metric: String,
+    /// The labels of the metric's series.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// What it measures.
+    pub value: MetricValue,
+}
+
+/// What a metric measures. Workloads are named by `name` or `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum MetricValue {
+    /// The load on a workload, in units per second.
+    Load(String),
+    /// What of the load a workload serves, in units per second.
+    Served(String),
+    /// What waits in a queue.
+    Backlog(String),
+    /// A curve of its own.
+    Curve(Load),
+}
+
+/// How well each source of metrics measures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct MetricsSettings {
+    /// CPU and memory: the metrics server.
+    pub resource: SourceSettings,
+    /// Custom metrics of pods.
+    pub pods: SourceSettings,
+    /// Custom metrics of other objects.
+    pub object: SourceSettings,
+    /// External metrics.
+    pub external: SourceSettings,
+}
+
+/// Why a scenario cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// It is no scenario: the text tells line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// A member has no meaning.
+    #[error("{field}: {problem}")]
+    Invalid {
+        /// The member.
+        field: String,
+        /// Why.
+        problem: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file is no table of samples.
+    #[error("{path}: {source}")]
+    Samples {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: SamplesError,
+    },
+}
+
+fn duration() -> Seconds {
+    Scenario::default().duration
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn namespace() -> String {
+    "default".to_owned()
+}
+
+fn deployment() -> String {
+    "Deployment".to_owned()
+}
+
+fn core() -> String {
+    "v1".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_float() -> f64 {
+    1.0
+}
+
+impl Default for Scenario {
+    /// Twenty minutes of nothing.
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            seed: 0,
+            duration: Seconds::new(1200.0),
+            warm: true,
+            max_pods: None,
+            default_profile: PodProfile::default(),
+            workloads: Vec::new(),
+            queues: Vec::new(),
+            object_metrics: Vec::new(),
+            external_metrics: Vec::new(),
+            metrics: MetricsSettings::default(),
+            incidents: Vec::new(),
+            manifests: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl WorkloadSpec {
+    /// A Deployment in the namespace `default` with one replica of the default profile and no load.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: namespace(),
+            kind: deployment(),
+            api_version: None,
+            replicas: 1,
+            profile: None,
+            load: Load::default(),
+            pod_metrics: Vec::new(),
+            spec: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario and checks it. It cannot name files; see [`Scenario::load`].
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let scenario = Self::read(text)?;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    /// Reads a scenario from a file, with the samples it names, and checks it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let mut scenario = Self::read(&read_file(path)?)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for load in scenario.loads_mut() {
+            for samples in load.samples_mut() {
+                let Some(file) = &samples.file else { continue };
+                let path = folder.join(file);
+                let table = parse_csv(&read_file(&path)?);
+                samples.points = table.map_err(|source| ScenarioError::Samples { path, source })?;
+            }
+        }
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    fn read(text: &str) -> Result<Self, ScenarioError> {
+        serde_saphyr::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))
+    }
+
+    fn loads_mut(&mut self) -> Vec<&mut Load> {
+        let curve = |value| match value {
+            &mut MetricValue::Curve(ref mut load) => Some(load),
+            _ => None,
+        };
+        let workloads = self.workloads.iter_mut().map(|one| &mut one.load);
+        let queues = self.queues.iter_mut().map(|one| &mut one.arrivals);
+        let objects = self.object_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
+        let external = self.external_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
+        workloads.chain(queues).chain(objects).chain(external).collect()
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, ScenarioError> {
+    let error = |source| ScenarioError::File { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(error)?.len();
+    if size > LARGEST_FILE {
+        let problem = format!("larger than {LARGEST_FILE} bytes");
+        return Err(error(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
+    }
+    fs::read_to_string(path).map_err(error)
+}

@@ -1,0 +1,124 @@
+//! Spans of simulated time as a scenario writes them.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
+
+/// A span of simulated time, in seconds and never negative. It is written as `20m`, `1h30m`, `2.5s`, `500ms`, or as a
+/// number of seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Seconds(f64);
+
+/// Why a text is no span of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{0}\" is no span of time, such as 90, 90s, 1h30m or 500ms")]
+pub struct SecondsError(String);
+
+const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+
+impl Seconds {
+    /// That many seconds; none if the number is negative or not finite.
+    pub const fn new(seconds: f64) -> Self {
+        Self(if seconds.is_finite() && seconds > 0.0 { seconds } else { 0.0 })
+    }
+
+    /// How many seconds.
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Seconds {
+    type Err = SecondsError;
+
+    fn from_str(text: &str) -> Result<Self, SecondsError> {
+        let error = || SecondsError(text.to_owned());
+        if let Ok(number) = text.parse::<f64>() {
+            return Self::checked(number).ok_or_else(error);
+        }
+        let (mut rest, mut total) = (text, 0.0);
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+            let (number, tail) = rest.split_at(digits);
+            let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+            let (unit, tail) = tail.split_at(letters);
+            let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(error)?;
+            total += number.parse::<f64>().map_err(|_| error())? * factor;
+            rest = tail;
+        }
+        Self::checked(total).filter(|_| !text.is_empty()).ok_or_else(error)
+    }
+}
+
+impl Seconds {
+    fn checked(number: f64) -> Option<Self> {
+        (number.is_finite() && number >= 0.0).then_some(Self(number))
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}s", self.0)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SecondsVisitor)
+    }
+}
+
+struct SecondsVisitor;
+
+impl Visitor<'_> for SecondsVisitor {
+    type Value = Seconds;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a span of time, such as 90, 90s, 1h30m or 500ms")
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Seconds, E> {
+        Seconds::checked(number).ok_or_else(|| E::custom(SecondsError(number.to_string())))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Seconds, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Seconds, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Seconds, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::Seconds;
+
+    #[rstest]
+    #[case("90", Some(90.0))]
+    #[case("1h30m", Some(5400.0))]
+    #[case("2.5s", Some(2.5))]
+    #[case("500ms", Some(0.5))]
+    #[case("1d", Some(86_400.0))]
+    #[case("", None)]
+    #[case("-5s", None)]
+    #[case("5x", None)]
+    #[case("m", None)]
+    #[case("5m3", None)]
+    #[case("inf", None)]
+    fn are_read(#[case] text: &str, #[case] expected: Option<f64>) {
+        assert_eq!(text.parse().ok().map(Seconds::get), expected);
+    }
+}
