@@ -111,6 +111,13 @@ impl Lifecycle {
         self.state = next;
     }
 
+    /// Makes a pod at the start as if it had been ready for so long.
+    pub(crate) fn age(&mut self, age: f64) {
+        let Times { scheduling, starting, readiness, .. } = self.times;
+        *self = Self::new(-age - scheduling - starting - readiness, self.times);
+        self.advance(0.0, true);
+    }
+
     /// The container ends and starts again after a pause.
     pub(crate) fn crash(&mut self, now: f64) {
         if !self.is_running() {

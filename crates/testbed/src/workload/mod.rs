@@ -8,6 +8,7 @@ mod model;
 mod number;
 
 pub use self::model::{Observation, QueueObservation, WorkloadId, WorkloadObservation};
+pub use self::simulation::{RunningSimulation, Simulation};
 pub mod profile;
 mod random;
 mod rollout;
@@ -15,3 +16,4 @@ pub mod samples;
 pub mod scenario;
 pub mod seconds;
 pub mod series;
+mod simulation;

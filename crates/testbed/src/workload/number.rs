@@ -6,12 +6,6 @@ pub(crate) fn ceil(value: f64) -> u32 {
     value.ceil() as u32
 }
 
-/// The whole number at or below, within the range.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is held at the bounds")]
-pub(crate) fn floor(value: f64) -> u64 {
-    value.floor() as u64
-}
-
 /// The nearest whole number, within the range.
 #[allow(clippy::cast_possible_truncation, reason = "a float is held at the bounds")]
 pub(crate) fn round(value: f64) -> i64 {

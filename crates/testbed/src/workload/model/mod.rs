@@ -259,8 +259,7 @@ impl Model {
     /// Makes all pods as if they had been ready for long, and measures them for a while.
     pub(crate) fn warm_up(&mut self) {
         for pod in self.pods_mut() {
-            pod.lifecycle = Lifecycle::new(-WARM_AGE, pod.lifecycle.times);
-            pod.lifecycle.advance(0.0, true);
+            pod.lifecycle.age(WARM_AGE);
             pod.changed = true;
         }
         let settings =

@@ -1,0 +1,169 @@
+//! The objects that keep pods.
+
+use serde_json::Value;
+
+use crate::{
+    Testbed, json,
+    registry::{ScalePaths, ScaleSelector, api_version},
+    store::{Id, Key, Object},
+    workload::model::WorkloadId,
+};
+
+/// An object that keeps pods, or ReplicaSets that do.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) key: Key,
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) object: Object,
+    pub(super) paths: ScalePaths,
+}
+
+/// A resource with a scale.
+struct Kind {
+    key: Key,
+    api_version: String,
+    kind: String,
+    paths: ScalePaths,
+}
+
+/// The resource of pods.
+pub(super) fn pods() -> Key {
+    key("", "pods")
+}
+
+/// The resource of ReplicaSets.
+pub(super) fn replica_sets() -> Key {
+    key("apps", "replicasets")
+}
+
+fn key(group: &str, plural: &str) -> Key {
+    (group.to_owned(), plural.to_owned())
+}
+
+fn kinds(testbed: &Testbed) -> Vec<Kind> {
+    let built_in = [
+        ("apps", "deployments", "Deployment"),
+        ("apps", "replicasets", "ReplicaSet"),
+        ("apps", "statefulsets", "StatefulSet"),
+        ("", "replicationcontrollers", "ReplicationController"),
+    ];
+    let mut kinds: Vec<Kind> = built_in
+        .into_iter()
+        .map(|(group, plural, kind)| Kind {
+            key: key(group, plural),
+            api_version: api_version(group, "v1"),
+            kind: kind.to_owned(),
+            paths: ScalePaths {
+                spec_replicas: "/spec/replicas".to_owned(),
+                status_replicas: "/status/replicas".to_owned(),
+                selector: ScaleSelector::None,
+            },
+        })
+        .collect();
+    for resource in testbed.scaled_custom_resources() {
+        let scaled = resource.versions.iter().find_map(|one| Some((&one.name, one.scale.clone()?)));
+        let Some((version, paths)) = scaled else { continue };
+        let api_version = resource.api_version(version);
+        kinds.push(Kind { key: resource.key(), api_version, kind: resource.kind.clone(), paths });
+    }
+    kinds
+}
+
+/// The resources that matter: those that keep pods, and pods.
+pub(super) fn keys(testbed: &Testbed) -> Vec<Key> {
+    let definitions = key("apiextensions.k8s.io", "customresourcedefinitions");
+    kinds(testbed).into_iter().map(|kind| kind.key).chain([pods(), definitions]).collect()
+}
+
+/// All that keep pods.
+pub(super) fn collect(testbed: &Testbed) -> Vec<Owner> {
+    let of = |kind: Kind| {
+        let objects = testbed.objects(&kind.key).into_iter();
+        objects
+            .map(|object| Owner {
+                key: kind.key.clone(),
+                api_version: kind.api_version.clone(),
+                kind: kind.kind.clone(),
+                object,
+                paths: kind.paths.clone(),
+            })
+            .collect::<Vec<_>>()
+    };
+    kinds(testbed).into_iter().flat_map(of).collect()
+}
+
+/// Kind, name and UID of the controller in an object's owner references.
+pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
+    let mut references = json::items(object, "/metadata/ownerReferences");
+    let controller = references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
+    Some((json::text(controller, "/kind"), json::text(controller, "/name"), json::text(controller, "/uid")))
+}
+
+impl Owner {
+    pub(super) fn uid(&self) -> &str {
+        json::text(&self.object, "/metadata/uid")
+    }
+
+    pub(super) fn name(&self) -> &str {
+        json::text(&self.object, "/metadata/name")
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        json::text(&self.object, "/metadata/namespace")
+    }
+
+    pub(super) fn id(&self) -> Id {
+        (self.namespace().to_owned(), self.name().to_owned())
+    }
+
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.kind == kind && !self.is_custom()
+    }
+
+    pub(super) fn is_custom(&self) -> bool {
+        self.key.0 != "apps" && !self.key.0.is_empty()
+    }
+
+    /// How many replicas it asks for.
+    pub(super) fn replicas(&self) -> u32 {
+        let replicas = json::number(&self.object, &self.paths.spec_replicas).unwrap_or_default();
+        u32::try_from(replicas).unwrap_or_default()
+    }
+
+    /// For how many seconds a pod must be ready to be available.
+    pub(super) fn min_ready(&self) -> f64 {
+        json::number(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
+    }
+
+    /// The workload that its pods belong to: a Deployment for its ReplicaSets, else itself.
+    pub(super) fn workload(&self) -> WorkloadId {
+        match controller_of(&self.object) {
+            Some(("Deployment", name, _)) => WorkloadId::new(self.namespace(), "Deployment", name),
+            _ => WorkloadId::new(self.namespace(), &self.kind, self.name()),
+        }
+    }
+
+    /// The labels of its pods.
+    pub(super) fn pod_labels(&self) -> Value {
+        if let Some(labels) = self.object.pointer("/spec/template/metadata/labels") {
+            return labels.clone();
+        }
+        let mut labels = Value::Null;
+        if let ScaleSelector::Text(pointer) = &self.paths.selector {
+            let selector = hpa_calc::selector::Selector::parse(json::text(&self.object, pointer));
+            for (key, value) in selector.iter().flat_map(|selector| selector.required_pairs()) {
+                json::set(&mut labels, &[key], value);
+            }
+        }
+        if labels.is_null() { serde_json::json!({ "app": self.name() }) } else { labels }
+    }
+
+    /// A reference that makes it the controller of another object.
+    pub(super) fn reference(&self) -> Value {
+        serde_json::json!({
+            "apiVersion": self.api_version, "kind": self.kind, "name": self.name(), "uid": self.uid(),
+            "controller": true, "blockOwnerDeletion": true,
+        })
+    }
+}

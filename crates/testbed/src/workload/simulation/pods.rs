@@ -1,0 +1,168 @@
+//! The objects of pods.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{owners::Owner, time};
+use crate::{
+    json, names,
+    workload::{
+        lifecycle::State,
+        model::{Container, Pod},
+        number,
+        profile::PodProfile,
+    },
+};
+
+/// A pod as its owner creates it.
+pub(super) fn new(owner: &Owner, name: &str, labels: &[(&str, &str)], profile: &PodProfile) -> Value {
+    let template = owner.object.pointer("/spec/template");
+    let mut pod = template.cloned().unwrap_or_else(|| {
+        let image = format!("{}:1", owner.name());
+        json!({ "spec": { "containers": profile.containers(&image) } })
+    });
+    json::set(&mut pod, &["apiVersion"], "v1");
+    json::set(&mut pod, &["kind"], "Pod");
+    json::set(&mut pod, &["metadata", "name"], name);
+    json::set(&mut pod, &["metadata", "namespace"], owner.namespace());
+    json::set(&mut pod, &["metadata", "labels"], owner.pod_labels());
+    for (key, value) in labels {
+        json::set(&mut pod, &["metadata", "labels", key], *value);
+    }
+    json::set(&mut pod, &["metadata", "ownerReferences"], json!([owner.reference()]));
+    pod
+}
+
+/// The containers of a pod's spec as the model has them: one does the work, by name or because it is the first.
+pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
+    let mut names: Vec<&str> =
+        json::items(pod, "/spec/containers").map(|one| json::text(one, "/name")).collect();
+    if names.is_empty() {
+        names.push(&profile.container);
+    }
+    let main = names.iter().position(|name| *name == profile.container).unwrap_or_default();
+    let container = |(index, name): (usize, &&str)| {
+        let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
+        let constant = sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
+        let (cpu_seconds, seen_cpu_seconds, memory) = (0.0, 0.0, 0.0);
+        let (name, is_main) = ((*name).to_owned(), index == main);
+        Container { name, is_main, constant, cpu_seconds, seen_cpu_seconds, memory }
+    };
+    names.iter().enumerate().map(container).collect()
+}
+
+/// Makes a pod's object what the pod is.
+pub(super) fn render(object: &mut Value, pod: &Pod, start: Timestamp) {
+    let at = |second: f64| names::time(time(start, second));
+    let lifecycle = &pod.lifecycle;
+    if lifecycle.created < 0.0 {
+        json::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created));
+    }
+    if lifecycle.scheduled.is_some() {
+        json::set(object, &["spec", "nodeName"], pod.node.as_str());
+    }
+    if let State::Terminating { until } = lifecycle.state {
+        json::set(object, &["metadata", "deletionTimestamp"], at(until));
+        let grace = number::round(lifecycle.times.termination);
+        json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
+    }
+    let statuses = container_statuses(object, pod, &at);
+    let status = status(pod, statuses, &at);
+    json::set(object, &["status"], status);
+}
+
+fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value {
+    let lifecycle = &pod.lifecycle;
+    let mut status =
+        json!({ "phase": phase(pod), "qosClass": "Burstable", "conditions": conditions(pod, at) });
+    if let Some(scheduled) = lifecycle.scheduled {
+        json::set(&mut status, &["startTime"], at(scheduled));
+        json::set(&mut status, &["containerStatuses"], statuses);
+    }
+    if lifecycle.running.is_some() || lifecycle.restarts > 0 {
+        json::set(&mut status, &["podIP"], pod.address.as_str());
+        json::set(&mut status, &["podIPs"], json!([{ "ip": pod.address }]));
+    }
+    if let State::Evicted { .. } = lifecycle.state {
+        json::set(&mut status, &["reason"], "Evicted");
+        json::set(&mut status, &["message"], "The node was low on resource: memory.");
+    }
+    status
+}
+
+fn phase(pod: &Pod) -> &'static str {
+    let lifecycle = &pod.lifecycle;
+    match lifecycle.state {
+        State::Evicted { .. } => "Failed",
+        _ if lifecycle.running.is_some() || lifecycle.restarts > 0 => "Running",
+        _ => "Pending",
+    }
+}
+
+fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
+    let lifecycle = &pod.lifecycle;
+    let Some(scheduled) = lifecycle.scheduled else {
+        let mut condition =
+            json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created) });
+        if lifecycle.unschedulable {
+            json::set(&mut condition, &["reason"], "Unschedulable");
+            json::set(&mut condition, &["message"], "0/3 nodes are available: 3 Too many pods.");
+        }
+        return json!([condition]);
+    };
+    let holds =
+        |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
+    let ready = |name: &str| {
+        let mut condition = holds(name, lifecycle.ready_changed);
+        if !lifecycle.is_ready() {
+            json::set(&mut condition, &["status"], "False");
+            json::set(&mut condition, &["reason"], "ContainersNotReady");
+            let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+            let message = format!("containers with unready status: [{}]", names.join(" "));
+            json::set(&mut condition, &["message"], message);
+        }
+        condition
+    };
+    json!([
+        holds("PodScheduled", scheduled),
+        holds("Initialized", scheduled),
+        ready("ContainersReady"),
+        ready("Ready")
+    ])
+}
+
+fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) -> Vec<Value> {
+    let image = |name: &str| {
+        let mut containers = json::items(object, "/spec/containers");
+        let container = containers.find(|one| json::text(one, "/name") == name);
+        container.map_or("", |container| json::text(container, "/image"))
+    };
+    let status = |container: &Container| {
+        let restarts = if container.is_main { pod.lifecycle.restarts } else { 0 };
+        let state = state(pod, at);
+        let started = state.get("running").is_some();
+        let mut status = json!({
+            "name": container.name, "image": image(&container.name), "imageID": "", "ready": pod.lifecycle.is_ready(),
+            "started": started, "restartCount": restarts, "state": state, "lastState": {},
+        });
+        if let Some(crash) = pod.lifecycle.last_crash.filter(|_| container.is_main) {
+            let last =
+                json!({ "terminated": { "exitCode": 137, "reason": "Error", "finishedAt": at(crash) } });
+            json::set(&mut status, &["lastState"], last);
+        }
+        status
+    };
+    pod.containers.iter().map(status).collect()
+}
+
+fn state(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
+    let lifecycle = &pod.lifecycle;
+    match (lifecycle.state, lifecycle.running) {
+        (State::BackOff { .. }, _) => json!({ "waiting": { "reason": "CrashLoopBackOff",
+            "message": "back-off restarting failed container" } }),
+        (State::Evicted { since }, _) => json!({ "terminated": { "exitCode": 137, "reason": "Error",
+            "finishedAt": at(since) } }),
+        (_, Some(since)) => json!({ "running": { "startedAt": at(since) } }),
+        _ => json!({ "waiting": { "reason": "ContainerCreating" } }),
+    }
+}

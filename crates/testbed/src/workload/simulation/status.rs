@@ -1,0 +1,141 @@
+//! What controllers write into the status of what keeps pods.
+
+use serde_json::{Value, json};
+
+use super::{owners::Owner, stateful};
+use crate::{
+    Testbed, json,
+    registry::ScaleSelector,
+    workload::{
+        model::{Model, Pod},
+        rollout::Bounds,
+    },
+};
+
+/// How many pods an object has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    all: u32,
+    ready: u32,
+    available: u32,
+    updated: u32,
+}
+
+/// Writes the status of an object, and tells whether some of its pods will be available by mere time.
+pub(super) fn write(
+    testbed: &Testbed,
+    model: &mut Model,
+    owner: &Owner,
+    owners: &[Owner],
+    now: &str,
+) -> bool {
+    let revision = current_revision(owner, owners);
+    let (second, min_ready) = (model.now, owner.min_ready());
+    let id = owner.workload();
+    let workload = model.workload(&id);
+    if owner.workload().kind == owner.kind {
+        workload.desired = owner.replicas();
+    }
+    let is_deployment = owner.is("Deployment");
+    let is_own = |pod: &&Pod| is_deployment || pod.owner == owner.uid();
+    let mut counts = Counts::default();
+    for pod in workload.pods.values().filter(is_own).filter(|pod| pod.lifecycle.is_active()) {
+        counts.all += 1;
+        counts.ready += u32::from(pod.lifecycle.is_ready());
+        counts.available += u32::from(pod.lifecycle.is_available(second, min_ready));
+        let is_updated = if is_deployment { pod.owner == revision } else { pod.revision == revision };
+        counts.updated += u32::from(is_updated);
+    }
+    testbed.modify(&owner.key, &owner.id(), |object| {
+        if owner.is_custom() {
+            custom(object, owner, counts);
+        } else {
+            let status = built_in(object, owner, counts, &revision, now);
+            json::set(object, &["status"], status);
+        }
+    });
+    counts.available < counts.ready
+}
+
+/// Of a Deployment the UID of its present ReplicaSet, of a StatefulSet the name of its revision.
+fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
+    if owner.is("StatefulSet") {
+        return stateful::revision(owner);
+    }
+    let newest = super::deployments::newest(owner, owners);
+    newest.map(|one| one.uid().to_owned()).unwrap_or_default()
+}
+
+fn built_in(object: &Value, owner: &Owner, counts: Counts, revision: &str, now: &str) -> Value {
+    let Counts { all, ready, available, updated } = counts;
+    let generation = json::number(object, "/metadata/generation").unwrap_or_default();
+    let mut status = json!({
+        "observedGeneration": generation, "replicas": all, "readyReplicas": ready, "availableReplicas": available,
+    });
+    match owner.kind.as_str() {
+        "Deployment" => {
+            json::set(&mut status, &["updatedReplicas"], updated);
+            let unavailable = all.max(owner.replicas()).saturating_sub(available);
+            json::set(&mut status, &["unavailableReplicas"], unavailable);
+            json::set(&mut status, &["conditions"], conditions(object, owner, counts, now));
+        }
+        "StatefulSet" => {
+            json::set(&mut status, &["updatedReplicas"], updated);
+            json::set(&mut status, &["currentReplicas"], updated);
+            json::set(&mut status, &["currentRevision"], revision);
+            json::set(&mut status, &["updateRevision"], revision);
+        }
+        _ => json::set(&mut status, &["fullyLabeledReplicas"], all),
+    }
+    status
+}
+
+fn conditions(object: &Value, owner: &Owner, counts: Counts, now: &str) -> Value {
+    let desired = owner.replicas();
+    let bounds = Bounds::of(object.pointer("/spec/strategy").unwrap_or(&Value::Null), desired);
+    let is_complete = counts.updated == desired && counts.all == desired && counts.available == desired;
+    let is_available = counts.available >= desired.saturating_sub(bounds.unavailable);
+    let available = if is_available {
+        ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+    };
+    let progressing = if is_complete {
+        ("True", "NewReplicaSetAvailable", "ReplicaSet has successfully progressed.")
+    } else {
+        ("True", "ReplicaSetUpdated", "ReplicaSet is progressing.")
+    };
+    json!([
+        condition(object, "Available", available, now),
+        condition(object, "Progressing", progressing, now)
+    ])
+}
+
+/// A condition that keeps its times while it stays as it is.
+fn condition(object: &Value, name: &str, (status, reason, message): (&str, &str, &str), now: &str) -> Value {
+    let old = json::items(object, "/status/conditions").find(|one| json::text(one, "/type") == name);
+    let kept = |member: &str, is_same: bool| {
+        old.filter(|_| is_same).map_or(now, |old| json::text(old, &format!("/{member}"))).to_owned()
+    };
+    let same_status = old.is_some_and(|old| json::text(old, "/status") == status);
+    let same = same_status && old.is_some_and(|old| json::text(old, "/reason") == reason);
+    json!({
+        "type": name, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": kept("lastTransitionTime", same_status),
+        "lastUpdateTime": kept("lastUpdateTime", same),
+    })
+}
+
+/// A custom resource: where its scale finds the number of replicas, and a selector of its pods if it has none.
+fn custom(object: &mut Value, owner: &Owner, counts: Counts) {
+    let path: Vec<&str> = owner.paths.status_replicas.split('/').skip(1).collect();
+    json::set(object, &path, counts.all);
+    let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
+    if json::text(object, pointer).is_empty() {
+        let labels = owner.pod_labels();
+        let pairs = labels.as_object().into_iter().flatten();
+        let pairs = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        let path: Vec<&str> = pointer.split('/').skip(1).collect();
+        json::set(object, &path, pairs.collect::<Vec<_>>().join(","));
+    }
+}

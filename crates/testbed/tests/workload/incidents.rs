@@ -1,0 +1,106 @@
+use hpa_testbed::workload::{
+    scenario::{Incident, IncidentKind},
+    seconds::Seconds,
+};
+use serde_json::json;
+
+use crate::support::{Cluster, ready, text};
+
+fn cluster(incident: &str) -> Cluster {
+    Cluster::start(&format!(
+        "{{workloads: [{{name: web, replicas: 3}}], incidents: [{{at: 10, workload: web, {incident}}}]}}"
+    ))
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashed_containers_start_again() {
+    let cluster = cluster("kind: crash, pods: 2");
+    assert_eq!(cluster.at(9.0).await.workloads[0].ready, 3);
+    assert_eq!(cluster.at(10.0).await.workloads[0].ready, 1);
+    let pods = cluster.pods();
+    let crashed: Vec<_> = pods.iter().filter(|pod| ready(pod).0 == "False").collect();
+    assert_eq!(crashed.len(), 2);
+    assert_eq!(ready(crashed[0]).1, "2026-01-01T00:00:09Z");
+    let status = &crashed[0]["status"]["containerStatuses"][0];
+    assert_eq!((&status["restartCount"], &status["ready"]), (&json!(1), &json!(false)));
+    assert_eq!(text(status, "/lastState/terminated/reason"), "Error");
+    let seen = cluster.wait_for(|web| web.ready == 3).await;
+    assert_eq!(seen.second, 15.0);
+    assert_eq!(cluster.pods().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn evicted_pods_fail_and_are_replaced() {
+    let cluster = cluster("kind: evict, pods: 1");
+    cluster.at(11.0).await;
+    let phases =
+        |phase: &str| cluster.pods().iter().filter(|pod| text(pod, "/status/phase") == phase).count();
+    assert_eq!((phases("Failed"), phases("Running"), phases("Pending")), (1, 2, 1));
+    assert!(cluster.pods().iter().any(|pod| text(pod, "/status/reason") == "Evicted"));
+    cluster.wait_for(|web| web.ready == 3).await;
+    cluster.at(400.0).await;
+    assert_eq!((phases("Failed"), phases("Running")), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn flapping_pods_come_back() {
+    let cluster = cluster("kind: flap, for: 30s");
+    assert_eq!(cluster.at(10.0).await.workloads[0].ready, 0);
+    assert_eq!(cluster.at(38.0).await.workloads[0].ready, 0);
+    assert_eq!(cluster.at(39.0).await.workloads[0].ready, 3);
+    assert!(
+        cluster
+            .pods()
+            .iter()
+            .all(|pod| text(pod, "/status/containerStatuses/0/state/running/startedAt") < "2026")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_pods_are_replaced() {
+    let cluster = cluster("kind: deletePods, pods: 1");
+    let seen = cluster.at(10.0).await;
+    assert_eq!((seen.workloads[0].ready, cluster.pods().len()), (2, 4));
+    cluster.at(30.0).await;
+    assert_eq!(cluster.pods().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_scales() {
+    let cluster = cluster("kind: manualScale, replicas: 6");
+    cluster.at(9.0).await;
+    assert_eq!(cluster.deployment()["spec"]["replicas"], 3);
+    cluster.at(10.0).await;
+    assert_eq!(cluster.deployment()["spec"]["replicas"], 6);
+    assert_eq!(cluster.deployment()["metadata"]["generation"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn incidents_are_brought_about_by_hand() {
+    let cluster = Cluster::start("workloads: [{name: web, replicas: 3}]");
+    cluster.at(10.0).await;
+    let workload = Some("default/web".to_owned());
+    let crash = Incident { workload, ..Incident::new(Seconds::default(), IncidentKind::Crash) };
+    cluster.simulation.inject(crash);
+    assert_eq!(cluster.at(11.0).await.workloads[0].ready, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn chance_strikes_as_often_as_asked() {
+    let profile = "{crashesPerHour: 6, flapsPerHour: 6, evictionsPerHour: 2}";
+    let cluster = Cluster::start(&format!("workloads: [{{name: web, replicas: 10, profile: {profile}}}]"));
+    let mut evicted = std::collections::BTreeSet::new();
+    let mut least = 10;
+    cluster
+        .simulation
+        .wait_for(|seen| {
+            least = least.min(seen.workloads[0].ready);
+            let failed = cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Failed");
+            evicted.extend(failed.map(|pod| text(&pod, "/metadata/name").to_owned()));
+            seen.second >= 3600.0
+        })
+        .await;
+    // Ten pods for an hour: twenty evictions are to be expected.
+    assert!((8..35).contains(&evicted.len()), "{}", evicted.len());
+    assert!(least < 10);
+}

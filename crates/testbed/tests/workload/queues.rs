@@ -1,0 +1,30 @@
+use serde_json::json;
+
+use crate::support::Cluster;
+
+const JOBS: &str = "
+workloads: [{name: jobs, replicas: 0, profile: {capacity: 10}}]
+queues: [{name: inbox, workload: jobs, arrivals: {constant: 25}, backlog: 100, metric: backlog, labels: {queue: inbox}}]
+metrics: {external: {resolution: 5s}}
+";
+
+#[tokio::test(start_paused = true)]
+async fn backlog_grows_without_pods_and_shrinks_with_them() {
+    let cluster = Cluster::start(JOBS);
+    let seen = cluster.at(20.0).await;
+    assert_eq!((seen.queues[0].backlog, seen.queues[0].drained, seen.workloads[0].needed), (600.0, 0.0, 3));
+    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/backlog?labelSelector=queue%3Dinbox";
+    let (_, list) = cluster.get(path).await;
+    assert_eq!(list["items"][0]["value"], json!("600"), "{list}");
+    let mut jobs = cluster.testbed.get("apps/v1", "Deployment", "default", "jobs").unwrap();
+    jobs["spec"]["replicas"] = json!(4);
+    cluster.testbed.apply(jobs).unwrap();
+    let seen = cluster.at(31.0).await;
+    let drained = seen.workloads[0].drained;
+    assert_eq!((seen.workloads[0].ready, drained), (4, 40.0));
+    let seen = cluster.wait_for(|jobs| jobs.drained < 40.0).await;
+    // What is left is what arrives.
+    assert_eq!((seen.queues[0].backlog, cluster.at(90.0).await.workloads[0].drained), (0.0, 25.0));
+    let queue = &cluster.simulation.observe().queues[0];
+    assert_eq!(100.0 + queue.arrived, queue.drained + queue.backlog);
+}

@@ -1,0 +1,161 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::support::{Cluster, ready, text};
+
+const WEB: &str = "workloads: [{name: web, replicas: 2, load: {constant: 300}}]";
+const ROLLOUT: &str = "
+workloads:
+- name: web
+  replicas: 4
+  spec: {strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}, minReadySeconds: 3}
+incidents: [{at: 10s, kind: rollout, workload: web}]
+";
+
+#[tokio::test(start_paused = true)]
+async fn warm_pods_are_ready_from_the_start() {
+    let cluster = Cluster::start(WEB);
+    let seen = cluster.simulation.observe();
+    let web = &seen.workloads[0];
+    assert_eq!((web.desired, web.pods, web.ready, web.offered, web.needed), (2, 2, 2, 300.0, 2));
+    let pods = cluster.pods();
+    assert_eq!(ready(&pods[0]), ("True", "2025-12-31T23:50:00Z"));
+    assert_eq!(text(&pods[0], "/status/phase"), "Running");
+    assert!(text(&pods[0], "/status/startTime") < "2025-12-31T23:50:00Z");
+    assert_eq!(cluster.deployment()["status"]["readyReplicas"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_pods_are_ready_when_their_times_have_passed() {
+    let cluster = Cluster::start(WEB);
+    cluster.change(|web| web["spec"]["replicas"] = json!(5));
+    let seen = cluster.at(1.0).await;
+    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (5, 2));
+    let waiting: Vec<_> =
+        cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Pending").collect();
+    assert_eq!(waiting.len(), 3);
+    // A second for a node, three for the image, six until it is ready.
+    let seen = cluster.at(10.0).await;
+    assert_eq!(seen.workloads[0].ready, 2);
+    let seen = cluster.at(11.0).await;
+    assert_eq!((seen.workloads[0].ready, seen.workloads[0].served), (5, 300.0));
+    let pods = cluster.pods();
+    let newest = pods.iter().find(|pod| pod["metadata"]["name"] == waiting[0]["metadata"]["name"]).unwrap();
+    assert_eq!(ready(newest), ("True", "2026-01-01T00:00:11Z"));
+    assert_eq!(text(newest, "/status/startTime"), "2026-01-01T00:00:02Z");
+    assert_eq!(newest["status"]["containerStatuses"][0]["ready"], true);
+    let status = &cluster.deployment()["status"];
+    for member in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[member], 5, "{status}");
+    }
+    assert_eq!(status["observedGeneration"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_end_gracefully() {
+    let cluster = Cluster::start(WEB);
+    cluster.change(|web| web["spec"]["replicas"] = json!(1));
+    let seen = cluster.at(1.0).await;
+    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (1, 1));
+    let pods = cluster.pods();
+    let ending: Vec<_> = pods.iter().map(|pod| text(pod, "/metadata/deletionTimestamp")).collect();
+    assert!(ending.contains(&"2026-01-01T00:00:06Z") && ending.len() == 2, "{ending:?}");
+    cluster.at(5.0).await;
+    assert_eq!(cluster.pods().len(), 2);
+    cluster.at(6.0).await;
+    assert_eq!(cluster.pods().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollouts_keep_their_bounds() {
+    let cluster = Cluster::start(ROLLOUT);
+    let before = cluster.pod_names();
+    let mut highest = 0;
+    let done = |web: &hpa_testbed::workload::WorkloadObservation| {
+        let names = cluster.pod_names();
+        web.ready == 4 && names.len() == 4 && names.iter().all(|name| !before.contains(name))
+    };
+    let seen = cluster
+        .simulation
+        .wait_for(|seen| {
+            let web = &seen.workloads[0];
+            assert!(web.pods <= 5 && web.ready >= 4, "{web:?}");
+            highest = highest.max(web.pods);
+            done(web) || seen.second > 600.0
+        })
+        .await;
+    assert!(done(&seen.workloads[0]) && highest == 5, "{seen:?}");
+    // Four pods, one after the other: ten seconds each to be ready, three to be available.
+    assert!(seen.second > 10.0 + 4.0 * 13.0, "{seen:?}");
+    let sets = cluster.testbed.list("apps/v1", "ReplicaSet");
+    let replicas: Vec<_> = sets.iter().map(|set| set["spec"]["replicas"].as_u64()).collect();
+    assert_eq!((replicas.iter().copied().sum::<Option<u64>>(), sets.len()), (Some(4), 2), "{sets:?}");
+    let revision = "deployment.kubernetes.io/revision";
+    assert_eq!(cluster.deployment()["metadata"]["annotations"][revision], "2");
+    let progressing = &cluster.deployment()["status"]["conditions"][1];
+    assert_eq!(progressing["reason"], "NewReplicaSetAvailable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollback_uses_the_old_replica_set() {
+    let cluster = Cluster::start(WEB);
+    let first = cluster.deployment()["spec"]["template"].clone();
+    cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
+    cluster.at(120.0).await;
+    assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:2"));
+    cluster.change(|web| web["spec"]["template"] = first);
+    cluster.at(240.0).await;
+    assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1"));
+    assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recreation_leaves_no_two_templates() {
+    let cluster = Cluster::start("workloads: [{name: web, replicas: 2, spec: {strategy: {type: Recreate}}}]");
+    cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
+    let images = || {
+        let pods = cluster.pods();
+        let images = pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned());
+        images.collect::<BTreeSet<String>>()
+    };
+    let seen = cluster
+        .simulation
+        .wait_for(|seen| {
+            assert!(images().len() < 2, "{:?}", cluster.pods());
+            (seen.workloads[0].ready == 2 && images().contains("web:2")) || seen.second > 120.0
+        })
+        .await;
+    // Five seconds until the old ones are gone, ten until the new ones are ready.
+    assert_eq!(seen.second, 16.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_wait_for_a_place() {
+    let cluster = Cluster::start("{maxPods: 3, workloads: [{name: web, replicas: 2}]}");
+    cluster.change(|web| web["spec"]["replicas"] = json!(4));
+    let seen = cluster.at(60.0).await;
+    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (4, 3));
+    let pods = cluster.pods();
+    let reasons: Vec<_> = pods.iter().map(|pod| text(pod, "/status/conditions/0/reason")).collect();
+    assert_eq!(reasons.iter().filter(|reason| **reason == "Unschedulable").count(), 1, "{reasons:?}");
+    cluster.change(|web| web["spec"]["replicas"] = json!(3));
+    let seen = cluster.at(63.0).await;
+    // The one without a place goes first.
+    assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_beyond_the_capacity_is_lost() {
+    let cluster = Cluster::start(
+        "workloads: [{name: web, replicas: 2, load: {steps: [{at: 0, value: 300}, {at: 10, value: 800}]}}]",
+    );
+    let seen = cluster.at(20.0).await;
+    let web = &seen.workloads[0];
+    assert_eq!((web.offered, web.served, web.served_share(), web.needed), (800.0, 400.0, 0.5, 4));
+    assert_eq!(
+        (web.offered_total, web.served_total),
+        (9.0 * 300.0 + 11.0 * 800.0, 9.0 * 300.0 + 11.0 * 400.0)
+    );
+    assert_eq!((web.short_seconds, web.pod_seconds), (11.0, 40.0));
+}

@@ -1,0 +1,102 @@
+use std::fs;
+
+use hpa_testbed::workload::{
+    load::Load,
+    scenario::{Scenario, ScenarioError},
+    seconds::Seconds,
+};
+use rstest::rstest;
+
+#[rstest]
+#[case::unknown_member("workload: []", "workload")]
+#[case::unknown_nested_member("workloads: [{name: web, profile: {cpu: 1}}]", "cpu")]
+#[case::bad_time("duration: soon", "\"soon\" is no span of time")]
+#[case::bad_curve("workloads: [{name: web, load: {constant: much}}]", "much")]
+#[case::bad_quantity("defaultProfile: {cpuRequest: lots}", "line 1 column 30: quantities must match")]
+#[case::no_name("workloads: [{replicas: 2}]", "name")]
+#[case::twice("workloads: [{name: web}, {name: web}]", "workloads[1].name: is there twice")]
+#[case::kind(
+    "workloads: [{name: web, kind: Fleet}]",
+    "workloads[0].apiVersion: is required for the kind \"Fleet\""
+)]
+#[case::capacity(
+    "workloads: [{name: web, profile: {capacity: 0}}]",
+    "workloads[0].profile: capacity: a pod must be"
+)]
+#[case::jitter("defaultProfile: {jitter: 2}", "defaultProfile: jitter: must be between 0 and 1: 2")]
+#[case::steps(
+    "workloads: [{name: web, load: {steps: [{at: 5, value: 1}, {at: 1, value: 1}]}}]",
+    "workloads[0].load: steps: must be in order"
+)]
+#[case::samples(
+    "workloads: [{name: web, load: {samples: {file: a.csv}}}]",
+    "workloads[0].load: samples: there is none"
+)]
+#[case::queue(
+    "queues: [{name: q, workload: web, arrivals: {constant: 1}, metric: q}]",
+    "queues[0].workload: there is no workload \"web\""
+)]
+#[case::object(
+    "objectMetrics: [{metric: m, object: {kind: Service, name: s}, value: {backlog: q}}]",
+    "objectMetrics[0].value: there is no queue \"q\""
+)]
+#[case::incident(
+    "workloads: [{name: web}]\nincidents: [{at: 1, kind: manualScale, workload: web}]",
+    "incidents[0].replicas: is required"
+)]
+#[case::out_of_place(
+    "workloads: [{name: web}]\nincidents: [{at: 1, kind: rollout, workload: web, pods: 1}]",
+    "incidents[0].pods: has no meaning"
+)]
+#[case::source("metrics: {pods: {gaps: 1.5}}", "metrics.pods: gaps: must be between 0 and 1: 1.5")]
+#[case::manifest("manifests: [{kind: Pod}]", "manifests[0].apiVersion: is required")]
+fn bad_ones_are_refused_by_name(#[case] text: &str, #[case] expected: &str) {
+    let error = Scenario::parse(text).unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let text = "
+name: shop
+seed: 7
+duration: 20m
+workloads: [{name: web, namespace: shop, replicas: 3, load: {sum: [{constant: 5}, {spike: {peak: 50, at: 5m, hold: 1m}}]}}]
+incidents: [{at: 1m, kind: crash, workload: shop/web}]
+faults: [{anything: goes}]
+";
+    let scenario = Scenario::parse(text).unwrap();
+    assert_eq!((scenario.duration, scenario.workloads[0].replicas), (Seconds::new(1200.0), 3));
+    let written = serde_json::to_string(&scenario).unwrap();
+    assert_eq!(Scenario::parse(&written).unwrap(), scenario);
+}
+
+#[test]
+fn samples_come_from_a_file_beside_the_scenario() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(
+        &path,
+        "workloads: [{name: web, load: {repeat: {every: 2m, load: {samples: {file: load.csv}}}}}]",
+    )
+    .unwrap();
+    assert!(
+        matches!(Scenario::load(&path), Err(ScenarioError::File { path, .. }) if path.ends_with("load.csv"))
+    );
+    fs::write(folder.path().join("load.csv"), "time,rps\n0s,10\n60s,30\n").unwrap();
+    let scenario = Scenario::load(&path).unwrap();
+    assert_eq!(scenario.workloads[0].load.at(150.0), 20.0);
+    fs::write(folder.path().join("load.csv"), "0,10\n60,much\n").unwrap();
+    let error = Scenario::load(&path).unwrap_err().to_string();
+    assert!(error.ends_with("load.csv: line 2: \"much\" is no number"), "{error}");
+    let large = vec![b'#'; 5 << 20];
+    fs::write(folder.path().join("load.csv"), large).unwrap();
+    assert!(Scenario::load(&path).unwrap_err().to_string().contains("larger than"));
+}
+
+#[test]
+fn loads_can_be_made_in_code() {
+    let scenario = Scenario::default();
+    assert!(scenario.validate().is_ok());
+    assert_eq!(Load::default().at(5.0), 0.0);
+}

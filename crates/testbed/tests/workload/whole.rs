@@ -1,0 +1,59 @@
+use std::time::Instant;
+
+use crate::support::Cluster;
+
+/// Three workloads of ten pods each, with chance, for twenty minutes.
+const SHOP: &str = "
+seed: 42
+duration: 20m
+defaultProfile: {jitter: 0.3, imbalance: 0.1, crashesPerHour: 1, flapsPerHour: 1, evictionsPerHour: 0.5}
+workloads:
+- {name: web, replicas: 10, load: {diurnal: {low: 100, peak: 900, period: 10m}}, podMetrics: [{name: rps}]}
+- {name: api, replicas: 10, load: {constant: 500}}
+- {name: jobs, replicas: 10}
+queues: [{name: inbox, workload: jobs, arrivals: {constant: 300}, metric: backlog}]
+objectMetrics: [{metric: rps, object: {kind: Service, name: web}, value: {load: web}}]
+metrics: {resource: {noise: 0.05, gaps: 0.01}}
+incidents: [{at: 5m, kind: rollout, workload: api}]
+";
+
+async fn history(cluster: &Cluster) -> Vec<String> {
+    let mut history = Vec::new();
+    cluster
+        .simulation
+        .wait_for(|seen| {
+            history.push(format!("{seen:?} {:?}", cluster.pod_names()));
+            cluster.simulation.clock().now() >= cluster.simulation.end()
+        })
+        .await;
+    history
+}
+
+#[tokio::test(start_paused = true)]
+async fn same_seed_is_the_same_run() {
+    let (first, second) = (Cluster::start(SHOP), Cluster::start(SHOP));
+    let (first, second) = tokio::join!(history(&first), history(&second));
+    assert_eq!(first.len(), 1201);
+    assert_eq!(first, second);
+    let other = Cluster::start(&SHOP.replace("seed: 42", "seed: 43"));
+    assert_ne!(history(&other).await, first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn twenty_minutes_pass_quickly() {
+    let begin = Instant::now();
+    let cluster = Cluster::start(SHOP);
+    let seen = cluster.at(1200.0).await;
+    eprintln!("twenty minutes of thirty pods took {:?}", begin.elapsed());
+    assert!(seen.workloads.iter().all(|one| one.desired == 10 && one.ready > 5), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steady_state_writes_nothing() {
+    let cluster =
+        Cluster::start("workloads: [{name: web, replicas: 3, load: {diurnal: {peak: 300, period: 5m}}}]");
+    cluster.at(5.0).await;
+    let before = cluster.testbed.resource_version();
+    cluster.at(600.0).await;
+    assert_eq!(cluster.testbed.resource_version(), before);
+}
