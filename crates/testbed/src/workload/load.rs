@@ -207,7 +207,7 @@ impl Diurnal {
     fn value(&self, second: f64) -> f64 {
         let period = self.period.get();
         let peak_at = self.peak_at.map_or(period / 2.0, Seconds::get);
-        let height = (1.0 + ((second - peak_at) / period * TAU).cos()) / 2.0;
+        let height = f64::midpoint(1.0, ((second - peak_at) / period * TAU).cos());
         self.low + (self.peak - self.low) * height
     }
 }

@@ -1,4 +1,4 @@
-//! How a Deployment gets from one template to another: how many replicas each of its ReplicaSets is to have next.
+//! How a Deployment gets from one template to another: how many replicas each of its `ReplicaSet`s is to have next.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(crate) struct Bounds {
     pub(crate) unavailable: u32,
 }
 
-/// A ReplicaSet as a rollout sees it.
+/// A `ReplicaSet` as a rollout sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Revision {
     /// How many replicas it is to have.
@@ -41,7 +41,7 @@ impl Bounds {
     }
 }
 
-/// How many replicas the new ReplicaSet and the old ones, the oldest first, are to have next.
+/// How many replicas the new `ReplicaSet` and the old ones, the oldest first, are to have next.
 pub(crate) fn rolling_update(
     desired: u32,
     bounds: Bounds,

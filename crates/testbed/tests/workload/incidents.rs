@@ -20,12 +20,12 @@ async fn crashed_containers_start_again() {
     let pods = cluster.pods();
     let crashed: Vec<_> = pods.iter().filter(|pod| ready(pod).0 == "False").collect();
     assert_eq!(crashed.len(), 2);
-    assert_eq!(ready(crashed[0]).1, "2026-01-01T00:00:09Z");
+    assert_eq!(ready(crashed[0]).1, "2026-01-01T00:00:10Z");
     let status = &crashed[0]["status"]["containerStatuses"][0];
     assert_eq!((&status["restartCount"], &status["ready"]), (&json!(1), &json!(false)));
     assert_eq!(text(status, "/lastState/terminated/reason"), "Error");
     let seen = cluster.wait_for(|web| web.ready == 3).await;
-    assert_eq!(seen.second, 15.0);
+    assert_eq!(seen.second, 16.0);
     assert_eq!(cluster.pods().len(), 3);
 }
 
@@ -46,8 +46,8 @@ async fn evicted_pods_fail_and_are_replaced() {
 async fn flapping_pods_come_back() {
     let cluster = cluster("kind: flap, for: 30s");
     assert_eq!(cluster.at(10.0).await.workloads[0].ready, 0);
-    assert_eq!(cluster.at(38.0).await.workloads[0].ready, 0);
-    assert_eq!(cluster.at(39.0).await.workloads[0].ready, 3);
+    assert_eq!(cluster.at(39.0).await.workloads[0].ready, 0);
+    assert_eq!(cluster.at(40.0).await.workloads[0].ready, 3);
     assert!(
         cluster
             .pods()

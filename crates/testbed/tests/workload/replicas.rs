@@ -27,6 +27,16 @@ async fn warm_pods_are_ready_from_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cold_pods_begin_at_the_start() {
+    let cluster =
+        Cluster::start("{warm: false, workloads: [{name: web, replicas: 2, profile: {starting: 20s}}]}");
+    assert!(cluster.pods().iter().all(|pod| text(pod, "/status/phase") == "Pending"));
+    assert_eq!(cluster.usage().await.len(), 0);
+    assert_eq!(cluster.at(26.0).await.workloads[0].ready, 0);
+    assert_eq!(cluster.at(27.0).await.workloads[0].ready, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_pods_are_ready_when_their_times_have_passed() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| web["spec"]["replicas"] = json!(5));

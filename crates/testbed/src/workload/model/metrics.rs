@@ -146,8 +146,12 @@ impl Model {
         let (usage, rates) = (Look::due(seed, resource, before, now), Look::due(seed, pods, before, now));
         if usage.is_some() || rates.is_some() {
             for pod in all {
-                usage.iter().for_each(|look| pod.look_at_usage(look));
-                rates.iter().for_each(|look| pod.look_at_rate(look));
+                if let Some(look) = &usage {
+                    pod.look_at_usage(look);
+                }
+                if let Some(look) = &rates {
+                    pod.look_at_rate(look);
+                }
             }
         }
         let backlogs: BTreeMap<String, f64> =

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{MetricValue, Scenario, ScenarioError, WorkloadSpec};
-use crate::workload::load::Load;
+use crate::workload::{load::Load, profile::PodProfile};
 
 type Check = Result<(), ScenarioError>;
 
@@ -75,7 +75,7 @@ impl Scenario {
                 let problem = format!("is required for the kind \"{}\"", workload.kind);
                 return Err(invalid(format!("{field}.apiVersion"), problem));
             }
-            let profile = workload.profile.as_ref().and_then(|profile| profile.problem());
+            let profile = workload.profile.as_ref().and_then(PodProfile::problem);
             require(format!("{field}.profile"), profile)?;
             check_load(&format!("{field}.load"), &workload.load)?;
         }

@@ -1,4 +1,4 @@
-//! Deployments: a ReplicaSet for each template, and how the pods move from one to another.
+//! Deployments: a `ReplicaSet` for each template, and how the pods move from one to another.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
 
-/// Takes the next step of a Deployment: the ReplicaSet of its template, and the replicas of all its ReplicaSets.
+/// Takes the next step of a Deployment: the `ReplicaSet` of its template, and the replicas of all its `ReplicaSet`s.
 pub(super) fn keep(testbed: &Testbed, model: &mut Model, deployment: &Owner, owners: &[Owner]) {
     let mut own: Vec<&Owner> = owners.iter().filter(|one| is_of(one, deployment)).collect();
     own.sort_by_key(|one| (number_of(one), one.name().to_owned()));
@@ -48,7 +48,7 @@ pub(super) fn keep(testbed: &Testbed, model: &mut Model, deployment: &Owner, own
     forget_old(testbed, model, deployment, &own);
 }
 
-/// The newest ReplicaSet of a Deployment.
+/// The newest `ReplicaSet` of a Deployment.
 pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
     let own = owners.iter().filter(|one| is_of(one, deployment));
     own.max_by_key(|one| (number_of(one), one.name().to_owned()))
@@ -123,7 +123,7 @@ fn targets(
     rolling_update(desired, Bounds::of(strategy, desired), revision(new), &states)
 }
 
-/// Sets the replicas of a ReplicaSet.
+/// Sets the replicas of a `ReplicaSet`.
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     testbed.modify(&replica_set.key, &replica_set.id(), |object| {
         if json::number(object, "/spec/replicas") != Some(i64::from(replicas)) {
@@ -134,7 +134,7 @@ fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     });
 }
 
-/// Deletes the oldest ReplicaSets that have nothing left, beyond those that are kept for a rollback.
+/// Deletes the oldest `ReplicaSet`s that have nothing left, beyond those that are kept for a rollback.
 fn forget_old(testbed: &Testbed, model: &mut Model, deployment: &Owner, old: &[&Owner]) {
     let limit = json::number(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
     let workload = model.workload(&deployment.workload());

@@ -1,5 +1,6 @@
 //! The objects that keep pods.
 
+use hpa_calc::selector::Selector;
 use serde_json::Value;
 
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     workload::model::WorkloadId,
 };
 
-/// An object that keeps pods, or ReplicaSets that do.
+/// An object that keeps pods, or `ReplicaSet`s that do.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) key: Key,
@@ -20,7 +21,7 @@ pub(super) struct Owner {
 }
 
 /// A resource with a scale.
-struct Kind {
+struct Scaled {
     key: Key,
     api_version: String,
     kind: String,
@@ -32,7 +33,7 @@ pub(super) fn pods() -> Key {
     key("", "pods")
 }
 
-/// The resource of ReplicaSets.
+/// The resource of `ReplicaSet`s.
 pub(super) fn replica_sets() -> Key {
     key("apps", "replicasets")
 }
@@ -41,16 +42,16 @@ fn key(group: &str, plural: &str) -> Key {
     (group.to_owned(), plural.to_owned())
 }
 
-fn kinds(testbed: &Testbed) -> Vec<Kind> {
+fn kinds(testbed: &Testbed) -> Vec<Scaled> {
     let built_in = [
         ("apps", "deployments", "Deployment"),
         ("apps", "replicasets", "ReplicaSet"),
         ("apps", "statefulsets", "StatefulSet"),
         ("", "replicationcontrollers", "ReplicationController"),
     ];
-    let mut kinds: Vec<Kind> = built_in
+    let mut kinds: Vec<Scaled> = built_in
         .into_iter()
-        .map(|(group, plural, kind)| Kind {
+        .map(|(group, plural, kind)| Scaled {
             key: key(group, plural),
             api_version: api_version(group, "v1"),
             kind: kind.to_owned(),
@@ -65,7 +66,7 @@ fn kinds(testbed: &Testbed) -> Vec<Kind> {
         let scaled = resource.versions.iter().find_map(|one| Some((&one.name, one.scale.clone()?)));
         let Some((version, paths)) = scaled else { continue };
         let api_version = resource.api_version(version);
-        kinds.push(Kind { key: resource.key(), api_version, kind: resource.kind.clone(), paths });
+        kinds.push(Scaled { key: resource.key(), api_version, kind: resource.kind.clone(), paths });
     }
     kinds
 }
@@ -78,7 +79,7 @@ pub(super) fn keys(testbed: &Testbed) -> Vec<Key> {
 
 /// All that keep pods.
 pub(super) fn collect(testbed: &Testbed) -> Vec<Owner> {
-    let of = |kind: Kind| {
+    let of = |kind: Scaled| {
         let objects = testbed.objects(&kind.key).into_iter();
         objects
             .map(|object| Owner {
@@ -136,7 +137,7 @@ impl Owner {
         json::number(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
     }
 
-    /// The workload that its pods belong to: a Deployment for its ReplicaSets, else itself.
+    /// The workload that its pods belong to: a Deployment for its `ReplicaSet`s, else itself.
     pub(super) fn workload(&self) -> WorkloadId {
         match controller_of(&self.object) {
             Some(("Deployment", name, _)) => WorkloadId::new(self.namespace(), "Deployment", name),
@@ -151,8 +152,8 @@ impl Owner {
         }
         let mut labels = Value::Null;
         if let ScaleSelector::Text(pointer) = &self.paths.selector {
-            let selector = hpa_calc::selector::Selector::parse(json::text(&self.object, pointer));
-            for (key, value) in selector.iter().flat_map(|selector| selector.required_pairs()) {
+            let selector = Selector::parse(json::text(&self.object, pointer));
+            for (key, value) in selector.iter().flat_map(Selector::required_pairs) {
                 json::set(&mut labels, &[key], value);
             }
         }

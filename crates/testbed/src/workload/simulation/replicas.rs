@@ -1,4 +1,4 @@
-//! Keeping as many pods as an object asks for: ReplicaSets, ReplicationControllers and custom resources.
+//! Keeping as many pods as an object asks for: `ReplicaSet`s, `ReplicationController`s and custom resources.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ fn rank(pod: &Pod) -> f64 {
     }
 }
 
-/// The hash of an owner's template, for pods of a ReplicaSet in their labels.
+/// The hash of an owner's template, for pods of a `ReplicaSet` in their labels.
 fn template_hash(owner: &Owner) -> String {
     crate::json::text(&owner.object, "/metadata/labels/pod-template-hash").to_owned()
 }
@@ -66,7 +66,7 @@ pub(super) fn create_pod(
     let profile = model.workload(&id).profile.clone();
     let Ok(stored) = testbed.apply(pods::new(owner, name, labels, &profile)) else { return };
     let mut pod = Pod::new(owner.namespace(), name, owner.uid(), revision);
-    pod.uid = crate::json::text(&stored, "/metadata/uid").to_owned();
+    crate::json::text(&stored, "/metadata/uid").clone_into(&mut pod.uid);
     pod.containers = pods::containers(&stored, &profile);
     pod.changed = true;
     model.add_pod(&id, pod);

@@ -22,7 +22,7 @@ use crate::{
 
 /// How long an evicted pod stays to be looked at, in seconds.
 const EVICTED_STAYS: f64 = 300.0;
-/// How many steps what is created at the start needs at most to be complete, such as the pods of a StatefulSet.
+/// How many steps what is created at the start needs at most to be complete, such as the pods of a `StatefulSet`.
 const FIRST_STEPS: usize = 200;
 
 /// Keeps the objects in the testbed and the model together.
@@ -75,17 +75,19 @@ impl Shell {
             self.shared.clock.sleep_until(time(start, next)).await;
             self.tick(next);
             next += 1.0;
+            // A clock that is too fast to follow must not keep others from running.
+            tokio::task::yield_now().await;
         }
     }
 
     fn tick(&mut self, second: f64) {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.state.lock();
+        let start = state.start;
+        state.model.step(second);
         for incident in due(&mut state, second) {
             self.happen(&mut state.model, &incident);
         }
-        let start = state.start;
-        state.model.step(second);
         self.bury(&mut state.model);
         self.flush(&mut state.model, start);
         let keys = owners::keys(&self.testbed);
@@ -164,7 +166,7 @@ impl Shell {
         }
     }
 
-    /// Removes the ReplicaSets of Deployments that are gone.
+    /// Removes the `ReplicaSet`s of Deployments that are gone.
     fn remove_orphans(&self, found: &[Owner]) {
         let known: BTreeSet<&str> = found.iter().map(Owner::uid).collect();
         let is_orphan = |one: &&Owner| {

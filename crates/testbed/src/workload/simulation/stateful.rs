@@ -1,4 +1,4 @@
-//! StatefulSets: pods with ordinals, one after the other.
+//! `StatefulSet`s: pods with ordinals, one after the other.
 
 use super::{owners::Owner, replicas::create_pod};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Takes the next step towards the pods that a StatefulSet asks for.
+/// Takes the next step towards the pods that a `StatefulSet` asks for.
 pub(super) fn keep(testbed: &Testbed, model: &mut Model, owner: &Owner) {
     let revision = revision(owner);
     let is_parallel = json::text(&owner.object, "/spec/podManagementPolicy") == "Parallel";

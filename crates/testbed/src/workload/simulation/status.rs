@@ -57,7 +57,7 @@ pub(super) fn write(
     counts.available < counts.ready
 }
 
-/// Of a Deployment the UID of its present ReplicaSet, of a StatefulSet the name of its revision.
+/// Of a Deployment the UID of its present `ReplicaSet`, of a `StatefulSet` the name of its revision.
 fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
         return stateful::revision(owner);
