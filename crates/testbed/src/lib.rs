@@ -20,7 +20,7 @@
 //!
 //! Versions, conflicts, generations, watches, patches, subresources, discovery, tables and errors are as those of a
 //! real server. There is no authentication, no admission but of autoscalers, no garbage collection, and no controller:
-//! a Deployment gets no pods.
+//! a Deployment gets no pods unless a [`workload::Simulation`] runs.
 //!
 //! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. A server can be stopped
 //! and started again with an older state or none ([`Testbed::restart`]), and its clock can go wrong ([`SkewedClock`]).
