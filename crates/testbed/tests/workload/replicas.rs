@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use hpa_calc::quantity::Quantity;
 use serde_json::json;
 
 use crate::support::{Cluster, ready, text};
@@ -168,4 +169,87 @@ async fn load_beyond_the_capacity_is_lost() {
         (9.0 * 300.0 + 11.0 * 800.0, 9.0 * 300.0 + 11.0 * 400.0)
     );
     assert_eq!((web.short_seconds, web.pod_seconds), (11.0, 40.0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_a_pod_down() {
+    let profile = "{cpuLimit: 102m, memoryLimit: 100Mi, memoryPerUnit: 500Ki}";
+    let load = "{steps: [{at: 0, value: 80}, {at: 10, value: 130}]}";
+    let cluster = Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
+    let seen = cluster.at(5.0).await;
+    assert_eq!((seen.workloads[0].served, seen.workloads[0].ready), (80.0, 1));
+    let limits = &cluster.pods()[0]["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!(limits, &json!({ "cpu": "102m", "memory": "100Mi" }));
+    // The CPU lets it serve 100 a second, 89 MiB are within the limit.
+    let seen = cluster.at(20.0).await;
+    assert_eq!((seen.workloads[0].served, seen.workloads[0].needed), (100.0, 2));
+    let profile = "{memoryLimit: 100Mi, memoryPerUnit: 1Mi}";
+    let cluster = Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
+    let restarts = |second| {
+        let cluster = &cluster;
+        async move {
+            cluster.at(second).await;
+            cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"].as_u64()
+        }
+    };
+    // 120 MiB from the start on: killed whenever it is ready, at ever longer intervals.
+    let (minute, hour) = (restarts(60.0).await, restarts(3600.0).await);
+    assert!(minute > Some(2) && hour > minute && hour < Some(25), "{minute:?} {hour:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_is_spread_as_unevenly_as_asked() {
+    let cluster = Cluster::start(
+        "workloads: [{name: web, replicas: 8, profile: {imbalance: 0.5}, load: {constant: 800}, podMetrics: [{name: rps}]}]",
+    );
+    cluster.at(15.0).await;
+    let (_, list) = cluster.get("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/rps").await;
+    let rates = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| text(item, "/value").parse::<Quantity>().unwrap().as_f64());
+    let rates: Vec<f64> = rates.collect();
+    let (least, most) =
+        (rates.iter().copied().fold(1e9, f64::min), rates.iter().copied().fold(0.0, f64::max));
+    assert!(rates.len() == 8 && (rates.iter().sum::<f64>() - 800.0).abs() < 0.1, "{rates:?}");
+    assert!(least > 33.0 && least < 90.0 && most > 110.0 && most < 300.0, "{rates:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_deployments_scale_but_do_not_roll() {
+    let cluster = Cluster::start(WEB);
+    cluster.change(|web| {
+        web["spec"]["paused"] = json!(true);
+        web["spec"]["replicas"] = json!(3);
+        web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2");
+    });
+    cluster.at(60.0).await;
+    let pods = cluster.pods();
+    assert!(pods.len() == 3 && pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_replica_sets_are_forgotten() {
+    let cluster = Cluster::start("workloads: [{name: web, spec: {revisionHistoryLimit: 2}}]");
+    for version in 0..5 {
+        let image = format!("web:v{version}");
+        cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
+        cluster.at(f64::from(version + 1) * 60.0).await;
+    }
+    assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sidecars_use_what_is_theirs() {
+    let sidecar = "{name: mesh, cpuRequest: 10m, cpu: 5m, memory: 20Mi}";
+    let cluster = Cluster::start(&format!(
+        "workloads: [{{name: web, profile: {{sidecars: [{sidecar}]}}, load: {{constant: 50}}}}]"
+    ));
+    cluster.at(15.0).await;
+    let expected = json!([
+        { "name": "app", "usage": { "cpu": "52000000n", "memory": "40960Ki" } },
+        { "name": "mesh", "usage": { "cpu": "5000000n", "memory": "20480Ki" } },
+    ]);
+    assert_eq!(cluster.usage().await[0]["containers"], expected);
 }
