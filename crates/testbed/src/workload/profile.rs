@@ -85,6 +85,31 @@ pub struct Sidecar {
     pub memory: Quantity,
 }
 
+/// What a profile's quantities are as numbers: CPU in cores, memory in bytes, infinite where there is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct UseOfLoad {
+    pub(crate) capacity: f64,
+    pub(crate) startup_cpu: f64,
+    idle_cpu: f64,
+    cpu_per_unit: f64,
+    cpu_limit: f64,
+    idle_memory: f64,
+    memory_per_unit: f64,
+    pub(crate) memory_limit: f64,
+}
+
+impl UseOfLoad {
+    /// The container's CPU at a load.
+    pub(crate) fn cpu(&self, load: f64) -> f64 {
+        (self.idle_cpu + load * self.cpu_per_unit).min(self.cpu_limit)
+    }
+
+    /// The container's memory at a load.
+    pub(crate) fn memory(&self, load: f64) -> f64 {
+        self.idle_memory + load * self.memory_per_unit
+    }
+}
+
 impl Default for PodProfile {
     /// A pod that requests 100m CPU and uses 1m for each request a second, of which it serves up to 200.
     fn default() -> Self {
@@ -127,26 +152,30 @@ fn mebi(memory: i64) -> Quantity {
 impl PodProfile {
     /// The most a pod serves, in units of load a second, under its CPU limit too.
     pub fn effective_capacity(&self) -> f64 {
-        let per_unit = self.cpu_per_unit.as_f64();
-        let Some(limit) = self.cpu_limit.as_ref().filter(|_| per_unit > 0.0) else { return self.capacity };
-        let by_cpu = (limit.as_f64() - self.idle_cpu.as_f64()).max(0.0) / per_unit;
-        self.capacity.min(by_cpu)
+        self.use_of_load().capacity
+    }
+
+    /// What load costs, as numbers to reckon with.
+    pub(crate) fn use_of_load(&self) -> UseOfLoad {
+        let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
+        let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
+        let by_cpu =
+            if cpu_per_unit > 0.0 { (cpu_limit - idle_cpu).max(0.0) / cpu_per_unit } else { f64::INFINITY };
+        UseOfLoad {
+            capacity: self.capacity.min(by_cpu),
+            startup_cpu: self.startup_cpu.as_f64(),
+            idle_cpu,
+            cpu_per_unit,
+            cpu_limit,
+            idle_memory: self.idle_memory.as_f64(),
+            memory_per_unit: self.memory_per_unit.as_f64(),
+            memory_limit: self.memory_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64),
+        }
     }
 
     /// What a pod should serve, in units of load a second.
     pub fn target(&self) -> f64 {
         self.target_load.unwrap_or_else(|| self.effective_capacity())
-    }
-
-    /// The container's CPU at a load, in cores.
-    pub fn cpu(&self, load: f64) -> f64 {
-        let used = self.idle_cpu.as_f64() + load * self.cpu_per_unit.as_f64();
-        self.cpu_limit.as_ref().map_or(used, |limit| used.min(limit.as_f64()))
-    }
-
-    /// The container's memory at a load, in bytes.
-    pub fn memory(&self, load: f64) -> f64 {
-        self.idle_memory.as_f64() + load * self.memory_per_unit.as_f64()
     }
 
     /// The containers of a pod of this profile, as its spec has them.

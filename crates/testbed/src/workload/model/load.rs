@@ -14,9 +14,9 @@ impl Model {
         self.drain(span);
         for workload in self.workloads.values_mut() {
             workload.account(span, now > 0.0);
-            let profile = workload.profile.clone();
+            let costs = workload.costs;
             for pod in workload.pods.values_mut() {
-                pod.work(&profile, now, span);
+                pod.work(&costs, now, span);
             }
         }
     }
@@ -44,7 +44,7 @@ impl Workload {
     /// Spreads the load over the ready pods by their weights. What is beyond a pod's capacity is lost.
     fn serve(&mut self, now: f64) {
         self.offered = self.load.at(now);
-        let capacity = self.profile.effective_capacity();
+        let capacity = self.costs.capacity;
         let weights: f64 = self.ready().map(|pod| pod.weight).sum();
         for pod in self.pods.values_mut() {
             let share = if pod.lifecycle.is_ready() { pod.weight / weights } else { 0.0 };
@@ -61,7 +61,7 @@ impl Workload {
 
     /// What the ready pods can drain of a queue, in units a second.
     fn spare(&self, per_pod: Option<f64>) -> f64 {
-        let capacity = self.profile.effective_capacity();
+        let capacity = self.costs.capacity;
         self.ready().map(|pod| spare_of(pod, capacity, per_pod)).sum()
     }
 
@@ -70,7 +70,7 @@ impl Workload {
         if able <= 0.0 {
             return;
         }
-        let capacity = self.profile.effective_capacity();
+        let capacity = self.costs.capacity;
         for pod in self.pods.values_mut().filter(|pod| pod.lifecycle.is_ready()) {
             pod.load += drained * spare_of(pod, capacity, per_pod) / able;
         }

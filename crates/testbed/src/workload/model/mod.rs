@@ -17,7 +17,7 @@ use super::{
     lifecycle::{Lifecycle, State, Times},
     load::Load,
     number,
-    profile::PodProfile,
+    profile::{PodProfile, UseOfLoad},
     random,
     scenario::{MetricsSettings, MetricsSource, PodMetricSpec, QueueSpec, Scenario, WorkloadSpec},
     series::Series,
@@ -62,6 +62,8 @@ pub(crate) struct Totals {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) profile: Arc<PodProfile>,
+    /// What the profile says of load.
+    pub(crate) costs: UseOfLoad,
     pub(crate) load: Load,
     pub(crate) pod_metrics: Vec<PodMetricSpec>,
     /// By name.
@@ -277,6 +279,7 @@ impl Model {
 impl Workload {
     fn new(profile: Arc<PodProfile>, load: Load, pod_metrics: Vec<PodMetricSpec>, in_scenario: bool) -> Self {
         Self {
+            costs: profile.use_of_load(),
             profile,
             load,
             pod_metrics,

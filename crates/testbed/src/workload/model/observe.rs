@@ -93,7 +93,7 @@ fn workload(id: &WorkloadId, one: &Workload) -> WorkloadObservation {
         desired: one.desired,
         pods: number::count(active.count()),
         ready: number::count(one.ready().count()),
-        cpu: running.map(|pod| profile.cpu(pod.load)).sum(),
+        cpu: running.map(|pod| one.costs.cpu(pod.load)).sum(),
         offered_total: one.totals.offered,
         served_total: one.totals.served,
         short_seconds: one.totals.short_seconds,

@@ -1,6 +1,6 @@
 //! One pod: what it does and uses.
 
-use super::{HOUR, Lifecycle, PodProfile, Series, State, Times, UsageSample, random};
+use super::{HOUR, Lifecycle, PodProfile, Series, State, Times, UsageSample, UseOfLoad, random};
 
 /// A container and what it used.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,21 +113,21 @@ impl Pod {
     }
 
     /// Uses CPU and memory for a span under its load.
-    pub(super) fn work(&mut self, profile: &PodProfile, now: f64, span: f64) {
+    pub(super) fn work(&mut self, costs: &UseOfLoad, now: f64, span: f64) {
         self.follow_container();
         if !self.lifecycle.is_running() {
             return;
         }
         let is_warming = matches!(self.lifecycle.state, State::Warming { .. });
-        let cpu = if is_warming { profile.startup_cpu.as_f64() } else { profile.cpu(self.load) };
-        let memory = profile.memory(self.load);
+        let cpu = if is_warming { costs.startup_cpu } else { costs.cpu(self.load) };
+        let memory = costs.memory(self.load);
         for container in &mut self.containers {
             let (cpu, memory) = if container.is_main { (cpu, memory) } else { container.constant };
             container.cpu_seconds += cpu * span;
             container.memory = memory;
         }
         self.served += self.load * span;
-        if profile.memory_limit.as_ref().is_some_and(|limit| memory > limit.as_f64()) {
+        if memory > costs.memory_limit {
             self.lifecycle.crash(now);
             self.changed = true;
         }
