@@ -18,7 +18,7 @@ lint:
 conformance *FILES:
     cargo test --release --test conformance -- {{ FILES }}
 
-# End to end against a real kube-apiserver and etcd (KUBEBUILDER_ASSETS, or what setup-envtest stored).
+# End to end against the testbed and, where there is one, a real kube-apiserver (KUBEBUILDER_ASSETS, or setup-envtest's store).
 control-plane *SCENARIOS:
     cargo test --test control-plane -- {{ SCENARIOS }}
 

@@ -1,13 +1,17 @@
-//! The metrics of the suite: what the tests set, and the three metrics APIs that answer with it.
+//! The metrics of the suite: what the tests set is what the three metrics APIs of either control plane answer.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use hpa_calc::selector::Selector;
+use hpa_testbed::{
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
+    PodMetrics, PodMetricsQuery,
+};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The part of a pod's or of all pods' usage: thousandths, but bytes of memory.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +61,6 @@ struct State {
 
 type Labels = BTreeMap<String, String>;
 
-/// An HTTP status with a message.
-pub(crate) type Failure = (u16, String);
-
 impl Metrics {
     pub(crate) fn new(pods: Store<Pod>) -> Self {
         Self { state: Arc::default(), pods }
@@ -83,9 +84,7 @@ impl Metrics {
     }
 
     pub(crate) fn set_external(&self, ns: &str, metric: &str, series: &[(&str, &str)]) {
-        let series = series.iter().map(|(labels, value)| {
-            (parse_selector(labels).expect("labels are written like a selector"), (*value).to_owned())
-        });
+        let series = series.iter().map(|(text, value)| (labels(text), (*value).to_owned()));
         self.state().external.insert([ns, metric].map(str::to_owned), series.collect());
     }
 
@@ -97,117 +96,121 @@ impl Metrics {
         };
     }
 
-    /// The answer to the path below `/apis/`.
-    pub(crate) fn answer(&self, path: &[&str], query: &HashMap<String, String>) -> Result<Value, Failure> {
-        let selector = query.get("labelSelector").map_or("", String::as_str);
-        let selector = parse_selector(selector).ok_or_else(|| (400, format!("selector {selector:?}")))?;
-        match *path {
-            [group, version] => discovery(group, version),
-            ["metrics.k8s.io", "v1beta1", "namespaces", ns, "pods"] => {
-                let items = self.items(ns, Source::Resource, || Ok(self.pod_usage(ns, &selector)))?;
-                Ok(
-                    json!({"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items}),
-                )
-            }
-            ["custom.metrics.k8s.io", "v1beta2", "namespaces", ns, ref rest @ ..] => {
-                let items = self.items(ns, Source::Custom, || match *rest {
-                    ["pods", "*", metric] => self.pods_metric(ns, metric, &selector),
-                    ["metrics", metric] => self.object_metric(ns, "namespace", metric),
-                    [resource, name, metric] => self.object_metric(ns, &format!("{resource}/{name}"), metric),
-                    _ => Err((400, "invalid request path".into())),
-                })?;
-                Ok(
-                    json!({"kind": "MetricValueList", "apiVersion": "custom.metrics.k8s.io/v1beta2", "metadata": {}, "items": items}),
-                )
-            }
-            ["external.metrics.k8s.io", "v1beta1", "namespaces", ns, metric] => {
-                let items =
-                    self.items(ns, Source::External, || self.external_metric(ns, metric, &selector))?;
-                Ok(
-                    json!({"kind": "ExternalMetricValueList", "apiVersion": "external.metrics.k8s.io/v1beta1", "metadata": {}, "items": items}),
-                )
-            }
-            _ => Err((404, "the server could not find the requested resource".into())),
-        }
+    fn outage(&self, ns: &str, source: Source) -> Option<Outage> {
+        self.state().outages.get(&(ns.to_owned(), source)).copied()
     }
 
-    fn items(
+    /// What is found, unless the source fails.
+    fn items<T>(
         &self,
         ns: &str,
         source: Source,
-        items: impl FnOnce() -> Result<Vec<Value>, Failure>,
-    ) -> Result<Vec<Value>, Failure> {
-        let outage = self.state().outages.get(&(ns.to_owned(), source)).copied();
-        match outage {
+        items: impl FnOnce() -> Result<Vec<T>, ApiError>,
+    ) -> Result<Vec<T>, ApiError> {
+        match self.outage(ns, source) {
             None => items(),
             Some(Outage::Empty) => Ok(Vec::new()),
-            Some(Outage::Unavailable) => Err((503, "the metrics are down for a test".into())),
+            Some(Outage::Unavailable) => {
+                Err(ApiError::new(503, "ServiceUnavailable", "the metrics are down for a test"))
+            }
         }
     }
 
     /// The running pods of a namespace that a selector matches.
-    fn running(&self, ns: &str, selector: &Labels) -> Vec<Arc<Pod>> {
+    fn running(&self, ns: &str, selector: &Selector) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.state();
         pods.retain(|pod| {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             pod.namespace().as_deref() == Some(ns)
                 && phase == Some("Running")
                 && pod.metadata.deletion_timestamp.is_none()
-                && matches(selector, pod.labels())
+                && selector.matches(pod.labels())
         });
         pods
     }
 
-    fn pod_usage(&self, ns: &str, selector: &Labels) -> Vec<Value> {
+    fn pod_usage(&self, ns: &str, selector: &Selector) -> Vec<PodMetrics> {
         let state = self.state();
-        let mut items = Vec::new();
-        for pod in self.running(ns, selector) {
+        let running = self.running(ns, selector).into_iter();
+        let usage = running.map(|pod| {
             let app = pod.labels().get("app").cloned().unwrap_or_default();
-            let count = self.running(ns, &Labels::from([("app".into(), app.clone())])).len();
-            let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| {
-                let mut usage = serde_json::Map::new();
-                for (resource, unit) in [("cpu", "m"), ("memory", "")] {
-                    let key = [ns, &app, &container.name, resource].map(str::to_owned);
-                    if let Some(load) = state.usage.get(&key) {
-                        usage.insert(resource.into(), format!("{}{unit}", load.of(count)).into());
-                    }
-                }
-                json!({"name": container.name, "usage": usage})
-            });
-            let containers: Vec<Value> = containers.collect();
-            if containers.iter().any(|container| container["usage"] != json!({})) {
-                let metadata = json!({"name": pod.name_any(), "namespace": ns, "labels": pod.labels()});
-                items.push(json!({
-                    "metadata": metadata, "timestamp": now(), "window": "15s", "containers": containers,
-                }));
+            let of_app = |other: &&Arc<Pod>| other.labels().get("app") == Some(&app);
+            let count = self.running(ns, &Selector::everything()).iter().filter(of_app).count();
+            let names = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name);
+            let containers =
+                names.map(|name| (name.clone(), state.usage_of(ns, &app, name, count))).collect();
+            PodMetrics {
+                namespace: ns.to_owned(),
+                name: pod.name_any(),
+                window: "15s".to_owned(),
+                containers,
+                ..PodMetrics::default()
             }
-        }
-        items
+        });
+        usage.filter(|pod| pod.containers.values().any(|usage| !usage.is_empty())).collect()
     }
 
-    fn pods_metric(&self, ns: &str, metric: &str, selector: &Labels) -> Result<Vec<Value>, Failure> {
-        let load = self.state().pods.get(&[ns, metric].map(str::to_owned)).copied();
-        let load = load.ok_or_else(|| not_found(metric, "pods"))?;
-        let pods = self.running(ns, selector);
-        Ok(pods
-            .iter()
-            .map(|pod| value("Pod", ns, &pod.name_any(), metric, &format!("{}m", load.of(pods.len()))))
-            .collect())
+    fn pods_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let ns = &query.namespace;
+        let load = self.state().pods.get(&[ns.clone(), query.metric.clone()]).copied();
+        let load = load.ok_or_else(|| not_found(&query.metric, "pods"))?;
+        let pods = self.running(ns, &query.selector);
+        let value = format!("{}m", load.of(pods.len()));
+        Ok(pods.iter().map(|pod| metric_of("Pod", ns, &pod.name_any(), &value)).collect())
     }
 
-    fn object_metric(&self, ns: &str, object: &str, metric: &str) -> Result<Vec<Value>, Failure> {
-        let found = self.state().objects.get(&[ns, object, metric].map(str::to_owned)).cloned();
-        let found = found.ok_or_else(|| not_found(metric, object))?;
-        let name = object.split_once('/').map_or(ns, |(_, name)| name);
-        Ok(vec![value("Object", ns, name, metric, &found)])
+    fn object_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let ns = &query.namespace;
+        let object = match query.resource.as_str() {
+            "namespaces" => "namespace".to_owned(),
+            resource => format!("{resource}/{}", query.name),
+        };
+        let found = self.state().objects.get(&[ns.clone(), object.clone(), query.metric.clone()]).cloned();
+        let found = found.ok_or_else(|| not_found(&query.metric, &object))?;
+        Ok(vec![metric_of("Object", ns, &query.name, &found)])
     }
 
-    fn external_metric(&self, ns: &str, metric: &str, selector: &Labels) -> Result<Vec<Value>, Failure> {
-        let found = self.state().external.get(&[ns, metric].map(str::to_owned)).cloned();
-        let series = found.ok_or_else(|| not_found(metric, ns))?;
-        Ok((series.iter().filter(|(labels, _)| matches(selector, labels)))
-            .map(|(labels, value)| json!({"metricName": metric, "metricLabels": labels, "timestamp": now(), "value": value}))
-            .collect())
+    fn external_metric(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        let key = [query.namespace.clone(), query.metric.clone()];
+        let found = self.state().external.get(&key).cloned();
+        let series = found.ok_or_else(|| not_found(&query.metric, &query.namespace))?;
+        let matching = series.into_iter().filter(|(labels, _)| query.selector.matches(labels));
+        let metric = |(labels, value): (Labels, String)| ExternalMetric {
+            metric_name: query.metric.clone(),
+            metric_labels: labels,
+            value,
+            ..ExternalMetric::default()
+        };
+        Ok(matching.map(metric).collect())
+    }
+}
+
+impl MetricsProvider for Metrics {
+    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        let ns = &query.namespace;
+        self.items(ns, Source::Resource, || Ok(self.pod_usage(ns, &query.selector)))
+    }
+
+    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        self.items(&query.namespace, Source::Custom, || match query.resource.as_str() {
+            "pods" => self.pods_metric(query),
+            _ => self.object_metric(query),
+        })
+    }
+
+    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        self.items(&query.namespace, Source::External, || self.external_metric(query))
+    }
+}
+
+impl State {
+    /// What each of `count` pods' container uses, by resource.
+    fn usage_of(&self, ns: &str, app: &str, container: &str, count: usize) -> BTreeMap<String, String> {
+        let usage = [("cpu", "m"), ("memory", "")].into_iter().filter_map(|(resource, unit)| {
+            let load = self.usage.get(&[ns, app, container, resource].map(str::to_owned))?;
+            Some((resource.to_owned(), format!("{}{unit}", load.of(count))))
+        });
+        usage.collect()
     }
 }
 
@@ -220,43 +223,21 @@ impl Load {
     }
 }
 
-fn value(kind: &str, ns: &str, name: &str, metric: &str, value: &str) -> Value {
-    json!({
-        "describedObject": {"kind": kind, "namespace": ns, "name": name, "apiVersion": "v1"},
-        "metric": {"name": metric}, "timestamp": now(), "value": value,
-    })
+fn metric_of(kind: &str, ns: &str, name: &str, value: &str) -> CustomMetric {
+    CustomMetric {
+        described_object: json!({"kind": kind, "namespace": ns, "name": name, "apiVersion": "v1"}),
+        value: value.to_owned(),
+        ..CustomMetric::default()
+    }
 }
 
-fn not_found(metric: &str, of: &str) -> Failure {
-    (404, format!("the server could not find the metric {metric} for {of}"))
+fn not_found(metric: &str, of: &str) -> ApiError {
+    let message = format!("the server could not find the metric {metric} for {of}");
+    ApiError::new(404, "NotFound", message)
 }
 
-fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn discovery(group: &str, version: &str) -> Result<Value, Failure> {
-    let resources = match (group, version) {
-        ("metrics.k8s.io", "v1beta1") => {
-            json!([{"name": "pods", "singularName": "", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"]}])
-        }
-        ("custom.metrics.k8s.io", "v1beta2") | ("external.metrics.k8s.io", "v1beta1") => json!([]),
-        _ => return Err((404, format!("{group}/{version} is not served"))),
-    };
-    let group_version = format!("{group}/{version}");
-    Ok(
-        json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}),
-    )
-}
-
-/// The requirements of a selector of the form `a=b,c=d`; no other is used here.
-fn parse_selector(text: &str) -> Option<Labels> {
-    let terms = text.split(',').map(str::trim).filter(|term| !term.is_empty());
-    terms
-        .map(|term| term.split_once('=').map(|(k, v)| (k.to_owned(), v.trim_start_matches('=').to_owned())))
-        .collect()
-}
-
-fn matches(selector: &Labels, labels: &Labels) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+/// The labels of a series, written `a=b,c=d`.
+fn labels(text: &str) -> Labels {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

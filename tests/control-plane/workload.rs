@@ -64,12 +64,16 @@ pub(crate) struct Workloads {
 }
 
 impl Workloads {
-    pub(crate) fn start(client: Client) -> Self {
-        let this = Self { client, tasks: Mutex::default() };
+    /// A driver that does nothing yet.
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, tasks: Mutex::default() }
+    }
+
+    /// Runs the targets of all built-in kinds from now on.
+    pub(crate) fn start(&self) {
         for kind in Kind::BUILT_IN {
-            this.follow(kind);
+            self.follow(kind);
         }
-        this
     }
 
     /// Runs the targets of one more kind.

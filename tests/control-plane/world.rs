@@ -14,8 +14,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::control_plane::{ControlPlane, from};
-use crate::interceptor::Interceptor;
+use crate::control_plane::{ControlPlane, HeldWrites, from};
 use crate::metrics::{Load, Metrics};
 use crate::process::Process;
 use crate::wait;
@@ -31,10 +30,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) struct World {
     pub(crate) ns: String,
     pub(crate) client: Client,
-    pub(crate) plane: Arc<ControlPlane>,
+    pub(crate) plane: Arc<dyn ControlPlane>,
     pub(crate) metrics: Metrics,
     pub(crate) workloads: Arc<Workloads>,
-    pub(crate) interceptor: Interceptor,
     /// The binary under test.
     pub(crate) binary: PathBuf,
 }
@@ -158,12 +156,17 @@ impl World {
         self.metrics.set_usage(&self.ns, app, "app", "cpu", load);
     }
 
+    /// From now on, writes of the scale of the target wait between their arrival and their taking effect.
+    pub(crate) async fn hold_scale_writes(&self, target: &Target) -> Result<HeldWrites> {
+        self.plane.hold_scale_writes(&self.ns, target).await
+    }
+
     /// Starts a controller of this namespace only; `flags` come after the usual ones.
     pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Process> {
         let namespace = format!("--namespace={}", self.ns);
         let mut all = vec![namespace.as_str()];
         all.extend(flags);
-        controller(&self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
+        controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
     }
 
     /// What there is in the namespace, for a failure's report.
@@ -254,7 +257,7 @@ pub(crate) fn current_metric(hpa: &Hpa) -> Value {
 
 /// Starts the binary under test with the usual flags and then `flags`.
 pub(crate) fn controller(
-    plane: &ControlPlane,
+    plane: &dyn ControlPlane,
     binary: &std::path::Path,
     name: &str,
     flags: &[&str],
@@ -262,7 +265,7 @@ pub(crate) fn controller(
     let usual = [
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
-        format!("--kubeconfig={}", plane.controller_kubeconfig.display()),
+        format!("--kubeconfig={}", plane.controller_kubeconfig().display()),
     ];
     let name_of = |flag: &str| flag.split('=').next().map(str::to_owned);
     let usual = usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use crate::{
     faults::{Active, Effect},
+    gate::Gate,
     request::RequestInfo,
 };
 
@@ -30,6 +31,8 @@ pub enum Action {
     },
     /// It is answered as usual, but this much later.
     Delay(Duration),
+    /// It is answered as usual, but only once the gate is open: what it finds then may have changed since it came.
+    Hold(Gate),
     /// It is answered as usual; if it is a watch, it ends after this many events.
     DropWatchAfter(usize),
     /// It meets these faults, in this order.
@@ -40,7 +43,8 @@ impl Action {
     /// The faults that it comes to.
     pub(crate) fn into_faults(self) -> Vec<Active> {
         let effect = match self {
-            Self::Pass => return Vec::new(),
+            // Whoever answers has waited for the gate.
+            Self::Pass | Self::Hold(_) => return Vec::new(),
             Self::Faults(faults) => return faults,
             Self::Status { code, reason, message, retry_after: retry_after_seconds } => {
                 Effect::Status { code, reason, message, retry_after_seconds }

@@ -29,6 +29,7 @@ mod config;
 mod discovery;
 mod error;
 mod faults;
+mod gate;
 mod interceptor;
 mod json;
 mod kubeconfig;
@@ -51,6 +52,7 @@ pub use self::{
     config::Config,
     error::ApiError,
     faults::{Active, Effect, Fault, FaultId, Faults, InvalidFault, Match, SkewedClock, Trigger},
+    gate::{Gate, Release},
     interceptor::{Action, Interceptor},
     metrics::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider, PodMetrics,

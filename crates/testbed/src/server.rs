@@ -13,7 +13,9 @@ use crate::{
     config::Config,
     discovery,
     error::ApiError,
-    faults, metrics, names,
+    faults,
+    interceptor::Action,
+    metrics, names,
     registry::Registry,
     render,
     request::Call,
@@ -102,7 +104,11 @@ where
         (*client).clone_into(&mut call.info.client);
     }
     let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
-    let met = action.unwrap_or_default().into_faults();
+    let action = action.unwrap_or_default();
+    if let Action::Hold(gate) = &action {
+        gate.pass().await;
+    }
+    let met = action.into_faults();
     if met.is_empty() {
         return Ok(route(&server, &call).unwrap_or_else(|error| render::error(&error)));
     }

@@ -88,7 +88,7 @@ pub(super) async fn restart(w: World) -> Result<()> {
 
 /// A bad flag is refused by name before anything else happens.
 pub(super) async fn refused_flags(w: World) -> Result<()> {
-    let kubeconfig = w.plane.controller_kubeconfig.display().to_string();
+    let kubeconfig = w.plane.controller_kubeconfig().display().to_string();
     for (flag, value) in [
         ("--concurrent-horizontal-pod-autoscaler-syncs", "0"),
         ("--concurrent-horizontal-pod-autoscaler-syncs", "many"),

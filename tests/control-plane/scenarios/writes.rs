@@ -48,7 +48,7 @@ pub(super) async fn manual_change_wins(w: World) -> Result<()> {
     w.cpu("web", Load::PerPod(50));
     w.hpa("web", web.hpa(1, 20, cpu(50))).await?;
     w.settled("web", 2).await?;
-    let mut writes = w.interceptor.hold(&w, &web).await?;
+    let mut writes = w.hold_scale_writes(&web).await?;
 
     // More than the new lower bound that it is about to apply.
     let record = record(&web, 6).await;

@@ -95,6 +95,15 @@ const ALL: &[Builtin] = &[
         has_status: true,
         ..PLAIN
     },
+    Builtin {
+        group: "networking.k8s.io",
+        plural: "ingresses",
+        kind: "Ingress",
+        short: &["ing"],
+        has_status: true,
+        counts_generations: true,
+        ..PLAIN
+    },
     Builtin { group: "coordination.k8s.io", plural: "leases", kind: "Lease", ..PLAIN },
     Builtin {
         group: "apiextensions.k8s.io",

@@ -1,9 +1,9 @@
 use std::{sync::Arc, time::Duration};
 
-use hpa_testbed::{Action, Config, RequestInfo, Testbed};
+use hpa_testbed::{Action, Config, Gate, RequestInfo, Testbed};
 use serde_json::{Value, json};
 
-use crate::support::{DEPLOYMENTS, PODS, Watch, at, get, pod, put};
+use crate::support::{DEPLOYMENTS, PODS, Watch, at, deployment, get, patch, pod, put};
 
 fn testbed(fault: impl Fn(&RequestInfo) -> Action + Send + Sync + 'static) -> Testbed {
     Testbed::new(Config { interceptor: Some(Arc::new(fault)), ..Config::default() })
@@ -54,4 +54,23 @@ async fn a_watch_that_breaks() {
         assert_eq!(watch.event().await.1, name);
     }
     assert_eq!(watch.next().await, None::<Value>);
+}
+
+#[tokio::test]
+async fn a_hold_lets_others_pass_who_then_win() {
+    let (gate, release) = Gate::new();
+    let testbed = testbed(move |request| match request.verb.as_str() {
+        "update" => Action::Hold(gate.clone()),
+        _ => Action::Pass,
+    });
+    let stored = testbed.apply(deployment("web")).unwrap();
+    let path = format!("{DEPLOYMENTS}/web");
+    let mut held = std::pin::pin!(put(&testbed, &path, &stored));
+    assert!(futures::poll!(&mut held).is_pending());
+    let annotations = json!({ "metadata": { "annotations": { "a": "b" } } });
+    assert_eq!(patch(&testbed, &path, "merge-patch+json", &annotations).await.0, 200);
+    assert!(futures::poll!(&mut held).is_pending());
+    drop(release);
+    let (code, status) = held.await;
+    assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
 }

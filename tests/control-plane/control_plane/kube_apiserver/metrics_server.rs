@@ -1,16 +1,17 @@
-//! The metrics APIs over TLS, and whatever else the API server is to call, as the aggregation layer of the API server wants them.
+//! The metrics APIs over TLS, as the aggregation layer of the API server wants them, and whatever else that is to call.
+//!
+//! A testbed without objects answers: what it makes of the metrics is then what both control planes show.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
-use axum::extract::{Query, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::{Json, Router};
-use serde_json::json;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use hpa_testbed::{Config, Testbed};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -19,18 +20,19 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::server::TlsStream;
+use tower::ServiceExt as _;
 
+use super::pki::Identity;
 use crate::metrics::Metrics;
-use crate::pki::Identity;
 
 /// The running server; it ends when this is dropped.
-pub(crate) struct MetricsServer {
-    pub(crate) port: u16,
+pub(super) struct MetricsServer {
+    pub(super) port: u16,
     _tasks: JoinSet<()>,
 }
 
 impl MetricsServer {
-    pub(crate) async fn start(metrics: Metrics, identity: &Identity, more: Router) -> Result<Self> {
+    pub(super) async fn start(metrics: Metrics, identity: &Identity, more: Router) -> Result<Self> {
         let key = PrivatePkcs8KeyDer::from(identity.key.serialize_der());
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -39,6 +41,7 @@ impl MetricsServer {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
 
+        let testbed = Testbed::new(Config { metrics: Some(Arc::new(metrics)), ..Config::default() });
         let socket = TcpListener::bind("127.0.0.1:0").await?;
         let addr = socket.local_addr()?;
         let (accepted, connections) = mpsc::channel(16);
@@ -55,7 +58,7 @@ impl MetricsServer {
                 });
             }
         });
-        let router = Router::new().fallback(answer).with_state(metrics).merge(more);
+        let router = Router::new().fallback(answer).with_state(testbed).merge(more);
         tasks.spawn(async move {
             drop(axum::serve(Connections { connections, addr }, router).await);
         });
@@ -85,30 +88,11 @@ impl axum::serve::Listener for Connections {
     }
 }
 
-async fn answer(
-    State(metrics): State<Metrics>,
-    Query(query): Query<HashMap<String, String>>,
-    uri: Uri,
-) -> Response {
-    let path: Vec<String> = uri.path().split('/').map(|part| part.replace("%2A", "*")).collect();
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    let result = match path.as_slice() {
-        ["", "apis", rest @ ..] => metrics.answer(rest, &query),
-        _ => Err((404, "not found".to_owned())),
-    };
-    match result {
-        Ok(value) => Json(value).into_response(),
-        Err((code, message)) => {
-            let reason = match code {
-                404 => "NotFound",
-                503 => "ServiceUnavailable",
-                _ => "BadRequest",
-            };
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": message, "reason": reason, "code": code,
-            });
-            (StatusCode::from_u16(code).unwrap_or_default(), Json(status)).into_response()
-        }
+/// Answers for the metrics APIs, and for nothing else that a testbed has.
+async fn answer(State(testbed): State<Testbed>, request: Request) -> Response {
+    let group = request.uri().path().strip_prefix("/apis/").unwrap_or_default();
+    if !group.split('/').next().is_some_and(|group| group.ends_with("metrics.k8s.io")) {
+        return StatusCode::NOT_FOUND.into_response();
     }
+    testbed.service().oneshot(request).await.into_response()
 }

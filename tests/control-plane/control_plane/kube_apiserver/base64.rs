@@ -1,7 +1,7 @@
 //! Base64, which the fields of type `[]byte` are in.
 
 /// Encodes with the standard alphabet and padding.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub(super) fn encode(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

@@ -1,56 +1,98 @@
-//! One etcd and one kube-apiserver, with an aggregated metrics API, for the whole suite.
+//! One etcd and one kube-apiserver, with an aggregated metrics API.
+
+mod base64;
+mod metrics_server;
+mod pki;
+mod webhook;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::config::Kubeconfig;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use crate::base64;
-use crate::pki::{self, Authority};
+use self::metrics_server::MetricsServer;
+use self::pki::Authority;
+use self::webhook::Webhook;
+use super::held::HeldWrites;
+use super::{ControlPlane, client, from};
+use crate::metrics::Metrics;
 use crate::process::Process;
+use crate::world::Target;
 
 /// What a slow, loaded machine may need.
 const START: Duration = Duration::from_secs(90);
 /// The role that the chart ships: all that the controller under test may do.
-const CLUSTER_ROLE: &str = include_str!("../../charts/hpa-controller/files/clusterrole.yaml");
+const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/clusterrole.yaml");
 const SYSTEM: &str = "kube-system";
 const ACCOUNT: &str = "hpa-controller";
 /// The service by which the API server finds the aggregated metrics API.
-pub(crate) const METRICS_SERVICE: &str = "test-metrics";
+const METRICS_SERVICE: &str = "test-metrics";
 const METRICS_GROUPS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
     ("custom.metrics.k8s.io", "v1beta2"),
     ("external.metrics.k8s.io", "v1beta1"),
 ];
 
-/// The running control plane; all of it ends when this is dropped.
-pub(crate) struct ControlPlane {
-    /// A cluster administrator's.
-    pub(crate) client: Client,
-    pub(crate) authority: Authority,
-    /// What the controller under test gets.
-    pub(crate) controller_kubeconfig: PathBuf,
+/// The running etcd and kube-apiserver.
+pub(super) struct Plane {
+    client: Client,
+    authority: Authority,
+    controller_kubeconfig: PathBuf,
     url: String,
+    /// Of it and the metrics, behind one port.
+    webhook: Webhook,
     // Dropped in this order.
+    server: MetricsServer,
     apiserver: Process,
     etcd: Process,
     dir: TempDir,
 }
 
-impl ControlPlane {
-    pub(crate) async fn start(assets: &Path) -> Result<Self> {
+impl ControlPlane for Plane {
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn controller_kubeconfig(&self) -> &Path {
+        &self.controller_kubeconfig
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn hold_scale_writes<'a>(&'a self, ns: &'a str, target: &'a Target) -> BoxFuture<'a, Result<HeldWrites>> {
+        async move {
+            let url = format!("https://127.0.0.1:{}", self.server.port);
+            self.webhook.hold(self.client(), &url, &self.authority.pem(), ns, target).await
+        }
+        .boxed()
+    }
+
+    /// The controller has the `ClusterRole` of the chart and no other right.
+    fn rights_sufficed(&self, controller: &Process) -> Result<()> {
+        let forbidden = controller.tail(5, "forbidden");
+        ensure!(forbidden.is_empty(), "the ClusterRole does not suffice:\n{forbidden}");
+        Ok(())
+    }
+}
+
+impl Plane {
+    pub(super) async fn start(assets: &Path, metrics: Metrics) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("hpa-control-plane-").tempdir()?;
         let at = dir.path();
         let authority = Authority::new(at)?;
@@ -102,21 +144,22 @@ impl ControlPlane {
         let apiserver = Process::start(at, "kube-apiserver", command)?;
 
         let url = format!("https://127.0.0.1:{port}");
-        let client = client(kubeconfig(&url, &authority, "admin")).await?;
+        let client = client(from(kubeconfig(&url, &authority, "admin"))?).await?;
         let controller_kubeconfig = at.join("controller.kubeconfig");
-        let mut plane = Self { client, authority, controller_kubeconfig, url, apiserver, etcd, dir };
+        let identity =
+            authority.server("metrics", &[&format!("{METRICS_SERVICE}.{SYSTEM}.svc"), "127.0.0.1"])?;
+        let webhook = Webhook::default();
+        let server = MetricsServer::start(metrics, &identity, webhook.router()).await?;
+        let mut plane =
+            Self { client, authority, controller_kubeconfig, url, webhook, server, apiserver, etcd, dir };
         plane.ready().await?;
         plane.grant().await?;
+        plane.aggregate_metrics().await.with_context(|| plane.tails())?;
         Ok(plane)
     }
 
-    /// Where logs and other files go.
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// The ends of both logs.
-    pub(crate) fn tails(&self) -> String {
+    fn tails(&self) -> String {
         format!("  etcd:\n{}\n  kube-apiserver:\n{}", self.etcd.tail(5, ""), self.apiserver.tail(15, ""))
     }
 
@@ -167,10 +210,11 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Makes the server on `port` of this machine the metrics APIs of the cluster.
+    /// Makes the metrics server the metrics APIs of the cluster.
     ///
     /// An external name is the one kind of service that may lead to a loopback address.
-    pub(crate) async fn aggregate_metrics(&self, port: u16) -> Result<()> {
+    async fn aggregate_metrics(&self) -> Result<()> {
+        let port = self.server.port;
         let service = json!({
             "metadata": {"name": METRICS_SERVICE},
             "spec": {"type": "ExternalName", "externalName": "localhost"},
@@ -201,7 +245,7 @@ impl ControlPlane {
         let deadline = Instant::now() + START;
         for (group, version) in METRICS_GROUPS {
             while let Err(error) = get(&self.client, &format!("/apis/{group}/{version}")).await {
-                anyhow::ensure!(Instant::now() < deadline, "/apis/{group}/{version}: {error}");
+                ensure!(Instant::now() < deadline, "/apis/{group}/{version}: {error}");
                 sleep(Duration::from_millis(100)).await;
             }
         }
@@ -231,11 +275,6 @@ where
     }
 }
 
-/// A typed object of its JSON.
-pub(crate) fn from<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
-    serde_json::from_value(value).map_err(Into::into)
-}
-
 fn kubeconfig(url: &str, authority: &Authority, token: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
@@ -245,11 +284,6 @@ fn kubeconfig(url: &str, authority: &Authority, token: &str) -> Value {
         "users": [{"name": "test", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     })
-}
-
-async fn client(kubeconfig: Value) -> Result<Client> {
-    let config = Config::from_custom_kubeconfig(from(kubeconfig)?, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }
 
 /// Loopback ports that are free now; taken together, so they differ.

@@ -10,21 +10,21 @@ use rcgen::{
 };
 
 /// A certificate authority whose files are in a directory.
-pub(crate) struct Authority {
+pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     dir: PathBuf,
 }
 
 /// A certificate and its key, as PEM and as files.
-pub(crate) struct Identity {
-    pub(crate) cert_file: PathBuf,
-    pub(crate) key_file: PathBuf,
-    pub(crate) cert: rcgen::Certificate,
-    pub(crate) key: KeyPair,
+pub(super) struct Identity {
+    pub(super) cert_file: PathBuf,
+    pub(super) key_file: PathBuf,
+    pub(super) cert: rcgen::Certificate,
+    pub(super) key: KeyPair,
 }
 
 impl Authority {
-    pub(crate) fn new(dir: &Path) -> Result<Self> {
+    pub(super) fn new(dir: &Path) -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -34,21 +34,21 @@ impl Authority {
         Ok(Self { issuer, dir: dir.to_owned() })
     }
 
-    pub(crate) fn cert_file(&self) -> PathBuf {
+    pub(super) fn cert_file(&self) -> PathBuf {
         self.dir.join("ca.crt")
     }
 
-    pub(crate) fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
     /// A serving certificate for `names` (DNS names and IP addresses).
-    pub(crate) fn server(&self, file: &str, names: &[&str]) -> Result<Identity> {
+    pub(super) fn server(&self, file: &str, names: &[&str]) -> Result<Identity> {
         self.issue(file, names, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A client certificate whose user is `file`.
-    pub(crate) fn client(&self, file: &str) -> Result<Identity> {
+    pub(super) fn client(&self, file: &str) -> Result<Identity> {
         self.issue(file, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
@@ -68,7 +68,7 @@ impl Authority {
 }
 
 /// A bare key, such as the one that signs the tokens of service accounts: the files of its private and public halves.
-pub(crate) fn key(dir: &Path, file: &str) -> Result<[PathBuf; 2]> {
+pub(super) fn key(dir: &Path, file: &str) -> Result<[PathBuf; 2]> {
     let key = KeyPair::generate()?;
     let public = dir.join(format!("{file}.pub"));
     fs::write(&public, key.public_key_pem())?;

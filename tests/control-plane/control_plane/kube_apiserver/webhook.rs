@@ -1,0 +1,100 @@
+//! Holds writes of scales in the API server.
+//!
+//! It is an admission webhook: while it thinks, the object changes, and the write that it lets pass then conflicts.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::extract::{Path, State};
+use axum::routing::post;
+use axum::{Json, Router};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::super::from;
+use super::super::held::{HeldWrites, Holds};
+use super::base64;
+use crate::world::{PATIENCE, Target};
+
+/// The webhook; a handle.
+#[derive(Clone, Default)]
+pub(super) struct Webhook {
+    holds: Holds,
+    /// By namespace: the API server asks about a write of the suite itself.
+    live: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
+}
+
+impl Webhook {
+    pub(super) fn router(&self) -> Router {
+        Router::new().route("/intercept/{ns}", post(ask)).with_state(self.clone())
+    }
+
+    /// Has the API server ask about writes of scales in a namespace; `url` and `authority` (PEM) lead here.
+    pub(super) async fn hold(
+        &self,
+        client: Client,
+        url: &str,
+        authority: &str,
+        ns: &str,
+        target: &Target,
+    ) -> Result<HeldWrites> {
+        let live = Arc::new(Notify::new());
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(ns.to_owned(), live.clone());
+        let configuration: ValidatingWebhookConfiguration = from(json!({
+            "metadata": {"name": ns},
+            "webhooks": [{
+                "name": "intercept.hpa-rs.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+                "timeoutSeconds": 20, "failurePolicy": "Ignore",
+                "clientConfig": {
+                    "url": format!("{url}/intercept/{ns}"), "caBundle": base64::encode(authority.as_bytes()),
+                },
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
+                "rules": [{
+                    "apiGroups": ["apps"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                    "resources": ["deployments/scale"],
+                }],
+            }],
+        }))?;
+        let held = self.holds.of(ns);
+        let api = Api::<ValidatingWebhookConfiguration>::all(client);
+        api.create(&PostParams::default(), &configuration).await?;
+        // The API server does not tell when it has taken notice; a write that changes nothing finds out.
+        let params = PatchParams { dry_run: true, ..PatchParams::default() };
+        let probe = async {
+            loop {
+                let patch = Patch::Merge(json!({"spec": {}}));
+                target.api.patch_scale(&target.name, &params, &patch).await?;
+                if timeout(Duration::from_millis(20), live.notified()).await.is_ok() {
+                    return anyhow::Ok(());
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, probe).await.context("the webhook is not called")??;
+        Ok(held)
+    }
+}
+
+async fn ask(
+    State(webhook): State<Webhook>,
+    Path(ns): Path<String>,
+    Json(review): Json<Value>,
+) -> Json<Value> {
+    let request = &review["request"];
+    if request["dryRun"] == json!(true) {
+        let live = webhook.live.lock().unwrap_or_else(PoisonError::into_inner).get(&ns).cloned();
+        live.iter().for_each(|live| live.notify_one());
+    } else if let Some(gate) = webhook.holds.arrived(&ns) {
+        gate.pass().await;
+    }
+    Json(json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "response": {"uid": request["uid"], "allowed": true},
+    }))
+}

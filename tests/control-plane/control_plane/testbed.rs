@@ -1,0 +1,78 @@
+//! The API server in memory, served over loopback as a real one is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Result;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use hpa_testbed::{Action, Config, RequestInfo, ServerHandle, Testbed};
+use kube::Client;
+use kube::config::Kubeconfig;
+use tempfile::TempDir;
+
+use super::held::{HeldWrites, Holds};
+use super::{ControlPlane, client};
+use crate::metrics::Metrics;
+use crate::process::Process;
+use crate::world::Target;
+
+/// The served testbed.
+pub(super) struct Plane {
+    client: Client,
+    kubeconfig: PathBuf,
+    holds: Holds,
+    _serving: ServerHandle,
+    dir: TempDir,
+}
+
+impl Plane {
+    pub(super) async fn start(metrics: Metrics) -> Result<Self> {
+        let holds = Holds::default();
+        let interceptor = holds.clone();
+        let testbed = Testbed::new(Config {
+            metrics: Some(Arc::new(metrics)),
+            interceptor: Some(Arc::new(move |request: &RequestInfo| intercept(&interceptor, request))),
+            ..Config::default()
+        });
+        let (address, serving) = testbed.serve(([127, 0, 0, 1], 0).into()).await?;
+        let dir = tempfile::Builder::new().prefix("hpa-testbed-").tempdir()?;
+        let kubeconfig = dir.path().join("controller.kubeconfig");
+        let text = Testbed::kubeconfig(address);
+        std::fs::write(&kubeconfig, &text)?;
+        let client = client(Kubeconfig::from_yaml(&text)?).await?;
+        Ok(Self { client, kubeconfig, holds, _serving: serving, dir })
+    }
+}
+
+fn intercept(holds: &Holds, request: &RequestInfo) -> Action {
+    let writes = matches!(request.verb.as_str(), "update" | "patch");
+    if !writes || (request.resource.as_str(), request.subresource.as_str()) != ("deployments", "scale") {
+        return Action::Pass;
+    }
+    holds.arrived(&request.namespace).map_or(Action::Pass, Action::Hold)
+}
+
+impl ControlPlane for Plane {
+    fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn controller_kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn hold_scale_writes<'a>(&'a self, ns: &'a str, _: &'a Target) -> BoxFuture<'a, Result<HeldWrites>> {
+        let held = self.holds.of(ns);
+        async { Ok(held) }.boxed()
+    }
+
+    /// It knows no users: whoever asks may do all.
+    fn rights_sufficed(&self, _: &Process) -> Result<()> {
+        Ok(())
+    }
+}

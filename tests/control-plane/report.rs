@@ -1,0 +1,78 @@
+//! What the suite prints.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result};
+
+/// The results so far.
+#[derive(Debug)]
+pub(crate) struct Report {
+    start: Instant,
+    /// When the present control plane was to start.
+    began: Instant,
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+    /// What nobody should overlook at the end.
+    notice: Option<String>,
+}
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        let start = Instant::now();
+        Self { start, began: start, passed: 0, failed: Vec::new(), skipped: 0, notice: None }
+    }
+
+    /// The scenarios of a control plane follow.
+    pub(crate) fn begin(&mut self, plane: &str) {
+        self.began = Instant::now();
+        println!("\nagainst {plane}");
+    }
+
+    /// The scenarios of a control plane are done.
+    pub(crate) fn finish(&self, plane: &str) {
+        println!("{plane} took {:.1} s", self.began.elapsed().as_secs_f32());
+    }
+
+    /// The result of one test.
+    pub(crate) fn line(&mut self, name: &str, result: Result<()>, time: Duration) {
+        let seconds = time.as_secs_f32();
+        match result {
+            Ok(()) => {
+                println!("test {name} ... ok ({seconds:.1} s)");
+                self.passed += 1;
+            }
+            Err(error) => {
+                println!("test {name} ... FAILED ({seconds:.1} s)\n  {error:#}");
+                self.failed.push(name.to_owned());
+            }
+        }
+    }
+
+    /// Something other than a test failed.
+    pub(crate) fn failure(&mut self, what: &str, error: Error) {
+        self.line(what, Err(error), self.began.elapsed());
+    }
+
+    /// Some tests cannot run, and why.
+    pub(crate) fn skip(&mut self, count: usize, why: &str) {
+        println!("\n{why}");
+        self.skipped += count;
+        self.notice = Some(why.to_owned());
+    }
+
+    pub(crate) fn end(self) -> ExitCode {
+        let (result, code) =
+            if self.failed.is_empty() { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
+        println!();
+        self.failed.iter().for_each(|name| println!("failed: {name}"));
+        self.notice.iter().for_each(|notice| println!("{notice}"));
+        let (passed, failed, skipped) = (self.passed, self.failed.len(), self.skipped);
+        let seconds = self.start.elapsed().as_secs_f32();
+        println!(
+            "test result: {result}. {passed} passed; {failed} failed; {skipped} ignored; in {seconds:.1} s"
+        );
+        code
+    }
+}
