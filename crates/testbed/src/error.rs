@@ -39,7 +39,10 @@ impl Subject<'_> {
     }
 
     fn details(&self) -> Value {
-        let mut details = json!({ "name": self.name, "kind": self.plural });
+        let mut details = json!({ "kind": self.plural });
+        if !self.name.is_empty() {
+            crate::json::set(&mut details, &["name"], self.name);
+        }
         if !self.group.is_empty() {
             crate::json::set(&mut details, &["group"], self.group);
         }
@@ -58,12 +61,14 @@ impl ApiError {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 404 for a path that nothing serves.
+    /// 404 for a resource or subresource that a served group and version does not have.
     pub fn no_such_path() -> Self {
-        let details =
-            json!({ "causes": [{ "reason": "UnexpectedServerResponse", "message": "404 page not found" }] });
-        let text = "the server could not find the requested resource";
-        Self { details: Some(details), ..Self::new(404, "NotFound", text) }
+        Self::about_nothing(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// The answer to a request that leads to no object: its `details` are there, but empty.
+    pub(crate) fn about_nothing(code: u16, reason: &'static str, message: &str) -> Self {
+        Self { details: Some(json!({})), ..Self::new(code, reason, message) }
     }
 
     /// 410: the resource version asked for is no longer known.
@@ -73,7 +78,9 @@ impl ApiError {
 
     /// 500: the server could not do it.
     pub fn internal(message: impl std::fmt::Display) -> Self {
-        Self::new(500, "InternalError", format!("Internal error occurred: {message}"))
+        let details = json!({ "causes": [{ "message": message.to_string() }] });
+        let text = format!("Internal error occurred: {message}");
+        Self { details: Some(details), ..Self::new(500, "InternalError", text) }
     }
 
     /// 503: nobody answers for this API.
@@ -98,7 +105,12 @@ impl ApiError {
     /// 405: the resource is not used this way.
     pub(crate) fn method_not_allowed() -> Self {
         let text = "the server does not allow this method on the requested resource";
-        Self::new(405, "MethodNotAllowed", text)
+        Self::about_nothing(405, "MethodNotAllowed", text)
+    }
+
+    /// 500 for what the real server refuses without having foreseen it: such an answer has no reason.
+    pub(crate) fn unforeseen(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
     }
 
     pub(crate) fn not_found(subject: &Subject<'_>) -> Self {
@@ -140,8 +152,11 @@ impl ApiError {
     pub fn to_status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            crate::json::set(&mut status, &["reason"], &*self.reason);
+        }
         if let Some(details) = &self.details {
             crate::json::set(&mut status, &["details"], details.clone());
         }

@@ -16,7 +16,7 @@ use crate::{
     render,
     request::Call,
     selection::{labels, matches_labels},
-    server::Server,
+    server::{Server, no_page},
 };
 
 const RESOURCE: &str = "metrics.k8s.io";
@@ -156,11 +156,9 @@ pub(crate) fn resources(group: &str) -> Vec<Value> {
 /// Answers a request for metrics.
 pub(crate) fn answer(server: &Server, call: &Call) -> Result<Response<Body>, ApiError> {
     let info = &call.info;
-    let provider = server.config.metrics.as_ref().ok_or_else(ApiError::no_such_path)?;
     let asked = (info.group.clone(), info.version.clone());
-    if !provider.served().contains(&asked) {
-        return Err(ApiError::no_such_path());
-    }
+    let provider = server.config.metrics.as_ref().filter(|provider| provider.served().contains(&asked));
+    let Some(provider) = provider else { return Ok(no_page()) };
     if call.method != Method::GET {
         return Err(ApiError::method_not_allowed());
     }

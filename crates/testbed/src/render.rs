@@ -11,6 +11,9 @@ use crate::{
     error::ApiError, json, request::Call, rest::Target, server::Server, store::Object, table::Table,
 };
 
+/// The media types that mean JSON.
+const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
+
 /// How to show objects.
 #[derive(Debug)]
 pub(crate) struct View {
@@ -29,6 +32,10 @@ enum Form {
 impl View {
     /// What the request accepts.
     pub(crate) fn new(server: &Server, call: &Call, target: &Target) -> Result<Self, ApiError> {
+        if !is_acceptable(&call.accept) {
+            let text = "406: Not Acceptable\n\nAvailable representations: application/json";
+            return Err(ApiError::about_nothing(406, "NotAcceptable", text));
+        }
         let now: Timestamp = (server.config.clock)();
         let form = match accepted_form(&call.accept) {
             "Table" => Form::Table(Table::new(target, call.parameter("includeObject"), now)?),
@@ -99,11 +106,17 @@ impl View {
     }
 }
 
+/// Whether an answer in JSON will do.
+fn is_acceptable(accept: &str) -> bool {
+    let mut types = accept.split(',').map(|one| one.split(';').next().unwrap_or_default().trim());
+    accept.trim().is_empty() || types.any(|one| JSON.contains(&one))
+}
+
 /// The `as` of the first media type that is known.
 fn accepted_form(accept: &str) -> &str {
     for media_type in accept.split(',') {
         let mut parts = media_type.split(';').map(str::trim);
-        if !matches!(parts.next(), Some("application/json" | "*/*" | "application/*")) {
+        if !parts.next().is_some_and(|media_type| JSON.contains(&media_type)) {
             continue;
         }
         let parameters: Vec<&str> = parts.collect();

@@ -48,8 +48,7 @@ pub(crate) fn matches_labels(selector: &Selector, object: &Value) -> bool {
 
 /// Parses a label selector of a query.
 pub(crate) fn labels(text: &str) -> Result<Selector, ApiError> {
-    Selector::parse(text)
-        .map_err(|error| ApiError::bad_request(format!("unable to parse label selector \"{text}\": {error}")))
+    Selector::parse(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
 fn fields(text: &str, resource: &Resource) -> Result<Vec<FieldTerm>, ApiError> {
@@ -66,9 +65,18 @@ fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
         return Err(ApiError::bad_request(text));
     };
     if !is_selectable(name, resource) {
-        return Err(ApiError::bad_request(format!("field label not supported: {name}")));
+        return Err(ApiError::bad_request(not_selectable(name, resource)));
     }
     Ok(FieldTerm { pointer: format!("/{}", name.replace('.', "/")), value: value.to_owned(), equal })
+}
+
+fn not_selectable(field: &str, resource: &Resource) -> String {
+    let has_own = ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
+    if resource.custom || has_own.contains(&resource.plural.as_str()) {
+        return format!("field label not supported: {field}");
+    }
+    let known = "only \"metadata.name\", \"metadata.namespace\"";
+    format!("\"{field}\" is not a known field selector: {known}")
 }
 
 fn is_selectable(field: &str, resource: &Resource) -> bool {

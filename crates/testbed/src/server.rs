@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -106,7 +106,7 @@ where
     let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
     let action = action.unwrap_or_default();
     if let Action::Hold(gate) = &action {
-        gate.pass().await;
+        gate.clone().pass().await;
     }
     let met = action.into_faults();
     if met.is_empty() {
@@ -127,12 +127,22 @@ pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> 
 /// Answers a request that meets no fault.
 pub(crate) fn route(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
     if call.info.resource.is_empty() {
-        return discovery::answer(server, call).unwrap_or_else(|| Err(ApiError::no_such_path()));
+        return discovery::answer(server, call).unwrap_or_else(|| Ok(no_page()));
     }
     if metrics::is_metrics_group(&call.info.group) {
         return metrics::answer(server, call);
     }
+    if !server.state.lock().registry.versions(&call.info.group).contains(&call.info.version.as_str()) {
+        return Ok(no_page());
+    }
     rest::answer(server, call)
+}
+
+/// The answer where there is not even a group and version.
+pub(crate) fn no_page() -> Response<Body> {
+    let mut response = plain("404 page not found\n");
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
 }
 
 /// An answer in plain text.

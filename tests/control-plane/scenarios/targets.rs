@@ -44,7 +44,7 @@ async fn follows_load(w: &World, kind: Kind, name: &str) -> Result<()> {
 }
 
 /// Defines a kind with a scale and waits until it is served.
-async fn define(w: &World, kind: Kind, versions: &[&str]) -> Result<()> {
+pub(super) async fn define(w: &World, kind: Kind, versions: &[&str]) -> Result<()> {
     let versions: Vec<Value> = versions
         .iter()
         .map(|version| {
@@ -74,7 +74,6 @@ async fn define(w: &World, kind: Kind, versions: &[&str]) -> Result<()> {
         conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
     })
     .await?;
-    w.workloads.follow(kind);
     Ok(())
 }
 
@@ -82,6 +81,7 @@ async fn define(w: &World, kind: Kind, versions: &[&str]) -> Result<()> {
 pub(super) async fn custom_resource(w: World) -> Result<()> {
     let new = Kind::new("e2e.hpa-rs.test", "v1", "Widget", "widgets");
     define(&w, new, &["v1", "v1beta1"]).await?;
+    w.workloads.follow(new);
     let old = Kind { version: "v1beta1", ..new };
     tokio::try_join!(follows_load(&w, new, "new"), follows_load(&w, old, "old"))?;
     Ok(())
@@ -101,6 +101,7 @@ pub(super) async fn unknown_kind(w: World) -> Result<()> {
     w.event("app", "FailedGetScale", "no matches for kind \"Gadget\"").await?;
 
     define(&w, kind, &["v1"]).await?;
+    w.workloads.follow(kind);
     w.cpu("app", Load::PerPod(50));
     let app = w.target(kind, "app", 1).await?;
     app.at(2).await?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SUBRESOURCE_VERBS, VERBS, all_groups};
+use super::{SUBRESOURCE_VERBS, all_groups, verbs};
 use crate::{
     json, metrics,
     registry::{Resource, Version},
@@ -43,27 +43,38 @@ fn resources(state: &State, group: &str, version: &str) -> Vec<Value> {
 }
 
 fn entry(resource: &Resource, version: &Version) -> Value {
-    let own_kind = kind(&resource.group, &version.name, &resource.kind);
+    // The kinds of built-in resources come without group and version: they are those of the document.
+    let own_kind = match resource.custom {
+        true => kind(&resource.group, &version.name, &resource.kind),
+        false => kind("", "", &resource.kind),
+    };
+    let mut entry = json!({
+        "resource": resource.plural,
+        "responseKind": own_kind,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular,
+        "verbs": verbs(resource),
+    });
     let mut subresources = Vec::new();
-    if version.has_status {
-        subresources
-            .push(json!({ "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS }));
-    }
     if version.scale.is_some() {
         let kind = kind("autoscaling", "v1", "Scale");
         subresources
             .push(json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }));
     }
-    json!({
-        "resource": resource.plural,
-        "responseKind": own_kind,
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": resource.singular,
-        "verbs": VERBS,
-        "shortNames": resource.short_names,
-        "categories": resource.categories,
-        "subresources": subresources,
-    })
+    if version.has_status {
+        subresources
+            .push(json!({ "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS }));
+    }
+    for (member, list) in [
+        ("shortNames", json!(resource.short_names)),
+        ("categories", json!(resource.categories)),
+        ("subresources", json!(subresources)),
+    ] {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            json::set(&mut entry, &[member], list);
+        }
+    }
+    entry
 }
 
 fn metric_resources(group: &str, version: &str) -> Vec<Value> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SUBRESOURCE_VERBS, VERBS, all_groups};
+use super::{SUBRESOURCE_VERBS, all_groups, verbs};
 use crate::{
     metrics,
     registry::{Resource, Version, api_version},
@@ -59,7 +59,7 @@ pub(super) fn resources(state: &State, served: &Served, group: &str, version: &s
 fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut main = json!({
         "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": VERBS,
+        "kind": resource.kind, "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
         crate::json::set(&mut main, &["shortNames"], resource.short_names.clone());
@@ -68,16 +68,16 @@ fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
         crate::json::set(&mut main, &["categories"], resource.categories.clone());
     }
     let mut entries = vec![main];
-    if version.has_status {
-        entries.push(json!({
-            "name": format!("{}/status", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-            "kind": resource.kind, "verbs": SUBRESOURCE_VERBS,
-        }));
-    }
     if version.scale.is_some() {
         entries.push(json!({
             "name": format!("{}/scale", resource.plural), "singularName": "", "namespaced": resource.namespaced,
             "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": SUBRESOURCE_VERBS,
+        }));
+    }
+    if version.has_status {
+        entries.push(json!({
+            "name": format!("{}/status", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+            "kind": resource.kind, "verbs": SUBRESOURCE_VERBS,
         }));
     }
     entries

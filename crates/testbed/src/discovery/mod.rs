@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ApiError,
-    metrics, render,
+    metrics,
+    registry::Resource,
+    render,
     request::Call,
     server::{Server, State, plain},
 };
@@ -72,7 +74,12 @@ fn version(git_version: &str) -> Value {
     })
 }
 
-/// What a resource as a whole can do.
+/// What can be done with a resource: namespaces are deleted one by one.
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    let spared = if resource.is_namespace() { "deletecollection" } else { "" };
+    VERBS.iter().copied().filter(|verb| *verb != spared).collect()
+}
+
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// What a subresource can do.

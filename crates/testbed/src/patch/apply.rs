@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hpa_calc::validation::{Cause, CauseReason};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::{
     request::Call,
     rest::{
         Target,
+        options::refuse,
         write::{self, Part},
     },
     server::Server,
@@ -39,8 +41,14 @@ pub(super) fn answer(
 ) -> Result<(Object, StatusCode), ApiError> {
     let manager = call.parameter("fieldManager");
     if manager.is_empty() {
-        let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-        return Err(ApiError::new(422, "Invalid", text));
+        let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
+        let message = "Required value: is required for apply patch".to_owned();
+        refuse("PatchOptions", &[Cause { reason, message, field }])?;
+    }
+    let (version, kind) = (json::text(&applied, "/apiVersion"), json::text(&applied, "/kind"));
+    if version.is_empty() || kind.is_empty() {
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
     let by = Applier {
         manager,
@@ -82,6 +90,7 @@ fn apply(live: &Value, applied: &Value, by: &Applier<'_>) -> Result<Value, ApiEr
         _ => entry(by, &wanted),
     };
     others.push(entry);
+    fields::sort(&mut others);
     json::set(&mut result, &["metadata", "managedFields"], others);
     Ok(result)
 }
@@ -110,7 +119,7 @@ fn settle_conflicts(
             .filter(differs)
             .cloned()
             .collect();
-        let owner = json::text(other, "/manager").to_owned();
+        let owner = called(other);
         for path in disputed {
             causes.push((owner.clone(), fields::shown(&path)));
             theirs.remove(&path);
@@ -124,19 +133,44 @@ fn settle_conflicts(
     Err(conflict(&causes))
 }
 
-fn conflict(causes: &[(String, String)]) -> ApiError {
-    let texts: Vec<String> =
-        causes.iter().map(|(manager, field)| format!("conflict with \"{manager}\": {field}")).collect();
-    let count = causes.len();
-    let plural = if count == 1 { "" } else { "s" };
-    let text = format!("Apply failed with {count} conflict{plural}: {}", texts.join(", "));
-    let causes: Vec<Value> = causes
+/// The answer to a conflict: who has which field.
+fn conflict(conflicts: &[(String, String)]) -> ApiError {
+    let text = match conflicts {
+        [(manager, field)] => format!("Apply failed with 1 conflict: conflict with {manager}: {field}"),
+        several => {
+            let mut managers: Vec<&str> = several.iter().map(|(manager, _)| manager.as_str()).collect();
+            managers.sort_unstable();
+            managers.dedup();
+            let texts: Vec<String> =
+                managers.into_iter().map(|manager| of_manager(several, manager)).collect();
+            format!("Apply failed with {} conflicts: {}", several.len(), texts.join("\n"))
+        }
+    };
+    let causes: Vec<Value> = conflicts
         .iter()
         .map(|(manager, field)| {
-            json!({ "reason": "FieldManagerConflict", "message": format!("conflict with \"{manager}\""), "field": field })
+            json!({ "reason": "FieldManagerConflict", "message": format!("conflict with {manager}"), "field": field })
         })
         .collect();
     ApiError { details: Some(json!({ "causes": causes })), ..ApiError::new(409, "Conflict", text) }
+}
+
+fn of_manager(conflicts: &[(String, String)], manager: &str) -> String {
+    let fields = conflicts.iter().filter(|(own, _)| own == manager).map(|(_, field)| format!("\n- {field}"));
+    format!("conflicts with {manager}:{}", fields.collect::<String>())
+}
+
+/// How a manager is called: one that did not apply, with what it did.
+fn called(entry: &Value) -> String {
+    let mut text = format!("\"{}\"", json::text(entry, "/manager"));
+    let subresource = json::text(entry, "/subresource");
+    if !subresource.is_empty() {
+        text = format!("{text} with subresource \"{subresource}\"");
+    }
+    if json::text(entry, "/operation") != "Update" {
+        return text;
+    }
+    format!("{text} using {}", json::text(entry, "/apiVersion"))
 }
 
 /// Merges an applied object: lists by the keys of their elements, where they have such.

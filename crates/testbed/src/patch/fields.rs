@@ -160,3 +160,9 @@ fn shown_step(step: &str) -> String {
     let members: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!("[{}]", members.join(","))
 }
+
+/// Puts managers in the order of the API: who applied comes first, then by time and name.
+pub(super) fn sort(entries: &mut [Value]) {
+    let members = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
+    entries.sort_by_cached_key(|entry| members.map(|member| json::text(entry, member).to_owned()));
+}

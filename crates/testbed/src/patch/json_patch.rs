@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::rejected;
 use crate::error::ApiError;
 
 /// One operation.
@@ -62,7 +63,7 @@ fn one(object: &mut Value, operation: &Operation) -> Result<(), ApiError> {
         Operation::Add { path, value } => add(object, path, value.clone()),
         Operation::Remove { path } => remove(object, path).map(drop),
         Operation::Replace { path, value } => {
-            let place = object.pointer_mut(path).ok_or_else(|| missing("replace", path))?;
+            let place = object.pointer_mut(path).ok_or_else(rejected)?;
             place.clone_from(value);
             Ok(())
         }
@@ -71,14 +72,14 @@ fn one(object: &mut Value, operation: &Operation) -> Result<(), ApiError> {
             add(object, path, value)
         }
         Operation::Copy { from, path } => {
-            let value = object.pointer(from).cloned().ok_or_else(|| missing("copy", from))?;
+            let value = object.pointer(from).cloned().ok_or_else(rejected)?;
             add(object, path, value)
         }
         Operation::Test { path, value } => {
             if object.pointer(path).unwrap_or(&Value::Null) == value {
                 return Ok(());
             }
-            Err(unprocessable(&format!("testing value {path} failed: test failed")))
+            Err(rejected())
         }
     }
 }
@@ -95,11 +96,11 @@ fn add(object: &mut Value, path: &str, value: Value) -> Result<(), ApiError> {
         }
         Some(Value::Array(items)) => {
             let index = if last == "-" { Some(items.len()) } else { last.parse().ok() };
-            let index = index.filter(|index| *index <= items.len()).ok_or_else(|| missing("add", path))?;
+            let index = index.filter(|index| *index <= items.len()).ok_or_else(rejected)?;
             items.insert(index, value);
             Ok(())
         }
-        _ => Err(missing("add", path)),
+        _ => Err(rejected()),
     }
 }
 
@@ -112,20 +113,9 @@ fn remove(object: &mut Value, path: &str) -> Result<Value, ApiError> {
         }
         _ => None,
     };
-    removed.ok_or_else(|| missing("remove", path))
+    removed.ok_or_else(rejected)
 }
 
 fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
-}
-
-fn missing(operation: &str, path: &str) -> ApiError {
-    unprocessable(&format!(
-        "{operation} operation does not apply: doc is missing path: {path}: missing value"
-    ))
-}
-
-fn unprocessable(why: &str) -> ApiError {
-    let text = format!("the server rejected our request due to an error in our request: {why}");
-    ApiError::new(422, "Invalid", text)
 }

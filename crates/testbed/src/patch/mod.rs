@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     request::Call,
     rest::{
-        Target,
+        Target, admission,
         write::{Part, update},
     },
     server::Server,
@@ -24,6 +24,7 @@ use crate::{
 
 const MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+const REJECTED: &str = "the server rejected our request due to an error in our request";
 
 /// A patch whose kind is known.
 #[derive(Clone, Debug)]
@@ -39,14 +40,17 @@ pub(crate) enum Patch {
 }
 
 impl Patch {
-    pub(crate) fn new(call: &Call) -> Result<Self, ApiError> {
+    /// Reads a patch of an object, or of its scale, whose kind is built in or not.
+    pub(crate) fn new(call: &Call, is_builtin: bool) -> Result<Self, ApiError> {
         match call.content_type.split(';').next().unwrap_or_default().trim() {
-            "application/json-patch+json" => serde_json::from_slice(&call.body)
-                .map(Self::Json)
-                .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}"))),
-            "application/merge-patch+json" => call.any_json().map(Self::Merge),
-            "application/strategic-merge-patch+json" => call.any_json().map(Self::Strategic),
+            "application/json-patch+json" => operations(decoded(call)?).map(Self::Json),
+            "application/merge-patch+json" => object(call).map(Self::Merge),
+            "application/strategic-merge-patch+json" => object(call).map(Self::Strategic),
             "application/apply-patch+yaml" => call.any_json().map(Self::Apply),
+            _ if is_builtin => {
+                let (code, reason) = (415, "UnsupportedMediaType");
+                Err(ApiError::about_nothing(code, reason, "415: Unsupported Media Type"))
+            }
             _ => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
         }
     }
@@ -64,6 +68,32 @@ impl Patch {
     }
 }
 
+/// The answer to operations that do not fit; why, the server keeps to itself.
+fn rejected() -> ApiError {
+    ApiError::about_nothing(422, "Invalid", REJECTED)
+}
+
+fn decoded(call: &Call) -> Result<Value, ApiError> {
+    serde_json::from_slice(&call.body)
+        .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
+}
+
+fn object(call: &Call) -> Result<Value, ApiError> {
+    let patch = decoded(call)?;
+    if patch.is_object() {
+        Ok(patch)
+    } else {
+        Err(ApiError::bad_request("error decoding patch: not an object"))
+    }
+}
+
+fn operations(patch: Value) -> Result<Vec<json_patch::Operation>, ApiError> {
+    if !patch.is_array() {
+        return Err(ApiError::bad_request("error decoding patch: not a list of operations"));
+    }
+    serde_json::from_value(patch).map_err(|_| rejected())
+}
+
 /// Patches an object; 201 if it was applied and thereby created.
 pub(crate) fn answer(
     server: &Server,
@@ -71,7 +101,7 @@ pub(crate) fn answer(
     target: &Target,
     part: Part,
 ) -> Result<(Object, StatusCode), ApiError> {
-    let patch = Patch::new(call)?;
+    let patch = Patch::new(call, !target.resource.custom)?;
     if let Patch::Apply(applied) = patch {
         return apply::answer(server, call, target, part, applied);
     }
@@ -80,6 +110,9 @@ pub(crate) fn answer(
     let mut state = server.state.lock();
     let object = update(&mut state, &server.config, target, part, dry_run, |object| {
         let mut new = patch.apply_to(object, is_builtin)?;
+        if part == Part::Status {
+            admission::admit_status(target, &mut new)?;
+        }
         writer.record(&mut new, object, part);
         Ok(new)
     })?;

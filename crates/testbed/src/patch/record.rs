@@ -51,6 +51,7 @@ impl Writer {
         let before = own.as_ref().map(fields_of).unwrap_or_default();
         let all: Fields = before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
         entries.push(self.entry(&all));
+        fields::sort(&mut entries);
         json::set(new, &["metadata", "managedFields"], entries);
     }
 

@@ -98,9 +98,37 @@ fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
         *place = Value::Array(Vec::new());
     }
     let Some(items) = place.as_array_mut() else { return };
+    let live = items.clone();
     for element in patch {
         merge_element(items, name, element);
     }
+    order(items, name, &live, patch);
+}
+
+/// Puts the elements in the order of the API: those that the patch names as it names them, the others around them as
+/// they were; where nothing tells, the patch comes first.
+fn order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
+    let position = |all: &[Value], item: &Value| {
+        let key = merge_key(list, item).filter(|_| item.is_object());
+        all.iter().position(|other| match key {
+            Some(key) => other.get(key) == item.get(key),
+            None => other == item,
+        })
+    };
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        items.drain(..).partition(|item| position(patch, item).is_some());
+    named.sort_by_key(|item| position(patch, item));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    while let Some(item) = named.next() {
+        let place = position(live, &item);
+        while let Some(other) =
+            others.next_if(|other| place.is_some_and(|place| position(live, other) < Some(place)))
+        {
+            items.push(other);
+        }
+        items.push(item);
+    }
+    items.extend(others);
 }
 
 fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {

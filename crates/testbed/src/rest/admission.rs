@@ -34,6 +34,61 @@ pub(crate) fn admit(
     if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.subject(), &causes)) }
 }
 
+/// Completes and checks a status that is written.
+pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    let causes = match (target.resource.group.as_str(), target.resource.plural.as_str()) {
+        ("autoscaling", "horizontalpodautoscalers") => autoscaler_status(object),
+        ("apps", _) | ("", "replicationcontrollers") => {
+            without_zeros(object);
+            Vec::new()
+        }
+        _ => Vec::new(),
+    };
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.subject(), &causes)) }
+}
+
+/// What an autoscaler's status always has is there, and an empty list is none.
+fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
+    if json::items(object, "/status/currentMetrics").next().is_none() {
+        json::set(object, &["status", "currentMetrics"], Value::Null);
+    }
+    json::set_default(object, &["status", "desiredReplicas"], 0);
+    let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if condition.get("lastTransitionTime").is_none() {
+            json::set(condition, &["lastTransitionTime"], Value::Null);
+        }
+    }
+    let counts = ["status.currentReplicas", "status.desiredReplicas"];
+    let negatives = counts.into_iter().filter_map(|field| {
+        let count = json::number(object, &format!("/{}", field.replace('.', "/")))?;
+        (count < 0).then(|| negative(field, count))
+    });
+    let causes = negatives.collect();
+    if json::number(object, "/status/currentReplicas") == Some(0) {
+        json::remove(object, &["status", "currentReplicas"]);
+    }
+    causes
+}
+
+/// A workload's status without the counts that are left out if they are zero.
+fn without_zeros(object: &mut Value) {
+    let kept: &[&str] = match json::text(object, "/kind") {
+        "StatefulSet" => &["replicas", "availableReplicas"],
+        "Deployment" => &[],
+        _ => &["replicas"],
+    };
+    let kept: Vec<String> = kept.iter().map(|&name| name.to_owned()).collect();
+    if !object.get("status").is_some_and(Value::is_object) {
+        json::set(object, &["status"], json!({}));
+    }
+    let Some(status) = object.pointer_mut("/status").and_then(Value::as_object_mut) else { return };
+    status.retain(|name, value| kept.contains(name) || value.as_i64() != Some(0));
+    for name in kept {
+        status.entry(name).or_insert_with(|| 0.into());
+    }
+}
+
 /// Why a member that may not change is refused.
 pub(crate) fn immutable(field: &str, value: &str) -> Cause {
     let message = format!("Invalid value: \"{value}\": field is immutable");
@@ -61,7 +116,7 @@ fn spec_of(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::Er
 
 fn workload(object: &mut Value) {
     json::set_default(object, &["spec", "replicas"], 1);
-    json::set_default(object, &["status"], json!({}));
+    without_zeros(object);
     if json::text(object, "/kind") == "Deployment" {
         let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });

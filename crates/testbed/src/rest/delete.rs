@@ -1,15 +1,17 @@
 //! Deleting one object or many.
 
 use axum::body::Body;
+use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
     Target,
+    options::refuse,
     write::{has_finalizers, success},
 };
 use crate::{
-    error::ApiError,
+    error::{ApiError, Subject},
     json,
     render::{self, View},
     request::Call,
@@ -28,6 +30,7 @@ pub(crate) enum Deleted {
 
 pub(super) fn one(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
     let options = options(call)?;
+    check_policy(&options)?;
     let now = server.now();
     let mut state = server.state.lock();
     let Some(object) = state.store.get(&target.resource.key(), &target.id()).cloned() else {
@@ -122,15 +125,32 @@ fn options(call: &Call) -> Result<Value, ApiError> {
 }
 
 fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Result<(), ApiError> {
-    for (member, name) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+    let advice = [
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ];
+    for (member, name, advice) in advice {
         let given = json::text(options, &format!("/preconditions/{member}"));
         let stored = json::text(object, &format!("/metadata/{member}"));
-        if !given.is_empty() && given != stored {
-            let why = format!(
-                "Precondition failed: {name} in precondition: {given}, {name} in object meta: {stored}"
-            );
-            return Err(ApiError::conflict(&target.subject(), &why));
+        if given.is_empty() || given == stored {
+            continue;
         }
+        let why = format!(
+            "the {name} in the precondition ({given}) does not match the {name} in record ({stored}). {advice}"
+        );
+        let subject = target.subject();
+        return Err(ApiError::conflict(&Subject { plural: subject.kind, ..subject }, &why));
     }
     Ok(())
+}
+
+fn check_policy(options: &Value) -> Result<(), ApiError> {
+    let policy = json::text(options, "/propagationPolicy");
+    if ["", "Foreground", "Background", "Orphan"].contains(&policy) {
+        return Ok(());
+    }
+    let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
+    let message = format!("Unsupported value: \"{policy}\": {supported}");
+    let (reason, field) = (CauseReason::NotSupported, "propagationPolicy".to_owned());
+    refuse("DeleteOptions", &[Cause { reason, message, field }])
 }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::Target;
+use super::{Target, options};
 use crate::{
     error::ApiError,
     json,
@@ -30,7 +30,8 @@ impl Continue {
             let revision = parts.next()?.parse().ok()?;
             Some(Self { revision, after: (parts.next()?.to_owned(), parts.next()?.to_owned()) })
         };
-        parsed().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
+        let text = "invalid continue token: continue key is not valid: it is not one of this server's";
+        parsed().ok_or_else(|| ApiError::bad_request(text))
     }
 
     fn token(&self) -> String {
@@ -39,12 +40,15 @@ impl Continue {
 }
 
 pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+    options::check_list(call)?;
     let selection = Selection::new(call, &target.resource)?;
     let (revision, objects, after) = snapshot(server, call, target)?;
     let mut selected = objects.into_iter().filter(|(id, object)| {
         after.as_ref().is_none_or(|after| id > after) && selection.matches(id, object)
     });
-    let limit = call.number("limit").filter(|limit| *limit > 0);
+    // What is asked for at any version comes out of a cache, which does not cut.
+    let is_cut = call.parameter("resourceVersion") != "0" || !call.parameter("continue").is_empty();
+    let limit = call.number("limit").filter(|limit| *limit > 0 && is_cut);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let page: Vec<(Id, Object)> = selected.by_ref().take(limit).collect();
     let remaining = selected.count();

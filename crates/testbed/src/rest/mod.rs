@@ -3,6 +3,7 @@
 pub(crate) mod admission;
 mod delete;
 mod list;
+pub(crate) mod options;
 mod scale;
 mod watch;
 pub(crate) mod write;
@@ -51,6 +52,7 @@ impl Target {
 /// Answers a request for a resource.
 pub(crate) fn answer(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
     let target = target(server, call)?;
+    options::check_dry_run(call)?;
     let version = target.served()?;
     match call.info.subresource.as_str() {
         "" if call.info.name.is_empty() => collection(server, call, &target),
@@ -81,7 +83,7 @@ fn collection(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Resp
         Method::GET if call.info.verb == "watch" => watch::answer(server, call, target),
         Method::GET => list::answer(server, call, target),
         Method::POST => create(server, call, target),
-        Method::DELETE => delete::collection(server, call, target),
+        Method::DELETE if !target.resource.is_namespace() => delete::collection(server, call, target),
         _ => Err(ApiError::method_not_allowed()),
     }
 }
@@ -109,8 +111,13 @@ fn one(server: &Server, call: &Call, target: &Target, part: Part) -> Result<Resp
             let dry_run = call.is_dry_run();
             let object = update(&mut state, &server.config, target, part, dry_run, |old| {
                 write::check_uid(target, &body, old)?;
+                write::check_version_given(target, &body)?;
                 if json::items(&body, "/metadata/managedFields").next().is_none() {
                     json::carry(old, &mut body, &["metadata", "managedFields"]);
+                }
+                // So that nobody is recorded for what is left out of the status.
+                if part == Part::Status {
+                    admission::admit_status(target, &mut body)?;
                 }
                 writer.record(&mut body, old, part);
                 Ok(body)

@@ -1,13 +1,16 @@
 //! The scale subresource.
 
 use axum::body::Body;
-use hpa_calc::selector::LabelSelector;
+use hpa_calc::{
+    selector::LabelSelector,
+    validation::{Cause, CauseReason},
+};
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{
     Target, admission, stored,
-    write::{Part, check_uid, update},
+    write::{Part, check_namespace, check_uid, not_convertible, update},
 };
 use crate::{
     error::ApiError,
@@ -27,8 +30,8 @@ pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Re
             write(server, call, target, paths, |_| Ok(body))?
         }
         Method::PATCH => {
-            let patch = patch::Patch::new(call)?;
-            write(server, call, target, paths, |scale| patch.apply_to(scale, true))?
+            let patch = patch::Patch::new(call, !target.resource.custom)?;
+            write(server, call, target, paths, |scale| patch.apply_to(scale, !target.resource.custom))?
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
@@ -46,8 +49,8 @@ fn write(
     let writer = patch::Writer::new(call, server.now());
     let mut state = server.state.lock();
     update(&mut state, &server.config, target, Part::Main, call.is_dry_run(), |old| {
-        let scale = change(&scale_of(old, paths)?)?;
-        check(target, &scale, old)?;
+        let mut scale = change(&scale_to_write(old, paths)?)?;
+        check(target, &mut scale, old, paths)?;
         let mut object = old.clone();
         let replicas = json::number(&scale, "/spec/replicas").unwrap_or_default();
         let path: Vec<&str> = paths.spec_replicas.split('/').skip(1).collect();
@@ -58,7 +61,24 @@ fn write(
     })
 }
 
-fn check(target: &Target, scale: &Value, object: &Value) -> Result<(), ApiError> {
+/// The scale that a write starts from: replicas that are not there yet are none.
+fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
+    let mut object = object.clone();
+    if object.pointer(&paths.spec_replicas).is_none() {
+        let path: Vec<&str> = paths.spec_replicas.split('/').skip(1).collect();
+        json::set(&mut object, &path, 0);
+    }
+    scale_of(&object, paths)
+}
+
+fn check(target: &Target, scale: &mut Value, object: &Value, paths: &ScalePaths) -> Result<(), ApiError> {
+    json::set_default(scale, &["apiVersion"], "autoscaling/v1");
+    json::set_default(scale, &["kind"], "Scale");
+    let (version, kind) = (json::text(scale, "/apiVersion"), json::text(scale, "/kind"));
+    if (version, kind) != ("autoscaling/v1", "Scale") {
+        return Err(not_convertible("Scale", version, kind));
+    }
+    check_namespace(target, scale)?;
     let name = json::text(scale, "/metadata/name");
     if name != target.name {
         let text =
@@ -69,6 +89,12 @@ fn check(target: &Target, scale: &Value, object: &Value) -> Result<(), ApiError>
     let replicas = json::number(scale, "/spec/replicas").unwrap_or_default();
     if replicas >= 0 {
         return Ok(());
+    }
+    if target.resource.custom {
+        let field = paths.spec_replicas.replace('/', ".");
+        let message = format!("Invalid value: {replicas}: should be a non-negative integer");
+        let cause = Cause { reason: CauseReason::Invalid, message, field };
+        return Err(ApiError::invalid(&target.subject(), &[cause]));
     }
     let subject =
         crate::error::Subject { group: "autoscaling", plural: "scales", kind: "Scale", name: &target.name };

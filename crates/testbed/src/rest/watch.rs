@@ -4,14 +4,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use axum::body::{Body, Bytes};
 use futures::stream;
-use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::Target;
+use super::{Target, options};
 use crate::{
-    error::{ApiError, Subject},
+    error::ApiError,
     json,
     render::{self, View},
     request::Call,
@@ -42,7 +41,7 @@ struct Watch {
 }
 
 pub(super) fn answer(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
-    check(call)?;
+    options::check_watch(call)?;
     let mut watch = start(server, call, target)?;
     watch.send_initial(call);
     let lines = stream::unfold(watch, |mut watch| async move {
@@ -50,17 +49,6 @@ pub(super) fn answer(server: &Arc<Server>, call: &Call, target: &Target) -> Resu
         Some((Ok::<_, std::convert::Infallible>(line), watch))
     });
     Ok(render::stream(StatusCode::OK, Body::from_stream(lines)))
-}
-
-fn check(call: &Call) -> Result<(), ApiError> {
-    if !call.is_set("sendInitialEvents") || call.parameter("resourceVersionMatch") == "NotOlderThan" {
-        return Ok(());
-    }
-    let message = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-    let (reason, field) = (CauseReason::Forbidden, "resourceVersionMatch".to_owned());
-    let cause = Cause { reason, message: message.to_owned(), field };
-    let subject = Subject { group: "meta.k8s.io", plural: "listoptions", kind: "ListOptions", name: "" };
-    Err(ApiError::invalid(&subject, &[cause]))
 }
 
 fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, ApiError> {
@@ -74,7 +62,8 @@ fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, Ap
     let mut state = server.state.lock();
     let latest = state.store.collection(&target.resource.key()).subscribe();
     let current = state.store.revision();
-    if asked > current {
+    // The changes after a version to come can be waited for; the objects at it cannot be shown.
+    if asked > current && call.is_set("sendInitialEvents") {
         return Err(super::list::too_large(asked, current));
     }
     Ok(Watch {
@@ -151,7 +140,7 @@ impl Watch {
                 for change in &changes {
                     self.queue_change(change);
                 }
-                self.revision = revision;
+                self.revision = self.revision.max(revision);
             }
             Err(error) => {
                 let status = ApiError::expired(error.to_string()).to_status();

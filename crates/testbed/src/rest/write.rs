@@ -1,11 +1,12 @@
 //! Creating and changing objects: one path for PUT, PATCH and the scale.
 
+use hpa_calc::validation::{Cause, CauseReason};
 use serde_json::{Value, json};
 
 use super::{Target, admission};
 use crate::{
     config::Config,
-    error::ApiError,
+    error::{ApiError, Subject},
     json, names,
     registry::{establish, resource_of},
     server::State,
@@ -44,7 +45,7 @@ pub(crate) fn create(
     check_namespace(target, &mut object)?;
     require_namespace(state, target)?;
     if !json::text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::unforeseen("resourceVersion should not be set on objects to be created"));
     }
     let prefix = json::text(&object, "/metadata/generateName");
     if json::text(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
@@ -91,24 +92,36 @@ fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
     let (wanted, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
+    if target.resource.custom && json::text(object, "/kind").is_empty() {
+        let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
+        return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
+    }
     json::set_default(object, &["apiVersion"], wanted.as_str());
     json::set_default(object, &["kind"], kind.as_str());
-    let given = json::text(object, "/apiVersion");
-    if given != wanted {
-        let text = format!(
-            "the API version in the data ({given}) does not match the expected API version ({wanted})"
-        );
-        return Err(ApiError::bad_request(text));
+    let (given, given_kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    if given == wanted && given_kind == kind {
+        return Ok(());
     }
-    let given = json::text(object, "/kind");
-    if given != kind {
-        let text = format!("the kind in the data ({given}) does not match the expected kind ({kind})");
-        return Err(ApiError::bad_request(text));
+    if !target.resource.custom {
+        return Err(not_convertible(kind, given, given_kind));
     }
-    Ok(())
+    let text = if given == wanted {
+        format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
+    } else {
+        format!("the API version in the data ({given}) does not match the expected API version ({wanted})")
+    };
+    Err(ApiError::bad_request(text))
 }
 
-fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+/// The answer to an object of another type than the path is about.
+pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
+    let version = given.rsplit('/').next().unwrap_or_default();
+    let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
+    let text = format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+    ApiError::bad_request(text)
+}
+
+pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     if !target.resource.namespaced {
         json::remove(object, &["metadata", "namespace"]);
         return Ok(());
@@ -138,8 +151,25 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
     if given.is_empty() || given == stored {
         return Ok(());
     }
-    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stored}");
+    let place = [target.resource.plural.as_str(), &target.namespace, &target.name];
+    let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
+        place.join("/"),
+    );
     Err(ApiError::conflict(&target.subject(), &why))
+}
+
+/// Refuses a PUT of a custom resource that does not say which version it replaces.
+pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
+    if !target.resource.custom || !json::text(new, "/metadata/resourceVersion").is_empty() {
+        return Ok(());
+    }
+    let message = "Invalid value: 0: must be specified for an update".to_owned();
+    let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
+    let subject = target.subject();
+    Err(ApiError::invalid(&Subject { kind: subject.plural, ..subject }, &[Cause { reason, message, field }]))
 }
 
 /// Changes an object: `change` makes the new one of the stored one.
@@ -167,6 +197,8 @@ pub(crate) fn update(
     let mut new = only_part(target, part, new, &old)?;
     if part == Part::Main {
         admission::admit(config, target, &mut new, Some(&old))?;
+    } else {
+        admission::admit_status(target, &mut new)?;
     }
     count_generation(target, &mut new, &old)?;
     json::carry(&old, &mut new, &["metadata", "resourceVersion"]);
@@ -199,8 +231,9 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
     }
     let uid = json::text(new, "/metadata/uid");
     if !uid.is_empty() && uid != json::text(old, "/metadata/uid") {
+        // Each of the two validations of an update says so.
         let cause = admission::immutable("metadata.uid", uid);
-        return Err(ApiError::invalid(&target.subject(), &[cause]));
+        return Err(ApiError::invalid(&target.subject(), &[cause.clone(), cause]));
     }
     Ok(())
 }

@@ -8,10 +8,11 @@ use crate::json;
 
 /// The columns: the name, then as defined.
 pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
-    let first = [("Name".to_owned(), false)];
+    let first = [Column::built_in(&("Name", false))];
     let rest = definitions.iter().map(|definition| {
         let is_wide = json::number(definition, "/priority").unwrap_or_default() > 0;
-        (json::text(definition, "/name").to_owned(), is_wide)
+        let [name, holds] = ["/name", "/type"].map(|member| json::text(definition, member).to_owned());
+        Column { name, holds, is_wide }
     });
     first.into_iter().chain(rest).collect()
 }

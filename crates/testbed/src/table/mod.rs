@@ -11,8 +11,24 @@ use serde_json::{Value, json};
 use self::age::age;
 use crate::{error::ApiError, json, render, rest::Target};
 
-/// A column: its name, and whether only `-o wide` shows it.
-type Column = (String, bool);
+/// A column.
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    /// `string`, `integer`, `date`.
+    holds: String,
+    /// Only `-o wide` shows it.
+    is_wide: bool,
+}
+
+impl Column {
+    /// A column of a built-in table, by its name and whether only `-o wide` shows it; one of whole numbers has a name
+    /// that begins with `#`.
+    fn built_in((name, is_wide): &(&str, bool)) -> Self {
+        let (name, holds) = name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
+        Self { name: name.to_owned(), holds: holds.to_owned(), is_wide: *is_wide }
+    }
+}
 
 /// A function that makes the cells of an object.
 type Cells = fn(&Value, Timestamp) -> Vec<Value>;
@@ -49,14 +65,17 @@ impl Table {
             "" | "Metadata" => Include::Metadata,
             "Object" => Include::Object,
             other => {
-                let text = format!("unrecognized includeObject value: \"{other}\"");
+                let why = "must be 'Metadata', 'Object', 'None', or empty";
+                let text = format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: \"{other}\": {why}"
+                );
                 return Err(ApiError::bad_request(text));
             }
         };
         let custom = &target.served()?.columns;
         let (columns, rows) = if custom.is_empty() {
             let (columns, cells) = built_in(&target.resource.group, &target.resource.plural);
-            let columns = columns.iter().map(|(name, wide)| ((*name).to_owned(), *wide)).collect();
+            let columns = columns.iter().map(Column::built_in).collect();
             (columns, Rows::BuiltIn(cells))
         } else {
             (custom::columns(custom), Rows::Custom(custom.clone()))
@@ -110,14 +129,18 @@ fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], Cell
         }
         ("", "pods") => (workload::POD, workload::pod),
         ("", "namespaces") => (workload::NAMESPACE, workload::namespace),
+        ("", "configmaps") => (workload::CONFIG_MAP, workload::config_map),
         ("", "events") => (workload::EVENT, workload::event),
         _ => (AGE, |object, now| vec![name(object), age(object, now)]),
     }
 }
 
-fn definition((name, wide): &Column) -> Value {
-    let format = if name == "Name" { "name" } else { "" };
-    json!({ "name": name, "type": "string", "format": format, "description": name, "priority": i32::from(*wide) })
+fn definition(column: &Column) -> Value {
+    let format = if column.name == "Name" { "name" } else { "" };
+    json!({
+        "name": column.name, "type": column.holds, "format": format, "description": column.name,
+        "priority": i32::from(column.is_wide),
+    })
 }
 
 fn name(object: &Value) -> Value {

@@ -1,7 +1,8 @@
 //! The tables of workloads and pods.
 
+use hpa_calc::selector::LabelSelector;
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{
     age::{age, since},
@@ -9,11 +10,33 @@ use super::{
 };
 use crate::json;
 
-pub(super) const DEPLOYMENT: &[(&str, bool)] =
-    &[("Name", false), ("Ready", false), ("Up-to-date", false), ("Available", false), ("Age", false)];
-pub(super) const STATEFUL_SET: &[(&str, bool)] = &[("Name", false), ("Ready", false), ("Age", false)];
-pub(super) const REPLICA_SET: &[(&str, bool)] =
-    &[("Name", false), ("Desired", false), ("Current", false), ("Ready", false), ("Age", false)];
+const CONTAINERS: (&str, bool) = ("Containers", true);
+const IMAGES: (&str, bool) = ("Images", true);
+const SELECTOR: (&str, bool) = ("Selector", true);
+
+pub(super) const DEPLOYMENT: &[(&str, bool)] = &[
+    ("Name", false),
+    ("Ready", false),
+    ("Up-to-date", false),
+    ("Available", false),
+    ("Age", false),
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+pub(super) const STATEFUL_SET: &[(&str, bool)] =
+    &[("Name", false), ("Ready", false), ("Age", false), CONTAINERS, IMAGES];
+pub(super) const REPLICA_SET: &[(&str, bool)] = &[
+    ("Name", false),
+    ("#Desired", false),
+    ("#Current", false),
+    ("#Ready", false),
+    ("Age", false),
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+pub(super) const CONFIG_MAP: &[(&str, bool)] = &[("Name", false), ("Data", false), ("Age", false)];
 pub(super) const POD: &[(&str, bool)] = &[
     ("Name", false),
     ("Ready", false),
@@ -33,18 +56,49 @@ pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
     let ready = format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let (updated, available) =
         (count(object, "/status/updatedReplicas"), count(object, "/status/availableReplicas"));
-    vec![name(object), ready.into(), updated.into(), available.into(), age(object, now)]
+    let [containers, images] = containers(object);
+    let (ready, updated, available) = (ready.into(), updated.into(), available.into());
+    vec![name(object), ready, updated, available, age(object, now), containers, images, selector(object)]
 }
 
 pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let ready = format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
-    vec![name(object), ready.into(), age(object, now)]
+    let [containers, images] = containers(object);
+    vec![name(object), ready.into(), age(object, now), containers, images]
 }
 
 pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     let counts = ["/spec/replicas", "/status/replicas", "/status/readyReplicas"];
     let counts = counts.map(|pointer| Value::from(count(object, pointer)));
-    [name(object)].into_iter().chain(counts).chain([age(object, now)]).collect()
+    let [containers, images] = containers(object);
+    let last = [age(object, now), containers, images, selector(object)];
+    [name(object)].into_iter().chain(counts).chain(last).collect()
+}
+
+/// Names and images of the containers of a workload's pods.
+fn containers(object: &Value) -> [Value; 2] {
+    ["/name", "/image"].map(|member| {
+        let containers = json::items(object, "/spec/template/spec/containers");
+        containers.map(|container| json::text(container, member)).collect::<Vec<_>>().join(",").into()
+    })
+}
+
+/// A workload's selector as text: that of a ReplicationController is a map of labels.
+fn selector(object: &Value) -> Value {
+    let selector = object.pointer("/spec/selector").cloned().unwrap_or_default();
+    let selector = match json::text(object, "/kind") {
+        "ReplicationController" => json!({ "matchLabels": selector }),
+        _ => selector,
+    };
+    let selector = serde_json::from_value::<LabelSelector>(selector).ok();
+    let selector = selector.and_then(|selector| selector.to_selector().ok());
+    selector.map(|selector| selector.to_string()).unwrap_or_default().into()
+}
+
+pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
+    let members = ["/data", "/binaryData"].map(|pointer| object.pointer(pointer).and_then(Value::as_object));
+    let count: usize = members.into_iter().flatten().map(Map::len).sum();
+    vec![name(object), count.into(), age(object, now)]
 }
 
 pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {

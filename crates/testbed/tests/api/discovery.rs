@@ -56,7 +56,7 @@ async fn a_kind_has_its_scale() {
     let (_, capabilities) = discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
     let subresources: Vec<&str> =
         capabilities.subresources.iter().map(|(resource, _)| resource.plural.as_str()).collect();
-    assert_eq!(subresources, ["status", "scale"]);
+    assert_eq!(subresources, ["scale", "status"]);
 }
 
 #[tokio::test]

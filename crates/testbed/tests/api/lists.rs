@@ -36,8 +36,9 @@ async fn selected(#[case] path: &str, #[case] query: &str, #[case] expected: &[&
 }
 
 #[rstest]
-#[case("labelSelector=%3D", "unable to parse label selector")]
+#[case("labelSelector=%3D", "found '=', expected: !, identifier, or 'end of string'")]
 #[case("fieldSelector=spec.x%3Dy", "field label not supported: spec.x")]
+#[case("resourceVersion=x", "invalid resource version: resourceVersion: Invalid value: \"x\"")]
 #[case("continue=x", "continue key is not valid")]
 #[tokio::test]
 async fn refused(#[case] query: &str, #[case] text: &str) {

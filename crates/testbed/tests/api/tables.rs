@@ -33,12 +33,12 @@ fn running(mut pod: Value) -> Value {
     &["Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"],
     json!(["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, "0s"]))]
 #[case(deployment("web"), DEPLOYMENTS, &["Name", "Ready", "Up-to-date", "Available", "Age"],
-    json!(["web", "0/2", 0, 0, "0s"]))]
+    json!(["web", "0/2", 0, 0, "0s", "main,side", "a,b", "app=web"]))]
 #[case(running(pod("a", json!({}))), PODS, &["Name", "Ready", "Status", "Restarts", "Age"],
     json!(["a", "1/1", "Running", "2", "0s", "<none>", "<none>", "<none>", "<none>"]))]
 #[case(queue(), "/apis/example.com/v1/namespaces/default/queues", &["Name", "Workers"], json!(["jobs", 3]))]
 #[case(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } }),
-    "/api/v1/namespaces/default/configmaps", &["Name", "Age"], json!(["x", "0s"]))]
+    "/api/v1/namespaces/default/configmaps", &["Name", "Data", "Age"], json!(["x", 0, "0s"]))]
 #[tokio::test]
 async fn of_each_kind(
     #[case] object: Value,

@@ -121,8 +121,17 @@ async fn too_old_a_version_is_gone(#[case] config: Config, #[case] compact: bool
 
 #[tokio::test]
 async fn a_version_that_is_not_there_yet() {
-    let (code, status) = get(&Testbed::default(), &format!("{PODS}?watch=1&resourceVersion=999")).await;
+    let testbed = Testbed::default();
+    let path = |version: u64| format!("{PODS}?watch=1&resourceVersion={version}");
+    let streaming = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let (code, status) = get(&testbed, &format!("{}{streaming}", path(999))).await;
     assert_eq!((code, at(&status, "/reason")), (504, &json!("Timeout")));
+    // Without its objects, the version is waited for.
+    let mut watch = Watch::new(&testbed, &path(testbed.resource_version() + 1), "").await;
+    for name in ["a", "b"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    assert_eq!(watch.event().await, ("ADDED".to_owned(), "b".to_owned()));
 }
 
 async fn next(watch: &mut (impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin)) -> String {

@@ -1,0 +1,184 @@
+//! Objects from their creation to their deletion.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    MERGE, autoscaler, autoscalers, config_maps, delete, deployment, deployments, get, patch, post, put,
+    version,
+};
+use crate::world::World;
+
+/// What the server gives a new autoscaler.
+pub(in super::super) async fn api_defaults(w: World) -> Result<()> {
+    let path = autoscalers(&w);
+    let object = post(&w, &path, &autoscaler("web", json!({}))).await?.ok()?;
+    for member in ["uid", "creationTimestamp", "resourceVersion"] {
+        ensure!(object["metadata"][member].is_string(), "no {member}: {object}");
+    }
+    ensure!(object["metadata"]["namespace"] == w.ns.as_str(), "{object}");
+    let cpu = json!([{"type": "Resource", "resource": {
+        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
+    }}]);
+    ensure!((&object["spec"]["minReplicas"], &object["spec"]["metrics"]) == (&json!(1), &cpu), "{object}");
+    ensure!(object["spec"]["behavior"].is_null(), "{object}");
+    ensure!(object["status"] == json!({"currentMetrics": null, "desiredReplicas": 0}), "{object}");
+
+    let pods = json!({"type": "Pods", "value": 2, "periodSeconds": 60});
+    let behavior = json!({"scaleUp": {"policies": [pods]}, "scaleDown": {"selectPolicy": "Disabled"}});
+    let object = post(&w, &path, &autoscaler("behaves", json!({"behavior": behavior}))).await?.ok()?;
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let expected = json!({
+        "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods]},
+        "scaleDown": {"selectPolicy": "Disabled", "policies": [percent]},
+    });
+    ensure!(object["spec"]["behavior"] == expected, "{}", object["spec"]["behavior"]);
+    // Quantities in their canonical form.
+    let metric = json!({"type": "Resource", "resource": {
+        "name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Ki"},
+    }});
+    let object = post(&w, &path, &autoscaler("amount", json!({"metrics": [metric]}))).await?.ok()?;
+    ensure!(
+        object.pointer("/spec/metrics/0/resource/target/averageValue") == Some(&json!("1Mi")),
+        "{object}"
+    );
+    let made = json!({"metadata": {"generateName": "made-"}});
+    let object = post(&w, &config_maps(&w), &made).await?.ok()?;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    ensure!(name.starts_with("made-") && name.len() == 10, "{name:?}");
+    ensure!(object["metadata"]["generateName"] == "made-", "{object}");
+    Ok(())
+}
+
+/// The generation counts the changes of the spec, and of nothing else.
+pub(in super::super) async fn api_generations(w: World) -> Result<()> {
+    let path = format!("{}/web", deployments(&w));
+    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    ensure!(object["metadata"]["generation"] == 1 && object["status"] == json!({}), "{object}");
+    let status = format!("{path}/status");
+    let scale = format!("{path}/scale");
+    let replicas = |replicas: i64| json!({"spec": {"replicas": replicas}});
+    for (path, change, generation) in [
+        (&path, json!({"metadata": {"labels": {"a": "b"}}}), 1),
+        (&path, json!({}), 1),
+        (&status, json!({"status": {"replicas": 2}}), 1),
+        (&status, replicas(9), 1),
+        (&path, json!({"status": {"replicas": 8}}), 1),
+        (&path, replicas(3), 2),
+        (&path, replicas(3), 2),
+        (&scale, replicas(4), 3),
+    ] {
+        patch(&w, path, MERGE, &change).await?.ok().with_context(|| format!("{change}"))?;
+        let object = get(&w, format!("{}/web", deployments(&w)).as_str()).await?.ok()?;
+        ensure!(object["metadata"]["generation"] == generation, "after {change}: {object}");
+    }
+    let object = get(&w, &path).await?.ok()?;
+    ensure!(object["spec"]["replicas"] == 4 && object["status"] == json!({"replicas": 2}), "{object}");
+    // Zeros are left out of a status, and a change to nothing else is none.
+    let before = version(&object)?.to_owned();
+    let zero = json!({"status": {"readyReplicas": 0}});
+    let object = patch(&w, &status, MERGE, &zero).await?.ok()?;
+    ensure!(object["status"] == json!({"replicas": 2}) && version(&object)? == before, "{object}");
+    Ok(())
+}
+
+/// Who writes on what has changed since is told so.
+pub(in super::super) async fn api_conflicts(w: World) -> Result<()> {
+    let path = format!("{}/web", deployments(&w));
+    let first = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    let mut changed = first.clone();
+    changed["spec"]["replicas"] = 5.into();
+    let second = put(&w, &path, &changed).await?.ok()?;
+    ensure!(version(&second)? != version(&first)?, "{second}");
+    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    let answer = put(&w, &path, &changed).await?;
+    answer.refused(409, "Conflict", modified)?;
+    let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
+    ensure!(answer.body["details"] == details, "{}", answer.body);
+    for place in ["", "/status", "/scale"] {
+        let old = json!({"metadata": {"resourceVersion": version(&first)?}});
+        let answer = patch(&w, &format!("{path}{place}"), MERGE, &old).await?;
+        answer.refused(409, "Conflict", modified).with_context(|| place)?;
+    }
+    let other = json!({"metadata": {"uid": "1"}});
+    let answer = patch(&w, &path, MERGE, &other).await?;
+    let text = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is immutable";
+    answer.refused(422, "Invalid", text)?;
+    changed["metadata"] = json!({"name": "web", "uid": "1"});
+    let answer = put(&w, &path, &changed).await?;
+    answer.refused_like(
+        409,
+        "Conflict",
+        "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
+    )?;
+    let stored = get(&w, &path).await?.ok()?;
+    ensure!(stored == second, "it changed: {stored}");
+    Ok(())
+}
+
+/// What is only tried leaves no trace.
+pub(in super::super) async fn api_dry_run(w: World) -> Result<()> {
+    let (path, web) = (deployments(&w), format!("{}/web", deployments(&w)));
+    let tried = post(&w, &format!("{path}?dryRun=All"), &deployment("web")).await?.ok()?;
+    ensure!(
+        tried["metadata"]["uid"].is_string() && tried["metadata"]["resourceVersion"].is_null(),
+        "{tried}"
+    );
+    ensure!(get(&w, &web).await?.code == 404, "it was stored");
+    let stored = post(&w, &path, &deployment("web")).await?.ok()?;
+    let replicas = json!({"spec": {"replicas": 7}});
+    for place in ["", "/scale"] {
+        let tried = patch(&w, &format!("{web}{place}?dryRun=All"), MERGE, &replicas).await?.ok()?;
+        ensure!(tried["spec"]["replicas"] == 7, "{tried}");
+    }
+    delete(&w, &format!("{web}?dryRun=All"), &Value::Null).await?.ok()?;
+    ensure!(get(&w, &web).await?.ok()? == stored, "it changed");
+    Ok(())
+}
+
+/// Deletion, with conditions and with finalizers.
+pub(in super::super) async fn api_deletion(w: World) -> Result<()> {
+    let path = config_maps(&w);
+    let object = post(&w, &path, &json!({"metadata": {"name": "a"}})).await?.ok()?;
+    let a = format!("{path}/a");
+    let answer = delete(&w, &a, &json!({"preconditions": {"uid": "1"}})).await?;
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    let text = format!(
+        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (1) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+    );
+    answer.refused(409, "Conflict", &text)?;
+    let answer = delete(&w, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
+    answer.refused_like(
+        409,
+        "Conflict",
+        "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in",
+    )?;
+    let answer = delete(&w, &a, &json!({"propagationPolicy": "Never"})).await?;
+    answer.refused_like(422, "Invalid", "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ")?;
+    let gone = delete(&w, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
+    let expected = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": {"name": "a", "kind": "configmaps", "uid": uid},
+    });
+    ensure!(gone == expected, "{gone}");
+
+    let held = json!({"metadata": {"name": "b", "finalizers": ["suite.test/hold"]}});
+    post(&w, &path, &held).await?.ok()?;
+    let b = format!("{path}/b");
+    for _ in 0..2 {
+        let object = delete(&w, &b, &Value::Null).await?.ok()?;
+        ensure!(object["metadata"]["deletionTimestamp"].is_string(), "{object}");
+    }
+    patch(&w, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    get(&w, &b).await?.refused(404, "NotFound", "configmaps \"b\" not found")?;
+    // Many at once, by label.
+    for (name, keep) in [("c", "no"), ("d", "yes"), ("e", "no")] {
+        let object = json!({"metadata": {"name": name, "labels": {"keep": keep}}});
+        post(&w, &path, &object).await?.ok()?;
+    }
+    let deleted = delete(&w, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
+    ensure!(super::names(&deleted) == ["c", "e"], "{deleted}");
+    let left = get(&w, &format!("{path}?labelSelector=keep")).await?.ok()?;
+    ensure!(super::names(&left) == ["d"], "{left}");
+    Ok(())
+}

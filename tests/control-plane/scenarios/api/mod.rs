@@ -1,0 +1,153 @@
+//! What a client sees of the API server: no controller runs, and no target gets pods.
+//!
+//! A message is compared where it is Kubernetes' own; where it quotes what a Go library said, only its beginning is.
+
+pub(super) mod changes;
+pub(super) mod discovery;
+pub(super) mod lists;
+pub(super) mod patches;
+pub(super) mod refusals;
+pub(super) mod scales;
+pub(super) mod tables;
+
+use anyhow::{Context as _, Result, ensure};
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// An answer: its code, and its body as JSON or text.
+#[derive(Clone, Debug)]
+struct Answer {
+    code: u16,
+    body: Value,
+}
+
+impl Answer {
+    /// The body of a success.
+    fn ok(self) -> Result<Value> {
+        ensure!((200..300).contains(&self.code), "{}: {}", self.code, self.body);
+        Ok(self.body)
+    }
+
+    /// It is a refusal of this code and reason, with this message.
+    fn refused(&self, code: u16, reason: &str, message: &str) -> Result<()> {
+        self.is_status(code, reason)?;
+        ensure!(self.body["message"] == message, "expected {message:?}, got {}", self.body["message"]);
+        Ok(())
+    }
+
+    /// It is a refusal of this code and reason, whose message begins like this.
+    fn refused_like(&self, code: u16, reason: &str, beginning: &str) -> Result<()> {
+        self.is_status(code, reason)?;
+        let message = self.body["message"].as_str().unwrap_or_default();
+        ensure!(message.starts_with(beginning), "expected {beginning:?}, got {message:?}");
+        Ok(())
+    }
+
+    fn is_status(&self, code: u16, reason: &str) -> Result<()> {
+        ensure!(self.code == code, "expected {code}, got {}: {}", self.code, self.body);
+        let expected = json!(["Status", "v1", "Failure", code, reason]);
+        let got = ["kind", "apiVersion", "status", "code", "reason"].map(|member| self.body[member].clone());
+        ensure!(expected == json!(got), "expected {expected}, got {}", self.body);
+        Ok(())
+    }
+}
+
+/// Sends a request; `media_type` is that of the body or, without one, what is accepted.
+async fn send(w: &World, method: Method, path: &str, media_type: &str, body: &Value) -> Result<Answer> {
+    let has_body = !body.is_null();
+    let text = match body {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("user-agent", "suite/1")
+        .header("accept", if has_body { JSON } else { media_type })
+        .header("content-type", media_type)
+        .body(text.into_bytes().into())?;
+    let response = w.client.send(request).await?;
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect_bytes().await?;
+    let body = serde_json::from_slice(&bytes);
+    Ok(Answer { code, body: body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()) })
+}
+
+async fn get(w: &World, path: &str) -> Result<Answer> {
+    send(w, Method::GET, path, JSON, &Value::Null).await
+}
+
+async fn post(w: &World, path: &str, body: &Value) -> Result<Answer> {
+    send(w, Method::POST, path, JSON, body).await
+}
+
+async fn put(w: &World, path: &str, body: &Value) -> Result<Answer> {
+    send(w, Method::PUT, path, JSON, body).await
+}
+
+async fn patch(w: &World, path: &str, media_type: &str, body: &Value) -> Result<Answer> {
+    send(w, Method::PATCH, path, media_type, body).await
+}
+
+async fn delete(w: &World, path: &str, body: &Value) -> Result<Answer> {
+    send(w, Method::DELETE, path, JSON, body).await
+}
+
+fn deployments(w: &World) -> String {
+    format!("/apis/apps/v1/namespaces/{}/deployments", w.ns)
+}
+
+fn autoscalers(w: &World) -> String {
+    format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers", w.ns)
+}
+
+fn config_maps(w: &World) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", w.ns)
+}
+
+/// A Deployment of two replicas with one container.
+fn deployment(name: &str) -> Value {
+    let labels = json!({"app": name});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "none"}]},
+            },
+        },
+    })
+}
+
+/// An autoscaler of the Deployment `web` with these members of the spec too.
+fn autoscaler(name: &str, more: Value) -> Value {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let mut spec = json!({"scaleTargetRef": target, "maxReplicas": 5});
+    if let (Some(spec), Value::Object(more)) = (spec.as_object_mut(), more) {
+        spec.extend(more);
+    }
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name}, "spec": spec,
+    })
+}
+
+/// A list of its items' names.
+fn names(list: &Value) -> Vec<&str> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items.filter_map(|item| item["metadata"]["name"].as_str()).collect()
+}
+
+/// The version of an object.
+fn version(object: &Value) -> Result<&str> {
+    object["metadata"]["resourceVersion"].as_str().context("no resourceVersion")
+}

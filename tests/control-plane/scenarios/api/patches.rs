@@ -1,0 +1,143 @@
+//! The four kinds of patches.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{
+    APPLY, JSON_PATCH, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get, patch, post,
+};
+use crate::world::World;
+
+/// A merge patch, a JSON patch and a strategic merge patch of a Deployment.
+pub(in super::super) async fn api_patches(w: World) -> Result<()> {
+    post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web", deployments(&w));
+    let labels = json!({"metadata": {"labels": {"app": null, "x": "1", "y": "2"}}});
+    let object = patch(&w, &path, MERGE, &labels).await?.ok()?;
+    ensure!(object["metadata"]["labels"] == json!({"x": "1", "y": "2"}), "{object}");
+    let operations = json!([
+        {"op": "test", "path": "/metadata/labels/x", "value": "1"},
+        {"op": "add", "path": "/metadata/labels/z", "value": "3"},
+        {"op": "move", "from": "/metadata/labels/x", "path": "/metadata/labels/m"},
+        {"op": "copy", "from": "/metadata/labels/y", "path": "/metadata/labels/n"},
+        {"op": "remove", "path": "/metadata/labels/y"},
+        {"op": "replace", "path": "/spec/replicas", "value": 4},
+    ]);
+    let object = patch(&w, &path, JSON_PATCH, &operations).await?.ok()?;
+    ensure!(object["metadata"]["labels"] == json!({"z": "3", "m": "1", "n": "2"}), "{object}");
+    ensure!(object["spec"]["replicas"] == 4, "{object}");
+
+    let side = |more: Value| {
+        let mut element = json!({"name": "side"});
+        element
+            .as_object_mut()
+            .into_iter()
+            .zip(more.as_object())
+            .for_each(|(e, more)| e.extend(more.clone()));
+        json!({"spec": {"template": {"spec": {"containers": [element]}}}})
+    };
+    let images = |object: &Value| -> Vec<Value> {
+        let containers = object.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+        containers.into_iter().flatten().map(|one| json!([one["name"], one["image"]])).collect()
+    };
+    for (change, expected) in [
+        (json!({"image": "one"}), json!([["side", "one"], ["app", "none"]])),
+        (json!({"image": "two"}), json!([["side", "two"], ["app", "none"]])),
+        (json!({"$patch": "delete"}), json!([["app", "none"]])),
+    ] {
+        let object = patch(&w, &path, STRATEGIC, &side(change.clone())).await?.ok()?;
+        ensure!(json!(images(&object)) == expected, "{change}: {:?}", images(&object));
+    }
+    // Metrics have no key: the list is replaced.
+    let memory = json!([{"type": "Resource", "resource": {
+        "name": "memory", "target": {"type": "Utilization", "averageUtilization": 10},
+    }}]);
+    post(&w, &autoscalers(&w), &autoscaler("web", json!({}))).await?.ok()?;
+    let path = format!("{}/web", autoscalers(&w));
+    let object = patch(&w, &path, STRATEGIC, &json!({"spec": {"metrics": memory}})).await?.ok()?;
+    ensure!(object["spec"]["metrics"] == memory, "{object}");
+    // Without metrics there is the default again.
+    let object = patch(&w, &path, MERGE, &json!({"spec": {"metrics": null}})).await?.ok()?;
+    ensure!(object.pointer("/spec/metrics/0/resource/name") == Some(&json!("cpu")), "{object}");
+    Ok(())
+}
+
+/// Patches that do not fit change nothing.
+pub(in super::super) async fn api_refused_patches(w: World) -> Result<()> {
+    let stored = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web", deployments(&w));
+    let rejected = "the server rejected our request due to an error in our request";
+    for operation in [
+        json!({"op": "test", "path": "/spec/replicas", "value": 99}),
+        json!({"op": "replace", "path": "/spec/nope/x", "value": 99}),
+        json!({"op": "remove", "path": "/spec/nope"}),
+        json!({"op": "turn", "path": "/spec/replicas"}),
+    ] {
+        let answer = patch(&w, &path, JSON_PATCH, &json!([operation])).await?;
+        answer.refused(422, "Invalid", rejected).with_context(|| operation.to_string())?;
+    }
+    for (media_type, body) in [(JSON_PATCH, json!({})), (MERGE, json!([1])), (MERGE, json!("{\"a\""))] {
+        let answer = patch(&w, &path, media_type, &body).await?;
+        answer.refused_like(400, "BadRequest", "error decoding patch: ")?;
+    }
+    let answer = patch(&w, &path, MERGE, &json!({"metadata": {"name": "xyz"}})).await?;
+    let text = "the name of the object (xyz) does not match the name on the URL (web)";
+    answer.refused(400, "BadRequest", text)?;
+    let answer = patch(&w, &path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
+    let text = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
+    answer.refused(422, "Invalid", text)?;
+    ensure!(get(&w, &path).await?.ok()? == stored, "it changed");
+    Ok(())
+}
+
+/// Who manages which fields, by operation and name.
+fn managed(object: &Value) -> Vec<Value> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let entries = entries.into_iter().flatten();
+    entries.map(|one| json!([one["operation"], one["manager"], one["fieldsV1"]["f:spec"]])).collect()
+}
+
+/// Server-side apply: creation, ownership, conflict, force.
+pub(in super::super) async fn api_apply(w: World) -> Result<()> {
+    let path = format!("{}/web", autoscalers(&w));
+    let by = |manager: &str| format!("{path}?fieldManager={manager}");
+    let wanted = |more: Value| autoscaler("web", more);
+    let new = patch(&w, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
+    ensure!(new.code == 201, "{new:?}");
+    let target = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
+    let fields = json!({"f:scaleTargetRef": target, "f:maxReplicas": {}, "f:minReplicas": {}});
+    ensure!(managed(&new.body) == [json!(["Apply", "one", fields])], "{}", new.body);
+
+    let other = wanted(json!({"minReplicas": 3}));
+    let answer = patch(&w, &by("two"), APPLY, &other).await?;
+    answer.refused(
+        409,
+        "Conflict",
+        "Apply failed with 1 conflict: conflict with \"one\": .spec.minReplicas",
+    )?;
+    let cause = json!([{
+        "reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.minReplicas",
+    }]);
+    ensure!(answer.body["details"]["causes"] == cause, "{}", answer.body);
+    let answer = patch(&w, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9}))).await?;
+    let text =
+        "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
+    answer.refused(409, "Conflict", text)?;
+    let forced = patch(&w, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
+    ensure!(forced["spec"]["minReplicas"] == 3, "{forced}");
+    ensure!(managed(&forced).len() == 2, "{forced}");
+    // What nobody wants any more goes; here the default takes its place.
+    let dropped = patch(&w, &by("two"), APPLY, &wanted(json!({}))).await?.ok()?;
+    ensure!(dropped["spec"]["minReplicas"] == 1, "{dropped}");
+    let updated = patch(&w, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
+    ensure!(managed(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])), "{updated}");
+    let answer = patch(&w, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
+    let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: .spec.maxReplicas";
+    answer.refused(409, "Conflict", text)?;
+    let answer = patch(&w, &path, APPLY, &wanted(json!({}))).await?;
+    let text =
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+    answer.refused(422, "Invalid", text)?;
+    let answer = patch(&w, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
+    answer.refused(400, "BadRequest", "invalid object type: /, Kind=")
+}

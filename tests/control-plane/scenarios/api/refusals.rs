@@ -1,0 +1,156 @@
+//! What is refused, and in which words.
+
+use anyhow::{Context as _, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{JSON, MERGE, autoscaler, autoscalers, deployment, deployments, get, patch, post, put, send};
+use crate::world::World;
+
+/// Objects that are not there, or are there already.
+pub(in super::super) async fn api_not_found(w: World) -> Result<()> {
+    let path = deployments(&w);
+    post(&w, &path, &deployment("web")).await?.ok()?;
+    let again = post(&w, &path, &deployment("web")).await?;
+    again.refused(409, "AlreadyExists", "deployments.apps \"web\" already exists")?;
+    let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
+    ensure!(again.body["details"] == details, "{}", again.body);
+    for (method, place, body) in [
+        (Method::GET, "/nope", Value::Null),
+        (Method::PUT, "/nope", deployment("nope")),
+        (Method::DELETE, "/nope", Value::Null),
+        (Method::GET, "/nope/scale", Value::Null),
+    ] {
+        let answer = send(&w, method, &format!("{path}{place}"), JSON, &body).await?;
+        answer.refused(404, "NotFound", "deployments.apps \"nope\" not found")?;
+    }
+    let elsewhere = path.replace(&w.ns, "nowhere");
+    let answer = post(&w, &elsewhere, &deployment("web")).await?;
+    answer.refused(404, "NotFound", "namespaces \"nowhere\" not found")
+}
+
+/// Paths, methods and media types that are not there.
+pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
+    let path = deployments(&w);
+    post(&w, &path, &deployment("web")).await?.ok()?;
+    let web = format!("{path}/web");
+    let no_resource = "the server could not find the requested resource";
+    for path in [format!("{path}/web/nosuch"), format!("/apis/apps/v1/namespaces/{}/nosuch", w.ns)] {
+        let answer = get(&w, &path).await?;
+        answer.refused(404, "NotFound", no_resource)?;
+        ensure!(answer.body["details"] == json!({}), "{}", answer.body);
+    }
+    for path in ["/apis/nosuch.io/v1/namespaces/x/things", "/apis/nosuch.io/v1", "/apis/nosuch.io", "/nosuch"]
+    {
+        let answer = get(&w, path).await?;
+        ensure!((answer.code, &answer.body) == (404, &json!("404 page not found\n")), "{path}: {answer:?}");
+    }
+    let not_allowed = "the server does not allow this method on the requested resource";
+    for (method, path, media_type) in [
+        (Method::PATCH, path.clone(), MERGE),
+        (Method::PUT, path.clone(), JSON),
+        (Method::POST, web.clone(), JSON),
+        (Method::DELETE, format!("{web}/scale"), JSON),
+        (Method::POST, "/apis/apps/v1/deployments".to_owned(), JSON),
+    ] {
+        let answer = send(&w, method, &path, media_type, &json!({})).await?;
+        answer.refused(405, "MethodNotAllowed", not_allowed).with_context(|| path)?;
+    }
+    let unknown = send(&w, Method::POST, &path, "text/plain", &json!("a: b")).await?;
+    let text =
+        "the body of the request was in an unknown format - accepted media types include: application/json";
+    unknown.refused_like(415, "UnsupportedMediaType", text)?;
+    let unknown = patch(&w, &web, JSON, &json!({})).await?;
+    unknown.refused(415, "UnsupportedMediaType", "415: Unsupported Media Type")?;
+    let unacceptable = send(&w, Method::GET, &web, "text/plain", &Value::Null).await?;
+    unacceptable.refused_like(406, "NotAcceptable", "406: Not Acceptable")
+}
+
+/// Objects that do not fit where they are sent.
+pub(in super::super) async fn api_misplaced_objects(w: World) -> Result<()> {
+    let path = deployments(&w);
+    let web = format!("{path}/web");
+    post(&w, &path, &deployment("web")).await?.ok()?;
+    let with = |place: &str, value: &str| {
+        let mut object = deployment("web");
+        *object.pointer_mut("/metadata").unwrap_or(&mut Value::Null) = json!({"name": "web", place: value});
+        object
+    };
+    let other_namespace = post(&w, &path, &with("namespace", "other")).await?;
+    let text = "the namespace of the provided object does not match the namespace sent on the request";
+    other_namespace.refused(400, "BadRequest", text)?;
+    let other_name = put(&w, &web, &deployment("other")).await?;
+    let text = "the name of the object (other) does not match the name on the URL (web)";
+    other_name.refused(400, "BadRequest", text)?;
+    let mut other_version = deployment("new");
+    other_version["apiVersion"] = "apps/v2".into();
+    let answer = post(&w, &path, &other_version).await?;
+    let text = "Deployment in version \"v2\" cannot be handled as a Deployment: no kind \"Deployment\" is registered for version \"apps/v2\"";
+    answer.refused_like(400, "BadRequest", text)?;
+    let answer = post(&w, &path, &with("resourceVersion", "1")).await?;
+    let text = "resourceVersion should not be set on objects to be created";
+    ensure!((answer.code, &answer.body["message"]) == (500, &json!(text)), "{answer:?}");
+    ensure!(answer.body["reason"].is_null(), "{answer:?}");
+    let no_object = post(&w, &path, &json!("{\"a\":")).await?;
+    no_object.refused_like(400, "BadRequest", "")?;
+    let dry = post(&w, &format!("{path}?dryRun=some"), &deployment("new")).await?;
+    let text = "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"some\"]: supported values: \"All\"";
+    dry.refused(422, "Invalid", text)
+}
+
+/// What is wrong with an autoscaler is told completely, and in order.
+pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
+    let path = autoscalers(&w);
+    let cpu = json!({"type": "Resource", "resource": {
+        "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 0},
+    }});
+    let policy = json!({"type": "X", "value": 0, "periodSeconds": 3000});
+    let cases = [
+        (json!({"maxReplicas": 0}), vec!["spec.maxReplicas"]),
+        (json!({"minReplicas": 7, "maxReplicas": 3}), vec!["spec.maxReplicas"]),
+        (json!({"minReplicas": -1}), vec!["spec.minReplicas"]),
+        (json!({"scaleTargetRef": {"kind": "", "name": "a/b"}}), vec!["spec.scaleTargetRef.kind"]),
+        (json!({"metrics": [cpu]}), vec!["spec.metrics[0].resource.target.averageUtilization"]),
+        (
+            json!({"behavior": {"scaleUp": {"stabilizationWindowSeconds": 4000, "policies": [policy]}}}),
+            vec![
+                "spec.behavior.scaleUp.stabilizationWindowSeconds",
+                "spec.behavior.scaleUp.policies[0].type",
+                "spec.behavior.scaleUp.policies[0].value",
+                "spec.behavior.scaleUp.policies[0].periodSeconds",
+            ],
+        ),
+    ];
+    for (spec, expected) in cases {
+        let answer = post(&w, &path, &autoscaler("bad", spec.clone())).await?;
+        answer.refused_like(422, "Invalid", "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: ")?;
+        let details = &answer.body["details"];
+        let about = json!([details["name"], details["group"], details["kind"]]);
+        ensure!(about == json!(["bad", "autoscaling", "HorizontalPodAutoscaler"]), "{details}");
+        let causes = details["causes"].as_array().context("no causes")?;
+        let message = answer.body["message"].as_str().unwrap_or_default();
+        for cause in causes {
+            let text = cause["message"].as_str().context("no message")?;
+            ensure!(message.contains(text), "{text:?} is not in {message:?}");
+        }
+        for field in expected {
+            ensure!(causes.iter().any(|cause| cause["field"] == field), "{spec}: no {field} in {details}");
+        }
+    }
+    let answer = post(&w, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
+    let text = "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: [spec.maxReplicas: Required value: must be set and greater than 0, spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`]";
+    answer.refused(422, "Invalid", text)?;
+    let answer = post(&w, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;
+    let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: ";
+    answer.refused_like(400, "BadRequest", text)?;
+    ensure!(get(&w, &format!("{path}/bad")).await?.code == 404, "it was stored");
+    // Nor is a good one made bad, in its spec or its status.
+    post(&w, &path, &autoscaler("good", json!({}))).await?.ok()?;
+    let good = format!("{path}/good");
+    let answer = patch(&w, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;
+    answer.refused_like(422, "Invalid", "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: ")?;
+    let status = json!({"status": {"currentReplicas": -2}});
+    let answer = patch(&w, &format!("{good}/status"), MERGE, &status).await?;
+    let text = "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: status.currentReplicas: Invalid value: -2: must be greater than or equal to 0";
+    answer.refused(422, "Invalid", text)
+}

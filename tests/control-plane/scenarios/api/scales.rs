@@ -1,0 +1,132 @@
+//! The scale subresource, of built-in and of custom resources.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put, version};
+use crate::scenarios::targets::define;
+use crate::workload::Kind;
+use crate::world::World;
+
+/// A Deployment's scale is read, replaced and patched in every way.
+pub(in super::super) async fn api_scale(w: World) -> Result<()> {
+    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web/scale", deployments(&w));
+    let scale = get(&w, &path).await?.ok()?;
+    let metadata = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
+        .map(|member| (member.to_owned(), object["metadata"][member].clone()));
+    let expected = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": Value::Object(metadata.into_iter().collect()),
+        "spec": {"replicas": 2}, "status": {"replicas": 0, "selector": "app=web"},
+    });
+    ensure!(scale == expected, "{scale}");
+
+    let mut next = scale.clone();
+    next["spec"]["replicas"] = 3.into();
+    let stored = put(&w, &path, &next).await?.ok()?;
+    ensure!(stored["spec"]["replicas"] == 3 && version(&stored)? != version(&scale)?, "{stored}");
+    let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    put(&w, &path, &next).await?.refused(409, "Conflict", modified)?;
+    for (place, value, code, reason, text) in [
+        (
+            "uid",
+            "x",
+            409,
+            "Conflict",
+            "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
+        ),
+        (
+            "name",
+            "x",
+            400,
+            "BadRequest",
+            "the name of the object (x) does not match the name on the URL (web)",
+        ),
+        ("namespace", "x", 400, "BadRequest", "the namespace of the provided object does not match"),
+    ] {
+        let mut wrong = json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": 9}});
+        wrong["metadata"][place] = value.into();
+        put(&w, &path, &wrong).await?.refused_like(code, reason, text).with_context(|| place)?;
+    }
+    let negative = json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": -3}});
+    let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
+    put(&w, &path, &negative).await?.refused(422, "Invalid", text)?;
+    let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
+    let applied = json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 7},
+    });
+    let replace = json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]);
+    for (query, media_type, change, expected) in [
+        ("", MERGE, set(4), json!(4)),
+        ("", JSON_PATCH, replace, json!(5)),
+        ("", STRATEGIC, set(6), json!(6)),
+        ("?fieldManager=x&force=true", APPLY, applied, json!(7)),
+        ("", MERGE, set(0), Value::Null),
+    ] {
+        let scale = patch(&w, &format!("{path}{query}"), media_type, &change).await?.ok()?;
+        ensure!(scale["spec"]["replicas"] == expected, "{media_type}: {scale}");
+    }
+    let object = get(&w, &format!("{}/web", deployments(&w))).await?.ok()?;
+    ensure!(object["spec"]["replicas"] == 0, "{object}");
+    Ok(())
+}
+
+/// A custom resource has the scale that its definition says.
+pub(in super::super) async fn api_custom_scale(w: World) -> Result<()> {
+    let kind = Kind::new("api.hpa-rs.test", "v1", "Queue", "queues");
+    define(&w, kind, &["v1", "v1alpha1"]).await?;
+    let path = format!("/apis/api.hpa-rs.test/v1/namespaces/{}/queues", w.ns);
+    let object = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "jobs"},
+        "spec": {"replicas": 3}, "status": {"replicas": 9},
+    });
+    let stored = post(&w, &path, &object).await?.ok()?;
+    ensure!(stored["metadata"]["generation"] == 1 && stored["status"].is_null(), "{stored}");
+    let (jobs, scale) = (format!("{path}/jobs"), format!("{path}/jobs/scale"));
+    let status = json!({"status": {"replicas": 2, "selector": "app=jobs"}});
+    patch(&w, &format!("{jobs}/status"), MERGE, &status).await?.ok()?;
+    let seen = get(&w, &scale).await?.ok()?;
+    let expected = json!([{"replicas": 3}, {"replicas": 2, "selector": "app=jobs"}]);
+    ensure!(json!([seen["spec"], seen["status"]]) == expected, "{seen}");
+    let mut next = seen.clone();
+    next["spec"]["replicas"] = 4.into();
+    put(&w, &scale, &next).await?.ok()?;
+    let modified = "Operation cannot be fulfilled on queues.api.hpa-rs.test \"jobs\": the object has been modified; please apply your changes to the latest version and try again";
+    put(&w, &scale, &next).await?.refused(409, "Conflict", modified)?;
+    let stored = get(&w, &jobs.replace("/v1/", "/v1alpha1/")).await?.ok()?;
+    ensure!(
+        stored["apiVersion"] == "api.hpa-rs.test/v1alpha1" && stored["spec"]["replicas"] == 4,
+        "{stored}"
+    );
+    ensure!(stored["metadata"]["generation"] == 2, "{stored}");
+
+    for path in [&jobs, &scale] {
+        let answer = patch(&w, path, STRATEGIC, &json!({})).await?;
+        answer.refused_like(
+            415,
+            "UnsupportedMediaType",
+            "the body of the request was in an unknown format",
+        )?;
+    }
+    let answer = patch(&w, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
+    let text = "Queue.api.hpa-rs.test \"jobs\" is invalid: .spec.replicas: Invalid value: -5: should be a non-negative integer";
+    answer.refused(422, "Invalid", text)?;
+    let answer = put(&w, &jobs, &object).await?;
+    let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    answer.refused(422, "Invalid", text)?;
+    let nameless = json!({"metadata": {"name": "no-kind"}});
+    let text = "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
+    post(&w, &path, &nameless).await?.refused_like(400, "BadRequest", text)?;
+    // Replicas that nobody set cannot be read, but written.
+    let bare = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "bare"}, "spec": {},
+    });
+    post(&w, &path, &bare).await?.ok()?;
+    let answer = get(&w, &format!("{path}/bare/scale")).await?;
+    let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    answer.refused(500, "InternalError", text)?;
+    let scale =
+        patch(&w, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}})).await?.ok()?;
+    ensure!(scale["spec"]["replicas"] == 2, "{scale}");
+    Ok(())
+}

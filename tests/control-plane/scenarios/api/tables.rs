@@ -1,0 +1,78 @@
+//! What `kubectl get` shows, and objects without their contents.
+
+use anyhow::{Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{MERGE, autoscaler, autoscalers, deployment, deployments, patch, post, send};
+use crate::world::World;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// Name, type, format and priority of each column, and the cells of the rows.
+async fn table(w: &World, path: &str) -> Result<(Value, Value)> {
+    let table = send(w, Method::GET, path, TABLE, &Value::Null).await?.ok()?;
+    ensure!(table["kind"] == "Table" && table["apiVersion"] == "meta.k8s.io/v1", "{table}");
+    let of = |column: &Value| ["name", "type", "format", "priority"].map(|member| column[member].clone());
+    let columns = table["columnDefinitions"].as_array().into_iter().flatten().map(of).collect::<Vec<_>>();
+    let rows = table["rows"].as_array().into_iter().flatten();
+    Ok((json!(columns), rows.map(|row| row["cells"].clone()).collect()))
+}
+
+/// The columns of autoscalers and Deployments, with a metric and without.
+pub(in super::super) async fn api_tables(w: World) -> Result<()> {
+    let path = autoscalers(&w);
+    post(&w, &path, &autoscaler("web", json!({}))).await?.ok()?;
+    let (columns, cells) = table(&w, &path).await?;
+    let plain = |name: &str, holds: &str| json!([name, holds, "", 0]);
+    let name = json!(["Name", "string", "name", 0]);
+    let mut expected = vec![name.clone()];
+    expected.extend(["Reference", "Targets", "MinPods", "MaxPods"].map(|name| plain(name, "string")));
+    expected.push(plain("Replicas", "integer"));
+    expected.push(plain("Age", "string"));
+    let types = |columns: &Value| -> Vec<Value> {
+        columns
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|column| json!([column[0], column[2], column[3]]))
+            .collect()
+    };
+    ensure!(types(&columns) == types(&json!(expected)), "{columns}");
+    let age = cells[0][6].clone();
+    ensure!(cells == json!([["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, age]]), "{cells}");
+    let metric = json!({"type": "Resource", "resource": {
+        "name": "cpu", "current": {"averageUtilization": 50, "averageValue": "50m"},
+    }});
+    let status = json!({"status": {"currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [metric]}});
+    patch(&w, &format!("{path}/web/status"), MERGE, &status).await?.ok()?;
+    let (_, cells) = table(&w, &format!("{path}/web")).await?;
+    ensure!(cells[0][2] == "cpu: 50%/80%" && cells[0][5] == 2, "{cells}");
+
+    let path = deployments(&w);
+    post(&w, &path, &deployment("web")).await?.ok()?;
+    let (columns, cells) = table(&w, &path).await?;
+    let mut expected = vec![name];
+    expected.extend(["Ready", "Up-to-date", "Available", "Age"].map(|name| plain(name, "string")));
+    expected.extend(["Containers", "Images", "Selector"].map(|name| json!([name, "string", "", 1])));
+    ensure!(columns == json!(expected), "{columns}");
+    let age = cells[0][4].clone();
+    ensure!(cells == json!([["web", "0/2", 0, 0, age, "app", "none", "app=web"]]), "{cells}");
+    let answer = send(&w, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
+    let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty";
+    answer.refused(400, "BadRequest", text)
+}
+
+/// Metadata alone, of one object and of many.
+pub(in super::super) async fn api_metadata_only(w: World) -> Result<()> {
+    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+    let only = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
+    let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+    let path = deployments(&w);
+    let one = send(&w, Method::GET, &format!("{path}/web"), accept, &Value::Null).await?.ok()?;
+    ensure!(one == only, "{one}");
+    let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let many = send(&w, Method::GET, &path, accept, &Value::Null).await?.ok()?;
+    ensure!(many["kind"] == "PartialObjectMetadataList" && many["items"] == json!([only]), "{many}");
+    Ok(())
+}
