@@ -89,7 +89,9 @@ fn main() -> ExitCode {
     let [testbed, real] = ["testbed", "kube-apiserver"].map(|plane| Selection::new(plane, &words));
     if options.iter().any(|option| option == "--list") {
         for Selection { plane, scenarios } in [testbed, real] {
-            scenarios.iter().for_each(|one| println!("{}: test", full_name(plane, one.name)));
+            for one in scenarios {
+                println!("{}: test", full_name(plane, one.name));
+            }
         }
         return ExitCode::SUCCESS;
     }

@@ -66,8 +66,12 @@ impl Report {
         let (result, code) =
             if self.failed.is_empty() { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
         println!();
-        self.failed.iter().for_each(|name| println!("failed: {name}"));
-        self.notice.iter().for_each(|notice| println!("{notice}"));
+        for name in &self.failed {
+            println!("failed: {name}");
+        }
+        if let Some(notice) = &self.notice {
+            println!("{notice}");
+        }
         let (passed, failed, skipped) = (self.passed, self.failed.len(), self.skipped);
         let seconds = self.start.elapsed().as_secs_f32();
         println!(

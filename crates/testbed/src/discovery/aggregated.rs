@@ -44,9 +44,10 @@ fn resources(state: &State, group: &str, version: &str) -> Vec<Value> {
 
 fn entry(resource: &Resource, version: &Version) -> Value {
     // The kinds of built-in resources come without group and version: they are those of the document.
-    let own_kind = match resource.custom {
-        true => kind(&resource.group, &version.name, &resource.kind),
-        false => kind("", "", &resource.kind),
+    let own_kind = if resource.custom {
+        kind(&resource.group, &version.name, &resource.kind)
+    } else {
+        kind("", "", &resource.kind)
     };
     let mut entry = json!({
         "resource": resource.plural,

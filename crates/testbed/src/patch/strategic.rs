@@ -118,8 +118,8 @@ fn order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let (mut named, others): (Vec<Value>, Vec<Value>) =
         items.drain(..).partition(|item| position(patch, item).is_some());
     named.sort_by_key(|item| position(patch, item));
-    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
-    while let Some(item) = named.next() {
+    let mut others = others.into_iter().peekable();
+    for item in named {
         let place = position(live, &item);
         while let Some(other) =
             others.next_if(|other| place.is_some_and(|place| position(live, other) < Some(place)))

@@ -89,7 +89,9 @@ async fn ask(
     let request = &review["request"];
     if request["dryRun"] == json!(true) {
         let live = webhook.live.lock().unwrap_or_else(PoisonError::into_inner).get(&ns).cloned();
-        live.iter().for_each(|live| live.notify_one());
+        if let Some(live) = live {
+            live.notify_one();
+        }
     } else if let Some(gate) = webhook.holds.arrived(&ns) {
         gate.pass().await;
     }

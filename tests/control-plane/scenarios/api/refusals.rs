@@ -105,7 +105,7 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 0},
     }});
     let policy = json!({"type": "X", "value": 0, "periodSeconds": 3000});
-    let cases = [
+    let specs = [
         (json!({"maxReplicas": 0}), vec!["spec.maxReplicas"]),
         (json!({"minReplicas": 7, "maxReplicas": 3}), vec!["spec.maxReplicas"]),
         (json!({"minReplicas": -1}), vec!["spec.minReplicas"]),
@@ -121,7 +121,7 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
             ],
         ),
     ];
-    for (spec, expected) in cases {
+    for (spec, expected) in specs {
         let answer = post(&w, &path, &autoscaler("bad", spec.clone())).await?;
         answer.refused_like(422, "Invalid", "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: ")?;
         let details = &answer.body["details"];
