@@ -78,10 +78,7 @@ impl Caches {
 
     /// The object, unless it cannot be decoded: then it is counted, logged and left out.
     fn decoded<K: WatchedKind>(&self, key: &HpaKey, object: Watched<K>) -> Option<K> {
-        let decoded = match object.into_result() {
-            Ok(_) if key.name.is_empty() || key.namespace.is_empty() => Err("it has no name".to_owned()),
-            decoded => decoded,
-        };
+        let decoded = object.into_result();
         let kind = K::Api::kind(&());
         decoded
             .inspect_err(|error| {

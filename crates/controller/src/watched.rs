@@ -107,7 +107,12 @@ impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
             resource_version: Some(metadata.resource_version.clone()),
             ..meta::ObjectMeta::default()
         };
-        let object = K::decode(metadata, spec, status).map_err(|error| error.to_string());
+        let object = if metadata.name.is_empty() || metadata.namespace.is_empty() {
+            // Whatever else it says, nobody knows of whom.
+            Err("it has no name or no namespace".to_owned())
+        } else {
+            K::decode(metadata, spec, status).map_err(|error| error.to_string())
+        };
         Ok(Self { metadata: kept, object })
     }
 }
