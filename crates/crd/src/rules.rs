@@ -1,0 +1,311 @@
+//! What the API server checks of autoscaling/v2 (`hpa_calc::validation`), as bounds and rules of a schema.
+//!
+//! Bounds and enumerations are told as such, so that any tool can check them; the rest is CEL. The rules are in the part
+//! of CEL that every server with CEL has.
+
+use serde_json::{Map, Value, json};
+
+use crate::{DefinitionError, place::schema_at};
+
+/// The longest text that a rule looks at, in characters, and the most metrics. Core has no such limits; a server
+/// refuses rules whose cost nothing bounds.
+const MAX_TEXT: i32 = 1024;
+const MAX_METRICS: i32 = 256;
+/// The longest text of a quantity, for the same reason.
+const MAX_QUANTITY: i32 = 128;
+
+/// A quantity as Kubernetes reads it, white space around it included; the exponent is one that fits 64 bits.
+const QUANTITY: &str =
+    r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,18})?\s*$";
+
+/// A rule in CEL.
+struct Rule {
+    expression: &'static str,
+    message: &'static str,
+    reason: &'static str,
+    /// The member that is wrong, where the rule is about several.
+    member: Option<&'static str>,
+}
+
+const REQUIRED: &str = "FieldValueRequired";
+const FORBIDDEN: &str = "FieldValueForbidden";
+const INVALID: &str = "FieldValueInvalid";
+
+const fn on(
+    member: &'static str,
+    reason: &'static str,
+    expression: &'static str,
+    message: &'static str,
+) -> Rule {
+    Rule { expression, message, reason, member: Some(member) }
+}
+
+const fn own(reason: &'static str, expression: &'static str, message: &'static str) -> Rule {
+    Rule { expression, message, reason, member: None }
+}
+
+const SPEC: &[Rule] = &[
+    on(
+        ".maxReplicas",
+        INVALID,
+        "!has(self.minReplicas) || self.maxReplicas >= self.minReplicas",
+        "must be greater than or equal to `minReplicas`",
+    ),
+    on(
+        ".metrics",
+        FORBIDDEN,
+        "!has(self.minReplicas) || self.minReplicas != 0 || \
+            (has(self.metrics) && self.metrics.exists(metric, metric.type in ['Object', 'External']))",
+        "must specify at least one Object or External metric to support scaling to zero replicas",
+    ),
+];
+
+/// What becomes a segment of a path, such as a kind or the name of a metric.
+const SEGMENT: &[Rule] = &[
+    own(REQUIRED, "self != ''", "must not be empty"),
+    own(INVALID, "self != '.'", "may not be '.'"),
+    own(INVALID, "self != '..'", "may not be '..'"),
+    own(INVALID, "!self.contains('/')", "may not contain '/'"),
+    own(INVALID, "!self.contains('%')", "may not contain '%'"),
+];
+
+/// Only ReplicationController, the one kind with a scale in the core group, needs no group.
+const SCALE_TARGET: &[Rule] = &[
+    on(
+        ".apiVersion",
+        INVALID,
+        "self.kind == 'ReplicationController' || (has(self.apiVersion) && self.apiVersion.matches('^[^/]+/'))",
+        "apiVersion must specify API group",
+    ),
+    on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
+];
+
+const DESCRIBED_OBJECT: &[Rule] = &[on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
+
+const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
+const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
+
+/// The member that `type` names must be there, and no other. A single one that is wrong is told by the missing one.
+const METRIC: &[Rule] = &[
+    on(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
+    on(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
+    on(".resource", REQUIRED, "self.type != 'Resource' || has(self.resource)", SOURCE_MISSING),
+    on(".external", REQUIRED, "self.type != 'External' || has(self.external)", SOURCE_MISSING),
+    on(
+        ".containerResource",
+        REQUIRED,
+        "self.type != 'ContainerResource' || has(self.containerResource)",
+        SOURCE_MISSING,
+    ),
+    on(
+        ".object",
+        FORBIDDEN,
+        "self.type == 'Object' || !has(self.object) || \
+            !(has(self.pods) || has(self.resource) || has(self.external) || has(self.containerResource))",
+        SOURCE_TOO_MANY,
+    ),
+    on(
+        ".pods",
+        FORBIDDEN,
+        "self.type == 'Pods' || !has(self.pods) || \
+            !(has(self.object) || has(self.resource) || has(self.external) || has(self.containerResource))",
+        SOURCE_TOO_MANY,
+    ),
+    on(
+        ".resource",
+        FORBIDDEN,
+        "self.type == 'Resource' || !has(self.resource) || \
+            !(has(self.object) || has(self.pods) || has(self.external) || has(self.containerResource))",
+        SOURCE_TOO_MANY,
+    ),
+    on(
+        ".external",
+        FORBIDDEN,
+        "self.type == 'External' || !has(self.external) || \
+            !(has(self.object) || has(self.pods) || has(self.resource) || has(self.containerResource))",
+        SOURCE_TOO_MANY,
+    ),
+    on(
+        ".containerResource",
+        FORBIDDEN,
+        "self.type == 'ContainerResource' || !has(self.containerResource) || \
+            !(has(self.object) || has(self.pods) || has(self.resource) || has(self.external))",
+        SOURCE_TOO_MANY,
+    ),
+];
+const SOURCE_MISSING: &str = "must populate information for the given metric source";
+const SOURCE_TOO_MANY: &str = "must populate the given metric source only";
+
+const OBJECT_TARGET: &[Rule] = &[on(
+    ".averageValue",
+    REQUIRED,
+    "has(self.value) || has(self.averageValue)",
+    "must set either a target value or averageValue",
+)];
+
+const EXTERNAL_TARGET: &[Rule] = &[
+    on(
+        ".averageValue",
+        REQUIRED,
+        "has(self.value) || has(self.averageValue)",
+        "must set either a target value for metric or a per-pod target",
+    ),
+    on(
+        ".value",
+        FORBIDDEN,
+        "!has(self.value) || !has(self.averageValue)",
+        "may not set both a target value for metric and a per-pod target",
+    ),
+];
+
+const PODS_TARGET: &[Rule] =
+    &[on(".averageValue", REQUIRED, "has(self.averageValue)", "must specify a positive target averageValue")];
+
+const RESOURCE_TARGET: &[Rule] = &[
+    on(
+        ".averageUtilization",
+        REQUIRED,
+        "has(self.averageUtilization) || has(self.averageValue)",
+        "must set either a target raw value or a target utilization",
+    ),
+    on(
+        ".averageValue",
+        FORBIDDEN,
+        "!has(self.averageUtilization) || !has(self.averageValue)",
+        "may not set both a target raw value and a target utilization",
+    ),
+];
+
+/// A quantity is rounded away from zero, so its sign is that of its digits.
+const POSITIVE: &[Rule] = &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
+const NOT_NEGATIVE: &[Rule] =
+    &[own(INVALID, r"!string(self).matches('^\\s*-[0.]*[1-9]')", "must be greater than or equal to 0")];
+
+const RESOURCE_NAME: &[Rule] = &[own(REQUIRED, "self != ''", "must specify a resource name")];
+
+const CONTAINER: &[Rule] = &[
+    own(REQUIRED, "self != ''", "must specify a container"),
+    own(INVALID, "size(self) <= 63", "must be no more than 63 characters"),
+    own(
+        INVALID,
+        "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
+            with an alphanumeric character (e.g. 'my-name',  or '123-abc')",
+    ),
+];
+
+/// A resource of core/v1 that containers have, one of Kubernetes' own, or an extended one. A quota counts an extended
+/// resource with `requests.` before its name, which shortens what may stand before the slash.
+const CONTAINER_RESOURCE_NAME: &[Rule] = &[
+    own(REQUIRED, "self != ''", "must specify a resource name"),
+    own(
+        INVALID,
+        "self == '' || self.contains('/') || self in ['cpu', 'memory', 'ephemeral-storage'] || \
+            self.matches('^hugepages-([-A-Za-z0-9_.]{0,52}[A-Za-z0-9])$')",
+        "must be a standard resource for containers",
+    ),
+    own(
+        INVALID,
+        "!self.contains('/') || \
+            (self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
+            && self.matches('^[^/]{1,253}/'))",
+        "must be a qualified name: a DNS subdomain, '/' and a name (e.g. 'example.com/gpu')",
+    ),
+    own(
+        INVALID,
+        "!self.contains('/') || self.contains('kubernetes.io/') || \
+            (!self.startsWith('requests.') && self.matches('^[^/]{1,244}/'))",
+        "doesn't follow extended resource name standard",
+    ),
+];
+
+/// The rules by the fields they are about, all below `spec`.
+const RULES: &[(&str, &[Rule])] = &[
+    ("", SPEC),
+    ("scaleTargetRef", SCALE_TARGET),
+    ("scaleTargetRef.kind", SEGMENT),
+    ("scaleTargetRef.name", SEGMENT),
+    ("metrics[]", METRIC),
+    ("metrics[].object.describedObject", DESCRIBED_OBJECT),
+    ("metrics[].object.describedObject.kind", SEGMENT),
+    ("metrics[].object.describedObject.name", SEGMENT),
+    ("metrics[].object.metric.name", SEGMENT),
+    ("metrics[].object.target", OBJECT_TARGET),
+    ("metrics[].pods.metric.name", SEGMENT),
+    ("metrics[].pods.target", PODS_TARGET),
+    ("metrics[].external.metric.name", SEGMENT),
+    ("metrics[].external.target", EXTERNAL_TARGET),
+    ("metrics[].resource.name", RESOURCE_NAME),
+    ("metrics[].resource.target", RESOURCE_TARGET),
+    ("metrics[].containerResource.name", CONTAINER_RESOURCE_NAME),
+    ("metrics[].containerResource.container", CONTAINER),
+    ("metrics[].containerResource.target", RESOURCE_TARGET),
+];
+
+const TARGETS: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
+
+/// The texts that a rule looks at and that have no rule of their own.
+const TEXTS: [&str; 2] = ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
+
+/// Adds what is checked to the schema of a spec.
+pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
+    bounds(spec)?;
+    for (path, rules) in RULES {
+        add(schema_at(spec, path)?, rules);
+    }
+    for path in TEXTS {
+        set(spec, path, json!({ "maxLength": MAX_TEXT }))?;
+    }
+    for source in TARGETS {
+        let target = format!("metrics[].{source}.target");
+        set(spec, &format!("{target}.averageUtilization"), json!({ "minimum": 1 }))?;
+        for member in ["value", "averageValue"] {
+            quantity(spec, &format!("{target}.{member}"), POSITIVE)?;
+        }
+    }
+    Ok(())
+}
+
+fn bounds(spec: &mut Value) -> Result<(), DefinitionError> {
+    set(spec, "minReplicas", json!({ "minimum": 0 }))?;
+    set(spec, "maxReplicas", json!({ "minimum": 1 }))?;
+    set(spec, "metrics", json!({ "maxItems": MAX_METRICS }))?;
+    for direction in ["behavior.scaleUp", "behavior.scaleDown"] {
+        let at = |member: &str| format!("{direction}.{member}");
+        set(spec, &at("stabilizationWindowSeconds"), json!({ "minimum": 0, "maximum": 3600 }))?;
+        set(spec, &at("policies"), json!({ "minItems": 1 }))?;
+        set(spec, &at("policies[].value"), json!({ "minimum": 1 }))?;
+        set(spec, &at("policies[].periodSeconds"), json!({ "minimum": 1, "maximum": 1800 }))?;
+        quantity(spec, &at("tolerance"), NOT_NEGATIVE)?;
+    }
+    Ok(())
+}
+
+fn quantity(spec: &mut Value, path: &str, rules: &[Rule]) -> Result<(), DefinitionError> {
+    set(spec, path, json!({ "maxLength": MAX_QUANTITY, "pattern": QUANTITY }))?;
+    add(schema_at(spec, path)?, rules);
+    Ok(())
+}
+
+fn set(spec: &mut Value, path: &str, members: Value) -> Result<(), DefinitionError> {
+    if let Value::Object(members) = members {
+        schema_at(spec, path)?.extend(members);
+    }
+    Ok(())
+}
+
+fn add(schema: &mut Map<String, Value>, rules: &[Rule]) {
+    if schema.get("type").is_some_and(|kind| kind == "string") {
+        schema.insert("maxLength".to_owned(), MAX_TEXT.into());
+    }
+    let rules: Vec<Value> = rules.iter().map(to_json).collect();
+    schema.insert("x-kubernetes-validations".to_owned(), rules.into());
+}
+
+fn to_json(rule: &Rule) -> Value {
+    let mut json = json!({ "rule": rule.expression, "message": rule.message, "reason": rule.reason });
+    if let (Some(member), Value::Object(json)) = (rule.member, &mut json) {
+        json.insert("fieldPath".to_owned(), member.into());
+    }
+    json
+}
