@@ -7,6 +7,8 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
+use crate::convert::ConvertArguments;
+
 /// A HorizontalPodAutoscaler controller: scales as the one in kube-controller-manager does, and says why.
 #[derive(Debug, Parser)]
 #[command(name = "hpa", version, propagate_version = true)]
@@ -19,6 +21,10 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run the controller against a cluster, until it is told to stop.
     Run(Box<RunArguments>),
+    /// Print the CustomResourceDefinition of our own API, with the schema of autoscaling/v2
+    Crd,
+    /// Turn HorizontalPodAutoscalers of Kubernetes' own API into ones of ours, and back
+    Convert(ConvertArguments),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -196,6 +202,7 @@ mod tests {
         let arguments = ["hpa", "run"].iter().chain(arguments);
         match Arguments::try_parse_from(arguments) {
             Ok(Arguments { command: Command::Run(run) }) => Ok(*run),
+            Ok(Arguments { command }) => Err(format!("another command: {command:?}")),
             Err(error) => Err(error.to_string()),
         }
     }

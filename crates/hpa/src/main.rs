@@ -4,11 +4,13 @@
 //! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the engine).
 
 mod args;
+mod convert;
 mod logging;
 mod run;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
+use anyhow::Context;
 use clap::Parser;
 
 use crate::args::{Arguments, Command};
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let outcome = match command {
         Command::Run(arguments) => run::run(*arguments),
+        Command::Crd => print_definition(),
+        Command::Convert(arguments) => convert::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -29,4 +33,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_definition() -> anyhow::Result<()> {
+    let manifest = hpa_crd::manifest()?;
+    std::io::stdout().write_all(manifest.as_bytes()).context("cannot write")
 }

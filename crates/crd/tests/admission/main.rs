@@ -1,0 +1,104 @@
+//! The definition against the recorded answers of an API server to autoscaling/v2, without an API server: defaults,
+//! bounds and rules are evaluated here. `cargo test --test crd` asks a real one.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+mod server;
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
+
+use flate2::read::GzDecoder;
+use serde_json::{Value, json};
+
+const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
+
+fn schema() -> Value {
+    hpa_crd::definition().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// What is wrong with a spec.
+fn judge(schema: &Value, spec: &Value) -> Vec<String> {
+    let mut object = json!({ "spec": spec });
+    server::complete(&mut object, schema);
+    let mut found = Vec::new();
+    server::errors(&object, schema, "", &mut found);
+    found
+}
+
+#[test]
+fn recorded_answers_are_the_same() {
+    let schema = schema();
+    let file =
+        File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED)).expect("the recorded answers");
+    let (mut accepted, mut refused) = (0, 0);
+    for (number, line) in BufReader::new(GzDecoder::new(file)).lines().enumerate() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let found = judge(&schema, &line["input"]);
+        let expected = line["status"] == 201;
+        assert_eq!(found.is_empty(), expected, "line {}: {found:?}\n{line}", number + 1);
+        *if expected { &mut accepted } else { &mut refused } += 1;
+    }
+    assert!(accepted > 150 && refused > 150, "{accepted} accepted, {refused} refused");
+}
+
+/// A valid spec with the value at `place` replaced.
+fn spec(place: &str, value: Value) -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": 50 });
+    let resource = json!({ "name": "cpu", "container": "app", "target": target });
+    let external = json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": 1 } });
+    let mut spec = json!({
+        "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "minReplicas": 0,
+        "maxReplicas": 5,
+        "metrics": [
+            { "type": "ContainerResource", "containerResource": resource },
+            { "type": "External", "external": external },
+        ],
+        "behavior": { "scaleUp": { "tolerance": 0 } },
+    });
+    *spec.pointer_mut(place).expect("a place") = value;
+    spec
+}
+
+#[test]
+fn texts_are_judged_as_core_does() {
+    let schema = schema();
+    let kind = "/scaleTargetRef/kind";
+    let api_version = "/scaleTargetRef/apiVersion";
+    let name = "/metrics/0/containerResource/name";
+    let container = "/metrics/0/containerResource/container";
+    let value = "/metrics/1/external/target/value";
+    let tolerance = "/behavior/scaleUp/tolerance";
+    for (place, good, bad) in [
+        (kind, &["Deployment", "Any Kind", "..."][..], &["", ".", "..", "a/b", "a%b"][..]),
+        (api_version, &["apps/v1", "apps/"], &["", "v1", "/v1", "/", "a/b/c"]),
+        (
+            name,
+            &["cpu", "hugepages-2Mi", "example.com/gpu", "kubernetes.io/x"],
+            &["gpu", "hugepages-", "/gpu", "a/b/c", "requests.example.com/gpu", "Example.com/gpu"],
+        ),
+        (container, &["app", "a-b"], &["", "A", "a.b", "-a", "a-"]),
+        (value, &["1", "+1", "1n", "0.0000000001", " 1Ki ", "1e-30"], &["0", "-1", "0.0Ki", "x", "", "1 1"]),
+        (tolerance, &["0", "-0.0", "1m", "1e-30"], &["-1n", "-0.0000000001", "x", " -1 "]),
+    ] {
+        for text in good {
+            assert_eq!(judge(&schema, &spec(place, (*text).into())), [""; 0], "{place} {text:?}");
+        }
+        for text in bad {
+            assert_ne!(judge(&schema, &spec(place, (*text).into())), [""; 0], "{place} {text:?}");
+        }
+    }
+    let long = |count: usize| spec(container, "a".repeat(count).into());
+    assert_eq!(judge(&schema, &long(63)), [""; 0]);
+    assert_ne!(judge(&schema, &long(64)), [""; 0]);
+}

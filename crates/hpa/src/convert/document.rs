@@ -1,0 +1,68 @@
+//! The documents of a YAML stream, as text: what is not converted is passed on to the letter.
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// One document with the line that begins it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Document<'a> {
+    /// `---`, with what stands behind it and the end of the line; empty where the first document has none.
+    separator: &'a str,
+    body: &'a str,
+}
+
+/// Splits a stream at its separators.
+pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
+    let mut documents = Vec::new();
+    let (mut separator, mut start, mut place) = ("", 0, 0);
+    for line in stream.split_inclusive('\n') {
+        if line.starts_with("---") && line.get(3..).is_some_and(|rest| rest.trim_start().len() < rest.len())
+            || line == "---"
+        {
+            documents.push(Document { separator, body: stream.get(start..place).unwrap_or_default() });
+            separator = line;
+            start = place + line.len();
+        }
+        place += line.len();
+    }
+    documents.push(Document { separator, body: stream.get(start..).unwrap_or_default() });
+    // A stream that begins with a separator has no document before it.
+    documents.retain(|document| !document.separator.is_empty() || !document.body.trim().is_empty());
+    documents
+}
+
+impl Document<'_> {
+    /// The object, null where the document holds none.
+    pub(super) fn parse(&self) -> anyhow::Result<Value> {
+        let beside = self.separator.trim_start_matches('-');
+        let text = format!("{beside}{}", self.body);
+        let is_empty = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        if is_empty { Ok(Value::Null) } else { parse(&text) }
+    }
+
+    /// The document as it is if nothing was changed, with a new `apiVersion` if that says it all, else written anew.
+    pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
+        let Self { separator, body } = self;
+        if before == after {
+            return Ok(format!("{separator}{body}"));
+        }
+        let edited = with_api_version(body, after);
+        if edited.as_ref().is_some_and(|body| parse(body).is_ok_and(|edited| edited == *after)) {
+            return Ok(format!("{separator}{}", edited.unwrap_or_default()));
+        }
+        let separator = if separator.is_empty() { "" } else { "---\n" };
+        let body = serde_saphyr::to_string(after).context("cannot write YAML")?;
+        Ok(format!("{separator}{body}"))
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<Value> {
+    serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("not YAML: {error}"))
+}
+
+/// The text with the `apiVersion` of the object, where that has a line of its own.
+fn with_api_version(body: &str, object: &Value) -> Option<String> {
+    let api_version = object.get("apiVersion")?.as_str()?;
+    let line = body.lines().find(|line| line.starts_with("apiVersion:"))?;
+    Some(body.replacen(line, &format!("apiVersion: {api_version}"), 1))
+}

@@ -1,0 +1,124 @@
+//! Brings an autoscaler to another API.
+
+use hpa_calc::{
+    api::HorizontalPodAutoscalerSpec,
+    defaults::apply_defaults,
+    validation::{ValidationOptions, validate},
+};
+use serde_json::{Map, Value, json};
+
+use super::TargetApi;
+
+/// What an API server sets; it belongs to the object that was read.
+const SET_BY_SERVER: [&str; 6] =
+    ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
+/// kubectl's copy of the manifest that was applied, of the other API.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Where autoscaling/v1 keeps the parts of a newer object that it has no field for, in a form that no other API has.
+const V1_KEPT: [&str; 2] =
+    ["autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"];
+/// The same of the status.
+const V1_STATUS: [&str; 2] =
+    ["autoscaling.alpha.kubernetes.io/conditions", "autoscaling.alpha.kubernetes.io/current-metrics"];
+
+/// Converts an autoscaler, or those in a list; any other object stays. Gives what is wrong, each as
+/// ` (KIND NAMESPACE/NAME): FIELD: REASON`.
+pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
+    let kind = text(object, "/kind").to_owned();
+    let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");
+    if let (true, Some(Value::Array(items))) = (is_list, object.get_mut("items")) {
+        let errors = items.iter_mut().flat_map(|item| convert(item, to)).collect();
+        if kind != "List" {
+            set_api_version(object, to);
+        }
+        return errors;
+    }
+    if kind != hpa_crd::KIND {
+        return Vec::new();
+    }
+    let name = name(object);
+    let errors = match text(object, "/apiVersion") {
+        version if version == to.api_version() => return Vec::new(),
+        "autoscaling/v2" | "autoscaling/v2beta2" | hpa_crd::API_VERSION => Vec::new(),
+        "autoscaling/v1" => from_v1(object),
+        version if version.starts_with("autoscaling/") => {
+            vec![format!("apiVersion: {version} is not supported: get the object as autoscaling/v2")]
+        }
+        // Somebody else's kind of the same name.
+        _ => return Vec::new(),
+    };
+    set_api_version(object, to);
+    forget_server(object);
+    let errors = if errors.is_empty() { check(object) } else { errors };
+    errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn name(object: &Value) -> String {
+    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {namespace}{slash}{name}", hpa_crd::KIND)
+}
+
+fn set_api_version(object: &mut Value, to: TargetApi) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert("apiVersion".to_owned(), to.api_version().into());
+    }
+}
+
+/// The one target that autoscaling/v1 knows becomes a metric; its status has another shape and is written anew by the
+/// controller.
+fn from_v1(object: &mut Value) -> Vec<String> {
+    let mut errors = Vec::new();
+    if let Some(annotations) = annotations(object) {
+        for name in V1_KEPT.iter().filter(|name| annotations.contains_key(**name)) {
+            let reason = "only an API server can read it: get the object as autoscaling/v2";
+            errors.push(format!("metadata.annotations[{name}]: {reason}"));
+        }
+        annotations.retain(|name, _| !V1_STATUS.contains(&name.as_str()));
+    }
+    let Some(object) = object.as_object_mut() else { return errors };
+    object.remove("status");
+    if let Some(Value::Object(spec)) = object.get_mut("spec")
+        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage").filter(|value| !value.is_null())
+    {
+        let target = json!({ "type": "Utilization", "averageUtilization": percent });
+        let metric = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
+        spec.insert("metrics".to_owned(), json!([metric]));
+    }
+    errors
+}
+
+fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.pointer_mut("/metadata/annotations")?.as_object_mut()
+}
+
+fn forget_server(object: &mut Value) {
+    if let Some(annotations) = annotations(object) {
+        annotations.remove(LAST_APPLIED);
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|name, _| !SET_BY_SERVER.contains(&name.as_str()));
+    }
+}
+
+/// What either API would refuse the object for.
+fn check(object: &Value) -> Vec<String> {
+    match hpa_crd::type_errors(object) {
+        Ok(errors) if errors.is_empty() => {}
+        Ok(errors) => return errors,
+        Err(error) => return vec![error.to_string()],
+    }
+    let spec = object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
+    match serde_json::from_value::<HorizontalPodAutoscalerSpec>(spec) {
+        Ok(mut spec) => {
+            apply_defaults(&mut spec);
+            let causes = validate(&spec, &ValidationOptions::default());
+            causes.iter().map(ToString::to_string).collect()
+        }
+        Err(error) => vec![format!("spec: {error}")],
+    }
+}

@@ -1,0 +1,148 @@
+use serde_json::{Value, json};
+
+use super::{Format, TargetApi, convert};
+
+const CORE: &str = "\
+# Who owns this.
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: web
+  namespace: shop
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+  maxReplicas: 5 # enough
+";
+const OTHER: &str = "kind:   ConfigMap\napiVersion: v1\ndata: {a: text} # kept\n";
+
+fn own(text: &str) -> Result<String, String> {
+    convert(text, TargetApi::Own, Format::Yaml).map_err(|error| error.to_string())
+}
+
+fn own_object(object: &Value) -> Result<Value, String> {
+    let text = convert(&object.to_string(), TargetApi::Own, Format::Json);
+    Ok(serde_json::from_str(&text.map_err(|error| error.to_string())?).expect("JSON"))
+}
+
+fn autoscaler(api_version: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": api_version, "kind": "HorizontalPodAutoscaler", "metadata": { "name": "web" }, "spec": spec,
+    });
+    object["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    object
+}
+
+#[test]
+fn only_the_api_version_changes_and_back() {
+    let converted = own(CORE).expect("ours");
+    assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_crd::API_VERSION));
+    let back = convert(&converted, TargetApi::Core, Format::Yaml).expect("core");
+    assert_eq!(back, CORE);
+}
+
+#[test]
+fn other_documents_stay_to_the_letter() {
+    for stream in [
+        OTHER.to_owned(),
+        format!("---\n{OTHER}---\n# nothing\n---\n"),
+        format!("{CORE}--- # beside\n{OTHER}---\n{CORE}"),
+        format!("---\n{OTHER}---\n{CORE}").trim_end().to_owned(),
+        String::new(),
+    ] {
+        let expected = stream.replace("autoscaling/v2", hpa_crd::API_VERSION);
+        assert_eq!(own(&stream).expect("ours"), expected);
+    }
+}
+
+#[test]
+fn what_is_of_the_target_already_stays() {
+    let own_form = CORE.replace("autoscaling/v2", hpa_crd::API_VERSION);
+    assert_eq!(own(&own_form).expect("ours"), own_form);
+    let foreign = CORE.replace("autoscaling/v2", "autoscaling.example.com/v2");
+    assert_eq!(own(&foreign).expect("foreign"), foreign);
+}
+
+#[test]
+fn what_a_server_set_is_left_out() {
+    let mut object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
+    object["metadata"] = json!({
+        "name": "web", "uid": "u", "resourceVersion": "7", "generation": 2, "managedFields": [],
+        "creationTimestamp": null, "labels": { "a": "b" },
+        "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept" },
+    });
+    let metadata = &own_object(&object).expect("ours")["metadata"];
+    assert_eq!(
+        *metadata,
+        json!({ "name": "web", "labels": { "a": "b" }, "annotations": { "note": "kept" } })
+    );
+}
+
+#[test]
+fn lists_are_converted_inside() {
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "uid": "kept" } });
+    let one = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": [one, pod] });
+    let converted = own_object(&list).expect("ours");
+    assert_eq!(converted["apiVersion"], "v1");
+    assert_eq!(converted["items"][0]["apiVersion"], hpa_crd::API_VERSION);
+    assert_eq!(converted["items"][1], pod);
+}
+
+#[test]
+fn v1_becomes_v2() {
+    let mut object =
+        autoscaler("autoscaling/v1", json!({ "maxReplicas": 5, "targetCPUUtilizationPercentage": 60 }));
+    object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/conditions": "[]" });
+    object["status"] = json!({ "currentCPUUtilizationPercentage": 3 });
+    let converted = own_object(&object).expect("ours");
+    let target = json!({ "type": "Utilization", "averageUtilization": 60 });
+    assert_eq!(
+        converted["spec"]["metrics"],
+        json!([{ "type": "Resource", "resource": { "name": "cpu", "target": target } }])
+    );
+    assert_eq!(converted["spec"].get("targetCPUUtilizationPercentage"), None);
+    assert_eq!(converted.get("status"), None);
+    assert_eq!(converted["metadata"]["annotations"], json!({}));
+
+    object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/metrics": "[]" });
+    let error = own_object(&object).expect_err("metrics in an annotation");
+    assert!(error.contains("metadata.annotations[autoscaling.alpha.kubernetes.io/metrics]"), "{error}");
+}
+
+#[test]
+fn other_versions() {
+    let spec = json!({ "maxReplicas": 5 });
+    let converted = own_object(&autoscaler("autoscaling/v2beta2", spec.clone())).expect("ours");
+    assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
+    let error = own_object(&autoscaler("autoscaling/v2beta1", spec)).expect_err("v2beta1");
+    assert!(error.contains("apiVersion: autoscaling/v2beta1 is not supported"), "{error}");
+}
+
+#[test]
+fn errors_name_document_object_and_field() {
+    let odd = CORE.replace("maxReplicas: 5", "maxReplicas: five");
+    let bad = CORE.replace("maxReplicas: 5", "maxReplicas: -5");
+    let error = own(&format!("{OTHER_SHORT}---\n{odd}---\n{bad}---\n{{\n")).expect_err("errors");
+    let lines: Vec<&str> = error.lines().collect();
+    let of = |start: &str| lines.iter().any(|line| line.starts_with(start));
+    assert!(
+        of("document 2 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: must be an integer"),
+        "{error}"
+    );
+    assert!(
+        of("document 3 (HorizontalPodAutoscaler shop/web): spec.maxReplicas: Invalid value: -5"),
+        "{error}"
+    );
+    assert!(of("document 4: not YAML"), "{error}");
+}
+
+const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
+
+#[test]
+fn json_of_several_is_a_list() {
+    let text = convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Own, Format::Json).expect("JSON");
+    let list: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(list["kind"], "List");
+    assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);
+}
