@@ -1,0 +1,133 @@
+//! Asks the API server what it makes of a spec.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, anyhow};
+use hpa_calc::{api::HorizontalPodAutoscalerSpec, defaults::apply_defaults};
+use kube::Client;
+use serde_json::{Value, json};
+
+const NAME: &str = "web";
+/// The field of a cause that is about none.
+const NO_FIELD: &str = "<nil>";
+
+/// Which of the two kinds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Group {
+    Core,
+    Own,
+}
+
+impl Group {
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::Core => "autoscaling/v2",
+            Self::Own => hpa_crd::API_VERSION,
+        }
+    }
+
+    fn path(self) -> String {
+        format!("/apis/{}/namespaces/default/{}", self.api_version(), hpa_crd::PLURAL)
+    }
+}
+
+/// What became of a spec.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// As it would be stored, and as a controller then reads it.
+    Accepted(Box<HorizontalPodAutoscalerSpec>),
+    /// The status code, the fields that are named, the text.
+    Refused { code: u64, fields: BTreeSet<String>, message: String },
+}
+
+impl Verdict {
+    pub(crate) fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted(_))
+    }
+
+    pub(crate) fn fields(&self) -> Option<&BTreeSet<String>> {
+        match self {
+            Self::Accepted(_) => None,
+            Self::Refused { fields, .. } => Some(fields),
+        }
+    }
+
+    /// Whether the server left rules unchecked.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        let left = "some validation rules were not checked";
+        matches!(self, Self::Refused { message, .. } if message.contains(left))
+    }
+
+    /// How it differs from what was expected, the text and the fields of a refusal aside.
+    pub(crate) fn differs_from(&self, expected: &Self) -> Option<String> {
+        match (self, expected) {
+            (Self::Accepted(spec), Self::Accepted(expected)) if spec == expected => None,
+            (Self::Refused { .. }, Self::Refused { .. }) => None,
+            _ => Some(format!("expected {expected:?}, got {self:?}")),
+        }
+    }
+}
+
+/// Posts an object of `spec`, to be tried and not stored.
+pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result<Verdict> {
+    let object = json!({
+        "apiVersion": group.api_version(), "kind": hpa_crd::KIND, "metadata": { "name": NAME }, "spec": spec,
+    });
+    let request = http::Request::post(format!("{}?dryRun=All", group.path()))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(serde_json::to_vec(&object)?)?;
+    match client.request::<Value>(request).await {
+        Ok(stored) => accepted(&stored["spec"]),
+        Err(kube::Error::Api(status)) => {
+            let causes = status.details.iter().flat_map(|details| &details.causes);
+            Ok(Verdict::Refused {
+                code: status.code.into(),
+                fields: causes.map(|cause| cause.field.clone()).filter(|field| field != NO_FIELD).collect(),
+                message: status.message,
+            })
+        }
+        Err(error) => Err(anyhow!(error)),
+    }
+}
+
+/// The verdict that a line of `hpa_admission` holds.
+pub(crate) fn recorded(line: &Value) -> Verdict {
+    if line["status"] == 201 {
+        return accepted(&line["spec"]).expect("a spec");
+    }
+    let causes = line["causes"].as_array().into_iter().flatten();
+    Verdict::Refused {
+        code: line["status"].as_u64().unwrap_or_default(),
+        fields: causes.filter_map(|cause| cause["field"].as_str()).map(str::to_owned).collect(),
+        message: line["message"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn accepted(spec: &Value) -> Result<Verdict> {
+    let mut spec: HorizontalPodAutoscalerSpec =
+        serde_json::from_value(spec.clone()).context("what the server stores")?;
+    // The controller completes what a schema cannot.
+    apply_defaults(&mut spec);
+    Ok(Verdict::Accepted(Box::new(spec)))
+}
+
+/// Stores an object with its status and has the server print it as it does for `kubectl get`: the cells by column.
+pub(crate) async fn table(client: &Client, object: &Value) -> Result<Value> {
+    let path = Group::Own.path();
+    let send = async |request: http::request::Builder, body: Vec<u8>| {
+        let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body)?;
+        anyhow::Ok(client.request::<Value>(request).await?)
+    };
+    let mut stored = send(http::Request::post(&path), serde_json::to_vec(object)?).await?;
+    stored["status"] = object["status"].clone();
+    send(http::Request::put(format!("{path}/{NAME}/status")), serde_json::to_vec(&stored)?).await?;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let get = http::Request::get(format!("{path}/{NAME}")).header(http::header::ACCEPT, accept);
+    let table = send(get, Vec::new()).await?;
+    let columns = table["columnDefinitions"].as_array().into_iter().flatten();
+    let cells = table["rows"][0]["cells"].as_array().into_iter().flatten();
+    Ok(columns
+        .zip(cells)
+        .map(|(column, cell)| (column["name"].as_str().unwrap_or_default().to_owned(), cell.clone()))
+        .collect())
+}
