@@ -32,7 +32,7 @@ fuzz TARGET SECONDS="60":
 
 # Each crate alone, so that none leans on features another one turned on.
 each-alone:
-    for crate in hpa-calc hpa-metrics-client hpa-controller hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-crd hpa-metrics-client hpa-controller hpa; do cargo test -p $crate || exit 1; done
 
 # Licences, advisories, duplicate and banned crates; needs cargo-deny.
 deny:

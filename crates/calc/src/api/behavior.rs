@@ -1,4 +1,3 @@
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Unknown, open_enum::open_enum};
@@ -27,7 +26,8 @@ open_enum! {
 }
 
 /// `spec.behavior`: the rules of scaling in each direction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Behavior {
     /// Rules for scaling up.
@@ -38,12 +38,13 @@ pub struct Behavior {
     pub scale_down: Option<ScalingRules>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// The rules of one direction: a stabilization window, policies, a tolerance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingRules {
     /// Seconds of past recommendations that are considered, 0 to 3600. Unset when scaling down: the controller's
@@ -62,12 +63,13 @@ pub struct ScalingRules {
     pub tolerance: Option<Quantity>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// How much the replicas may change in a period.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ScalingPolicy {
     /// What `value` counts.
@@ -81,6 +83,6 @@ pub struct ScalingPolicy {
     pub period_seconds: i32,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }

@@ -1,5 +1,4 @@
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Unknown, open_enum::open_enum};
@@ -85,7 +84,8 @@ open_enum! {
 }
 
 /// One condition of an autoscaler's status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// What it is about.
@@ -96,7 +96,7 @@ pub struct Condition {
     pub status: ConditionStatus,
     /// When `status` last changed; whole seconds on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_transition_time: Option<Timestamp>,
     /// Why.
     #[serde(default, skip_serializing_if = "is_empty")]
@@ -109,7 +109,7 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 

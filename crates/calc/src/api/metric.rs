@@ -1,4 +1,3 @@
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Unknown, open_enum::open_enum};
@@ -33,7 +32,8 @@ open_enum! {
 }
 
 /// One metric to scale on; exactly the member named by `type` is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSpec {
     /// Which member is set.
@@ -56,12 +56,13 @@ pub struct MetricSpec {
     pub external: Option<ExternalMetricSource>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// Names an object of the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CrossVersionObjectReference {
     /// The kind, as in the API.
@@ -75,12 +76,13 @@ pub struct CrossVersionObjectReference {
     pub api_version: String,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A metric's name, and optionally a selector over its series.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricIdentifier {
     /// The metric's name.
@@ -91,12 +93,13 @@ pub struct MetricIdentifier {
     pub selector: Option<LabelSelector>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a metric is to be.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricTarget {
     /// What the metric is compared with. The API does not check it against the member that is set.
@@ -113,12 +116,13 @@ pub struct MetricTarget {
     pub average_utilization: Option<i32>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A metric of one Kubernetes object.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMetricSource {
     /// The object the metric describes.
@@ -132,12 +136,13 @@ pub struct ObjectMetricSource {
     pub target: MetricTarget,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A custom metric of each pod, averaged.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodsMetricSource {
     /// The metric.
@@ -148,12 +153,13 @@ pub struct PodsMetricSource {
     pub target: MetricTarget,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A resource (cpu, memory, …) of each pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMetricSource {
     /// The resource's name.
@@ -164,12 +170,13 @@ pub struct ResourceMetricSource {
     pub target: MetricTarget,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A resource of one container in each pod.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResourceMetricSource {
     /// The resource's name.
@@ -183,12 +190,13 @@ pub struct ContainerResourceMetricSource {
     pub container: String,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A metric that belongs to no Kubernetes object, for example a queue's length at a provider.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricSource {
     /// The metric.
@@ -199,6 +207,6 @@ pub struct ExternalMetricSource {
     pub target: MetricTarget,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }

@@ -1,4 +1,3 @@
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -6,7 +5,8 @@ use super::{
 };
 
 /// autoscaling/v2 HorizontalPodAutoscaler.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscaler {
     /// Name, namespace, identity.
@@ -21,7 +21,8 @@ pub struct HorizontalPodAutoscaler {
 }
 
 /// What is asked for: a scale target, bounds, metrics and rules.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscalerSpec {
     /// The object to scale: any kind with a scale subresource.
@@ -41,7 +42,7 @@ pub struct HorizontalPodAutoscalerSpec {
     pub behavior: Option<Behavior>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 

@@ -1,5 +1,4 @@
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -9,7 +8,8 @@ use super::{
 use crate::quantity::Quantity;
 
 /// What was last decided.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscalerStatus {
     /// The generation of the spec that this was decided on.
@@ -17,7 +17,7 @@ pub struct HorizontalPodAutoscalerStatus {
     pub observed_generation: Option<i64>,
     /// When the scale was last written; whole seconds on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
-    #[schemars(with = "Option<String>")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_scale_time: Option<Timestamp>,
     /// The target's `spec.replicas` when it was read.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -33,7 +33,7 @@ pub struct HorizontalPodAutoscalerStatus {
     pub conditions: Vec<Condition>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
@@ -56,7 +56,8 @@ fn is_zero(number: &i32) -> bool {
 }
 
 /// What one metric read; exactly the member named by `type` is set.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricStatus {
     /// Which member is set.
@@ -79,12 +80,13 @@ pub struct MetricStatus {
     pub external: Option<ExternalMetricStatus>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// A metric's value as it was read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricValueStatus {
     /// The value.
@@ -98,12 +100,13 @@ pub struct MetricValueStatus {
     pub average_utilization: Option<i32>,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a metric of one Kubernetes object read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectMetricStatus {
     /// The metric.
@@ -117,12 +120,13 @@ pub struct ObjectMetricStatus {
     pub described_object: CrossVersionObjectReference,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a custom metric of each pod read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PodsMetricStatus {
     /// The metric.
@@ -133,12 +137,13 @@ pub struct PodsMetricStatus {
     pub current: MetricValueStatus,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a resource of each pod read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMetricStatus {
     /// The resource's name.
@@ -149,12 +154,13 @@ pub struct ResourceMetricStatus {
     pub current: MetricValueStatus,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a resource of one container in each pod read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResourceMetricStatus {
     /// The resource's name.
@@ -168,12 +174,13 @@ pub struct ContainerResourceMetricStatus {
     pub current: MetricValueStatus,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }
 
 /// What a metric that belongs to no Kubernetes object read.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricStatus {
     /// The metric.
@@ -184,6 +191,6 @@ pub struct ExternalMetricStatus {
     pub current: MetricValueStatus,
     /// Fields this crate does not know.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: Unknown,
 }

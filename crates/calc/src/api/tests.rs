@@ -104,6 +104,7 @@ fn open_enumerations(#[case] text: &str, #[case] expected: PolicyType) {
     assert_eq!(read.to_string(), text);
 }
 
+#[cfg(feature = "schema")]
 #[test]
 fn schema() {
     let schema = serde_json::to_value(schemars::schema_for!(HorizontalPodAutoscaler)).unwrap();

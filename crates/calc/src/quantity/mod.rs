@@ -9,9 +9,8 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use parse::Parsed;
@@ -389,18 +388,19 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-impl JsonSchema for Quantity {
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Quantity {
     fn inline_schema() -> bool {
         // A structural schema of a CustomResourceDefinition has no references.
         true
     }
 
-    fn schema_name() -> Cow<'static, str> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
         "Quantity".into()
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
             // Keeps texts out of storage that could not be read back; it binds strings only.
             "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",

@@ -163,6 +163,7 @@ fn json_errors(#[case] value: serde_json::Value) {
     assert!(serde_json::from_value::<Quantity>(value).is_err());
 }
 
+#[cfg(feature = "schema")]
 #[test]
 fn schema_is_int_or_string() {
     let schema = schemars::schema_for!(Quantity).to_value();

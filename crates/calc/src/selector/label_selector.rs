@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Operator, Requirement, Selector, SelectorError};
@@ -11,42 +10,44 @@ use super::{Operator, Requirement, Selector, SelectorError};
 /// hold. An empty one matches all objects.
 ///
 /// `Display` prints what Go's `%v` prints for the object, see [`go_string`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
 pub struct LabelSelector {
     /// Labels that an object must have with exactly these values.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "atomic")))]
     pub match_expressions: Vec<LabelSelectorRequirement>,
     /// Fields that this version does not know, kept as they came.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A requirement of a [`LabelSelector`]: meta/v1 `LabelSelectorRequirement`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelectorRequirement {
     /// The key of the label that the requirement is about.
     #[serde(default)]
-    #[schemars(!default)]
+    #[cfg_attr(feature = "schema", schemars(!default))]
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[serde(default)]
-    #[schemars(!default)]
+    #[cfg_attr(feature = "schema", schemars(!default))]
     pub operator: String,
     /// The values of `In` and `NotIn`, at least one; none with the other operators.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "atomic")))]
     pub values: Vec<String>,
     /// Fields that this version does not know, kept as they came.
     #[serde(flatten)]
-    #[schemars(skip)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 

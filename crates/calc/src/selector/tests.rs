@@ -212,6 +212,7 @@ fn unknown_fields_come_back() {
     assert_eq!(serde_json::to_value(selector).unwrap(), object);
 }
 
+#[cfg(feature = "schema")]
 #[test]
 fn schema_requires_key_and_operator() {
     let schema = schemars::schema_for!(LabelSelectorRequirement).to_value();
