@@ -26,6 +26,23 @@ pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
 
+/// What a queue has done and has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStats {
+    /// How many keys are due but not handed out.
+    pub depth: usize,
+    /// How many keys have become due. It only grows.
+    pub adds: u64,
+    /// How often a key was added, with a delay or without; also while it waited already. It only grows.
+    pub scheduled: u64,
+    /// How long the keys that are being worked on have been, together.
+    pub unfinished: Duration,
+    /// How long the one of them has been that was handed out first.
+    pub longest_running: Duration,
+    /// When a key was last handed out, or work on one ended.
+    pub progress: Option<Instant>,
+}
+
 struct Shared<K> {
     state: Mutex<State<K>>,
     /// Wakes one worker that has nothing to wait for but a change of the queue.
@@ -84,7 +101,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Takes back a key that waits. Being worked on, it is finished but not run again, unless it is added anew.
     /// Returns whether it waited.
     pub fn forget(&self, key: &K) -> bool {
-        self.shared.state.lock().forget(key)
+        self.shared.state.lock().forget(key, Instant::now())
     }
 
     /// The next key that is due, to be worked on until the lease is dropped; waits for one. `None` once the queue is
@@ -136,6 +153,11 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// How many keys are due but not handed out, for want of a free worker. Takes time in proportion to the answer.
     pub fn depth(&self) -> usize {
         self.shared.state.lock().due(Instant::now())
+    }
+
+    /// What the queue has done and has to do. Takes time in proportion to the keys that are due or worked on.
+    pub fn stats(&self) -> QueueStats {
+        self.shared.state.lock().stats(Instant::now())
     }
 
     /// How many keys are being worked on.

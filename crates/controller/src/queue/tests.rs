@@ -102,6 +102,31 @@ async fn a_delay_runs_while_the_key_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_done_is_counted() {
+    let queue = WorkQueue::new();
+    let start = Instant::now();
+    queue.add("a");
+    queue.add("a");
+    queue.add_after("b", seconds(4));
+    let (a, stats) = (next(&queue).await, queue.stats());
+    assert_eq!((stats.depth, stats.adds, stats.scheduled, stats.progress), (0, 1, 3, Some(start)));
+    sleep(seconds(4)).await;
+    assert_eq!((queue.stats().depth, queue.stats().adds), (1, 2));
+    let b = next(&queue).await;
+    sleep(seconds(1)).await;
+    let stats = queue.stats();
+    assert_eq!((stats.unfinished, stats.longest_running), (seconds(6), seconds(5)));
+    drop((a, b));
+    let stats = queue.stats();
+    assert_eq!((stats.unfinished, stats.longest_running), (Duration::ZERO, Duration::ZERO));
+    assert_eq!(stats.progress, Some(start + seconds(5)));
+    queue.add("c");
+    assert_eq!(queue.stats().adds, 3);
+    queue.forget(&"c");
+    assert_eq!((queue.stats().depth, queue.stats().adds), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forgotten_key_does_not_come() {
     let queue = WorkQueue::new();
     queue.add("a");
