@@ -12,7 +12,7 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{clock::Moment, selectors::HpaKey};
+use crate::{clock::Moment, selectors::HpaKey, telemetry::Observed};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
@@ -22,6 +22,23 @@ pub struct Autoscaler {
     /// It was changed to what cannot be decoded.
     suspended: AtomicBool,
     past: Mutex<Past>,
+    /// How the last reconcile failed, if it did.
+    failure: Mutex<Option<String>>,
+    /// What metrics tell of it.
+    pub(crate) observed: Mutex<Observed>,
+}
+
+/// What has become of an autoscaler's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// There is none, as before.
+    None,
+    /// It began, or is another than before.
+    New,
+    /// It is as before.
+    Same,
+    /// It ended.
+    Over,
 }
 
 /// The history, and when it was kept.
@@ -47,6 +64,8 @@ impl Autoscaler {
             object: RwLock::new(Arc::new(object)),
             suspended: AtomicBool::new(false),
             past: Mutex::default(),
+            failure: Mutex::default(),
+            observed: Mutex::default(),
         }
     }
 
@@ -74,6 +93,19 @@ impl Autoscaler {
     /// Keeps what a decision of this moment left of the history.
     pub fn set_history(&self, history: History, now: Moment) {
         *self.past.lock() = Past { history, kept: Some(now) };
+    }
+
+    /// Keeps how a reconcile failed, if it did.
+    pub fn set_failure(&self, failure: Option<String>) -> Failure {
+        let mut last = self.failure.lock();
+        let change = match (last.as_ref(), failure.as_ref()) {
+            (None, None) => Failure::None,
+            (Some(last), Some(failure)) if last == failure => Failure::Same,
+            (_, Some(_)) => Failure::New,
+            (Some(_), None) => Failure::Over,
+        };
+        *last = failure;
+        change
     }
 
     /// Takes over a version of the object; whether it changed the spec. A change that is older than what is
@@ -164,6 +196,11 @@ impl Autoscalers {
         self.by_key.read().keys().filter(|key| holds(key)).cloned().collect()
     }
 
+    /// All of them, in no order.
+    pub fn all(&self) -> Vec<(HpaKey, Arc<Autoscaler>)> {
+        self.by_key.read().iter().map(|(key, autoscaler)| (key.clone(), autoscaler.clone())).collect()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.by_key.read().len()
@@ -252,6 +289,15 @@ mod tests {
         assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Seen::Listed), Change::Nothing);
         assert!(!known.is_suspended());
         assert!(Arc::ptr_eq(&known, &autoscalers.get(&key()).expect("it is still there")));
+    }
+
+    #[test]
+    fn failure_is_news_when_it_begins_changes_or_ends() {
+        use Failure::{New, None as Nothing, Over, Same};
+        let autoscaler = Autoscaler::new(object("a", "1", 5));
+        let told = [None, Some("x"), Some("x"), Some("y"), None, None]
+            .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
+        assert_eq!(told, [Nothing, New, Same, New, Over, Nothing]);
     }
 
     #[test]

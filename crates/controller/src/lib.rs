@@ -11,7 +11,8 @@
 //! ```
 //!
 //! [`run::run`] wires it. Each part stands alone: [`queue`], [`pods`], [`selectors`], [`targets`], [`events`],
-//! [`client`]. [`clock`] tells it the time, and an [`observer`] is told of every reconcile.
+//! [`client`]. [`clock`] tells it the time, and an [`observer`] is told of every reconcile; [`telemetry`] is the one
+//! that makes Prometheus metrics of it.
 
 pub mod autoscalers;
 pub mod client;
@@ -27,5 +28,6 @@ pub mod selectors;
 pub mod spread;
 mod status;
 pub mod targets;
+pub mod telemetry;
 pub mod watch;
 pub mod watched;

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::{api::HorizontalPodAutoscaler, conclude::Conclusion};
+use hpa_calc::{
+    api::HorizontalPodAutoscaler, conclude::Conclusion, decide::ReconcileError, history::Direction,
+};
 
 use crate::selectors::HpaKey;
 
@@ -17,13 +19,54 @@ pub struct Reconciled<'a> {
     pub conclusion: &'a Conclusion,
     /// How long it took, reading and writing included, the write of the status not.
     pub took: Duration,
+    /// How long each metric of the spec took to be read; zero where it was not asked for.
+    pub reads: &'a [Duration],
 }
 
-/// Is told of every reconcile, before its status is written: the place for metrics, reports and demonstrations. It is
-/// called by the workers, so it must not block.
+/// What kind of failure a reconcile ended in: the `error` label of the reference's metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The spec is at fault.
+    Spec,
+    /// Anything else.
+    Internal,
+}
+
+impl ErrorClass {
+    /// The class of an error.
+    pub fn of(error: &ReconcileError) -> Self {
+        match error {
+            ReconcileError::InvalidApiVersion(_) => Self::Spec,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// A reconcile that has ended, the write of the status included.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished<'a> {
+    /// The autoscaler's name.
+    pub key: &'a HpaKey,
+    /// Which way the target was scaled, if it was.
+    pub scaled: Option<Direction>,
+    /// The replicas decided on, if any were.
+    pub desired_replicas: Option<i32>,
+    /// How it failed, if it did. A status that could not be stored is a failure.
+    pub error: Option<ErrorClass>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Is told of every reconcile: the place for metrics, reports and demonstrations. It is called by the workers, so it
+/// must not block.
 pub trait Observer: Send + Sync {
-    /// A reconcile came to a conclusion.
+    /// A reconcile came to a conclusion. Its status is not stored yet.
     fn reconciled(&self, reconciled: &Reconciled<'_>);
+
+    /// A reconcile ended. Of one whose autoscaler was changed or deleted meanwhile nothing is told.
+    fn finished(&self, finished: &Finished<'_>) {
+        let _ = finished;
+    }
 }
 
 /// Observes nothing.
@@ -36,6 +79,12 @@ impl Observer for Vec<Arc<dyn Observer>> {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         for observer in self {
             observer.reconciled(reconciled);
+        }
+    }
+
+    fn finished(&self, finished: &Finished<'_>) {
+        for observer in self {
+            observer.finished(finished);
         }
     }
 }

@@ -1,13 +1,14 @@
 //! One reconcile: the I/O around the engine's three calls.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta},
     conclude::Conclusion,
-    decide::Decision,
+    decide::{Decision, ReconcileError},
     event::{Event, EventReason, EventType},
+    history::Direction,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{ReadError, Reading},
     selector::Selector,
@@ -21,10 +22,10 @@ use kube::{
 use tracing::{debug, info, warn};
 
 use crate::{
-    autoscalers::{Autoscaler, Autoscalers, Seen},
+    autoscalers::{Autoscaler, Autoscalers, Failure, Seen},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
-    observer::{Observer, Reconciled},
+    observer::{ErrorClass, Finished, Observer, Reconciled},
     pods::Pods,
     selectors::{HpaKey, SelectorIndex},
     status,
@@ -92,36 +93,53 @@ impl Reconciler {
         let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
         let mut ahead = None;
-        let Some(conclusion) = self.decide_and_scale(key, &hpa, &autoscaler, &mut ahead).await else {
+        let Some((conclusion, reads)) = self.decide_and_scale(key, &hpa, &autoscaler, &mut ahead).await
+        else {
             debug!("the autoscaler was changed or deleted meanwhile");
             if let Some(ahead) = ahead {
                 // What was foretold did not come to pass.
-                self.store(key, &ahead, hpa.status.clone()).await;
+                let _stored = self.store(key, &ahead, hpa.status.clone()).await;
             }
             return;
         };
-        report(&conclusion);
+        report(&conclusion, &autoscaler);
         let now = self.clock.moment();
         let took = now.running.saturating_sub(begun);
-        self.observer.reconciled(&Reconciled { key, hpa: &hpa, conclusion: &conclusion, took });
-        let Conclusion { status, events, history, .. } = conclusion;
+        self.observer.reconciled(&Reconciled {
+            key,
+            hpa: &hpa,
+            conclusion: &conclusion,
+            took,
+            reads: &reads,
+        });
+        let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
         autoscaler.set_history(history, now);
         for event in events {
             self.record(&hpa, event);
         }
-        self.store(key, ahead.as_ref().unwrap_or(&hpa), status::as_stored(status)).await;
+        let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status::as_stored(status)).await;
+        let current = explanation.current_replicas;
+        let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
+        let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
+        self.observer.finished(&Finished {
+            key,
+            scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
+            desired_replicas: is_decided.then_some(scaled_to.unwrap_or(current)),
+            error,
+            took: self.clock.moment().running.saturating_sub(begun),
+        });
     }
 
     /// Decides, writes the scale, and decides again while the target's replicas change in between. `None` if the
-    /// autoscaler itself changed: then nothing of what was decided holds. `ahead` is the object as it is stored since
-    /// a zero was foretold.
+    /// autoscaler itself changed: then nothing of what was decided holds. With the conclusion comes how long each
+    /// metric took to be read. `ahead` is the object as it is stored since a zero was foretold.
     async fn decide_and_scale(
         &self,
         key: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         autoscaler: &Arc<Autoscaler>,
         ahead: &mut Option<HorizontalPodAutoscaler>,
-    ) -> Option<Conclusion> {
+    ) -> Option<(Conclusion, Vec<Duration>)> {
         let mut target = self.read_target(hpa).await;
         let mut writes_left = MAX_WRITES;
         loop {
@@ -132,11 +150,11 @@ impl Reconciler {
             let scale = target.as_ref().map(|target| target.read.scale.clone());
             let scale = scale.map_err(|unread| unread.error.clone());
             let plan = Plan::new(hpa, scale, &self.settings, |selector| self.select(key, selector));
-            let readings = self.read_metrics(hpa, &plan).await;
+            let (readings, reads) = self.read_metrics(hpa, &plan).await;
             let now = self.clock.moment();
             let decision = plan.decide(readings, autoscaler.history(now), now.wall);
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
-                return Some(decision.conclude(Ok(()), now.wall));
+                return Some((decision.conclude(Ok(()), now.wall), reads));
             };
             let is_current = || self.is_current(key, autoscaler, hpa);
             let mut ready = self.confirm(key, hpa).await;
@@ -148,7 +166,9 @@ impl Reconciler {
                 Err(written) => written,
             };
             match written {
-                Written::Done(outcome) => return Some(decision.conclude(outcome, self.clock.now())),
+                Written::Done(outcome) => {
+                    return Some((decision.conclude(outcome, self.clock.now()), reads));
+                }
                 Written::AutoscalerChanged => return None,
                 Written::ReplicasChanged => debug!("the target's replicas changed meanwhile, deciding again"),
             }
@@ -240,29 +260,34 @@ impl Reconciler {
         }
     }
 
-    /// Asks all that the plan asks, several at once.
+    /// Asks all that the plan asks, several at once. With the answers comes how long each took.
     async fn read_metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,
         plan: &Plan<'_>,
-    ) -> Vec<Option<Result<Reading, ReadError>>> {
+    ) -> (Vec<Option<Result<Reading, ReadError>>>, Vec<Duration>) {
         let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
-        let Some(selector) = plan.selector() else { return readings };
+        let mut reads = vec![Duration::ZERO; readings.len()];
+        let Some(selector) = plan.selector() else { return (readings, reads) };
         let namespace = &hpa.metadata.namespace;
         let queries: Vec<_> = plan
             .queries()
             .map(|(index, query)| {
                 let reading = self.metrics.read(namespace, selector, query);
-                reading.map(move |reading| (index, reading))
+                async move {
+                    let begun = self.clock.moment().running;
+                    let reading = reading.await;
+                    (index, reading, self.clock.moment().running.saturating_sub(begun))
+                }
             })
             .collect();
         let mut answers = stream::iter(queries).buffer_unordered(QUERIES_AT_ONCE);
-        while let Some((index, reading)) = answers.next().await {
-            if let Some(slot) = readings.get_mut(index) {
-                *slot = Some(reading);
+        while let Some((index, reading, took)) = answers.next().await {
+            if let (Some(slot), Some(read)) = (readings.get_mut(index), reads.get_mut(index)) {
+                (*slot, *read) = (Some(reading), took);
             }
         }
-        readings
+        (readings, reads)
     }
 
     /// Writes the replicas. A conflict over anything but the replicas is no reason to decide anew: it is written
@@ -299,13 +324,14 @@ impl Reconciler {
         }
     }
 
-    /// Stores the status if it differs from what is known to be stored.
+    /// Stores the status if it differs from what is known to be stored. Whether nothing is left to be done: a status
+    /// of an autoscaler that is gone needs no storing.
     async fn store(
         &self,
         key: &HpaKey,
         hpa: &HorizontalPodAutoscaler,
         status: HorizontalPodAutoscalerStatus,
-    ) {
+    ) -> bool {
         match self.patch_status(hpa, &status).await {
             Ok(None) => {}
             // The next reconcile is not to depend on the watch having caught up.
@@ -315,8 +341,10 @@ impl Reconciler {
                 warn!(error = message, "failed to update the status");
                 let (event_type, reason) = (EventType::Warning, EventReason::FailedUpdateStatus);
                 self.record(hpa, Event { event_type, reason, message });
+                return false;
             }
         }
+        true
     }
 
     /// Makes `status` of the stored object's status; the object as it is then, `None` if it was so already.
@@ -385,14 +413,18 @@ fn is_of_another(status: &kube::core::Status) -> bool {
     status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
 }
 
-/// One line for a decision that changes something or fails; the explanation of any other at debug.
-fn report(conclusion: &Conclusion) {
+/// One line for what changes: a scaling, a failure that begins or reads otherwise than the last, its end. All else at
+/// debug.
+fn report(conclusion: &Conclusion, autoscaler: &Autoscaler) {
     let Conclusion { explanation, scaled_to, error, .. } = conclusion;
-    match (scaled_to, error) {
-        (Some(replicas), _) => {
+    let failure = autoscaler.set_failure(error.as_ref().map(ToString::to_string));
+    match (scaled_to, error, failure) {
+        (Some(replicas), ..) => {
             info!(current = explanation.current_replicas, desired = replicas, decision = %explanation, "scaled");
         }
-        (None, Some(error)) => warn!(%error, decision = %explanation, "reconcile failed"),
-        (None, None) => debug!(decision = %explanation, "kept"),
+        (None, Some(error), Failure::New) => warn!(%error, decision = %explanation, "reconcile failed"),
+        (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
+        (None, None, Failure::Over) => info!(decision = %explanation, "reconcile works again"),
+        (None, None, _) => debug!(decision = %explanation, "kept"),
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use futures::FutureExt;
 use hpa_calc::settings::Settings;
 use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient};
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -26,6 +26,7 @@ use crate::{
     selectors::{HpaKey, SelectorIndex},
     spread::Spread,
     targets::{MapperConfig, RestMapper, ScaleClient},
+    telemetry::{ObservedSource, Sources, Telemetry},
     watch::Caches,
 };
 
@@ -65,13 +66,20 @@ pub struct Parts {
     pub metrics: Arc<dyn MetricsClient>,
     /// By which it is decided.
     pub clock: Arc<dyn Clock>,
-    /// Is told of every reconcile.
+    /// Is told of every reconcile, besides the telemetry.
     pub observer: Arc<dyn Observer>,
+    /// Metrics and health.
+    pub telemetry: Arc<Telemetry>,
 }
 
 impl Parts {
-    /// The usual ones: the metrics APIs of the API server, the machine's clock, and nobody who observes.
+    /// The usual ones: the metrics APIs of the API server, the machine's clock, and nobody else who observes.
     pub fn new(clients: Clients, options: &Options) -> Self {
+        Self::with_telemetry(clients, options, Arc::default())
+    }
+
+    /// As [`Parts::new`], with telemetry that somebody asks for.
+    pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
         let defaults = MapperConfig::default();
         let config = MapperConfig {
             request_timeout: options.request_timeout,
@@ -85,21 +93,17 @@ impl Parts {
             version_lifetime: options.sync_period,
             ..ClientSettings::default()
         };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
+        let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
         let metrics = Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period));
-        Self {
-            clients,
-            mapper,
-            metrics: Arc::new(metrics),
-            clock: Arc::new(SystemClock::default()),
-            observer: Arc::new(()),
-        }
+        Self { clients, mapper, metrics: Arc::new(metrics), clock, observer: Arc::new(()), telemetry }
     }
 }
 
 /// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish.
 pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) -> Result<(), RunError> {
-    let Parts { clients, mapper, metrics, clock, observer } = parts;
+    let Parts { clients, mapper, metrics, clock, observer, telemetry } = parts;
     let scopes: Vec<Scope> = match options.namespaces.as_slice() {
         [] => vec![None],
         namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
@@ -112,6 +116,11 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         undecodable: Arc::new(AtomicU64::new(0)),
         pace: options.sync_period,
     };
+    telemetry.attach(Sources {
+        autoscalers: caches.autoscalers.clone(),
+        queue: caches.queue.clone(),
+        undecodable: caches.undecodable.clone(),
+    });
     let mut watches = JoinSet::new();
     let synced = start_watches(&mut watches, &clients, &caches, scopes, options.sync_period);
     tokio::select! {
@@ -119,12 +128,14 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         () = shutdown.cancelled() => return Ok(()),
         _ = watches.join_next() => return Err(RunError::WatchEnded),
     }
+    telemetry.set_synced();
     info!(
         autoscalers = caches.autoscalers.len(),
         pods = caches.pods.len(),
         "the caches are filled; reconciling"
     );
     let (events, writer) = EventRecorder::new(clients.api.clone(), EventWriterConfig::default());
+    telemetry.attach_events(events.dropped().clone());
     let recording = tokio::spawn(writer.run());
     let reconciler = Arc::new(Reconciler {
         client: clients.api.clone(),
@@ -137,18 +148,21 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         metrics,
         events,
         clock,
-        observer,
+        observer: Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]),
     });
     let mut workers = JoinSet::new();
     for _ in 0..options.workers {
-        workers.spawn(work(caches.queue.clone(), reconciler.clone(), options.sync_period));
+        let (queue, reconciler) = (caches.queue.clone(), reconciler.clone());
+        workers.spawn(work(queue, reconciler, telemetry.clone(), options.sync_period));
     }
+    telemetry.set_working(true);
     drop(reconciler);
     let outcome = tokio::select! {
         () = shutdown.cancelled() => Ok(()),
         _ = watches.join_next() => Err(RunError::WatchEnded),
     };
     info!("shutting down: running reconciles finish");
+    telemetry.set_stopping();
     caches.queue.shut_down();
     drop(watches);
     let finish = async {
@@ -159,6 +173,7 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
     if tokio::time::timeout(options.shutdown_grace, finish).await.is_err() {
         warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
     }
+    telemetry.set_working(false);
     info!("stopped");
     outcome
 }
@@ -194,21 +209,30 @@ async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
 }
 
 /// Reconciles what is due, one after the other, until the queue is shut down.
-async fn work(queue: Arc<WorkQueue<HpaKey>>, reconciler: Arc<Reconciler>, period: Duration) {
+async fn work(
+    queue: Arc<WorkQueue<HpaKey>>,
+    reconciler: Arc<Reconciler>,
+    telemetry: Arc<Telemetry>,
+    period: Duration,
+) {
     while let Some(lease) = queue.get().await {
         // Counted from when it was due: a reconcile that takes its time does not shift those to come.
-        let next = tokio::time::Instant::now() - lease.lateness() + period;
+        let begun = Instant::now();
+        let next = begun - lease.lateness() + period;
         let key = lease.key().clone();
+        telemetry.taken(&key, lease.lateness(), period);
         // A defect that one object brings out is not to stop the others.
         if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
             error!(hpa = %key, "the reconcile panicked; the autoscaler is tried again after a period");
         }
         if reconciler.autoscalers.get(&key).is_some() {
-            queue.add_after(key, next.saturating_duration_since(tokio::time::Instant::now()));
+            telemetry.scheduled(&key, next);
+            queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {
             // Deleted meanwhile: the reconcile may have registered its selector again.
             reconciler.selectors.remove(&key);
         }
+        telemetry.worked(begun.elapsed());
         lease.done();
     }
 }

@@ -5,7 +5,7 @@ mod pace;
 #[cfg(test)]
 mod tests;
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body as HttpBody;
@@ -16,6 +16,8 @@ use kube::{
 };
 use tokio_util::bytes::Bytes;
 use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer};
+
+use crate::telemetry::{RequestMetricsLayer, Telemetry};
 
 pub use limits::RateLimit;
 use limits::{RateLimitLayer, RequestTimeoutLayer};
@@ -112,14 +114,19 @@ impl Clients {
     /// Makes the clients. Reads files, and may run the credential plugin that a kubeconfig names; the API server is
     /// not asked anything. Needs a tokio runtime.
     pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        Self::observed(config, &Arc::default()).await
+    }
+
+    /// As [`Clients::new`], and has the requests counted.
+    pub async fn observed(config: &ClientConfig, telemetry: &Arc<Telemetry>) -> Result<Self, ClientError> {
         let (mut kube, from) = read(&config.source).await?;
         // kube would try again for minutes while a metrics server is down.
         kube.default_retry = false;
         let agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
         kube.headers.push((header::USER_AGENT, agent));
         Ok(Self {
-            api: build(kube.clone(), &config.api, &from)?,
-            metrics: build(kube, &config.metrics, &from)?,
+            api: build(kube.clone(), &config.api, telemetry, &from)?,
+            metrics: build(kube, &config.metrics, telemetry, &from)?,
         })
     }
 }
@@ -140,8 +147,13 @@ impl Clients {
 }
 
 /// Adds the limits to kube's stack, the innermost first. The timeout is innermost, so that it does not run while a
-/// request waits for its turn.
-fn build(config: Config, limits: &ClientLimits, from: &str) -> Result<Client, ClientError> {
+/// request waits for its turn; so is what counts requests.
+fn build(
+    config: Config,
+    limits: &ClientLimits,
+    telemetry: &Arc<Telemetry>,
+    from: &str,
+) -> Result<Client, ClientError> {
     let server = config.cluster_url.host().unwrap_or_default().to_owned();
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
         server,
@@ -162,6 +174,7 @@ where
     builder
         .with_layer(&WatchPaceLayer(WATCH_PACE))
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
+        .with_layer(&RequestMetricsLayer(telemetry.clone()))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
         .build()

@@ -112,7 +112,7 @@ impl EventRecorder {
     }
 
     /// How many events were not written.
-    pub fn dropped(&self) -> &DroppedEvents {
+    pub fn dropped(&self) -> &Arc<DroppedEvents> {
         &self.dropped
     }
 }

@@ -132,7 +132,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.progress = Some(now);
         match self.running.remove_entry(key) {
             // Behind the keys that became due meanwhile, or a key that is always added anew would starve them.
-            Some((key, Running { again: Some(again), .. })) if !self.is_shut_down => self.insert(key, again.max(now)),
+            Some((key, Running { again: Some(again), .. })) if !self.is_shut_down => {
+                self.insert(key, again.max(now))
+            }
             _ => false,
         }
     }

@@ -147,6 +147,8 @@ impl ListItem for MetricValue {
 pub struct ExternalMetricValue {
     /// The labels of the series.
     pub labels: ItemLabels,
+    /// When the value was measured.
+    pub timestamp: Timestamp,
     /// The value in milli-units, rounded up.
     pub value: i64,
 }
@@ -158,12 +160,14 @@ impl<'de> Deserialize<'de> for ExternalMetricValue {
         struct Raw {
             #[serde(default)]
             metric_labels: ItemLabels,
+            #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+            timestamp: Timestamp,
             #[serde(default)]
             value: field::Milli,
         }
 
         let raw = Raw::deserialize(deserializer)?;
-        Ok(Self { labels: raw.metric_labels, value: raw.value.0 })
+        Ok(Self { labels: raw.metric_labels, timestamp: raw.timestamp, value: raw.value.0 })
     }
 }
 

@@ -1,0 +1,116 @@
+//! Prometheus' text format, with numbers as Go writes them.
+
+use std::fmt::Write;
+
+use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType};
+
+/// What [`Telemetry::render`](super::Telemetry::render) gives, as HTTP names it.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text of the families. A family without a series is left out, as the reference does.
+pub(super) fn render(families: &[MetricFamily]) -> String {
+    let mut text = String::new();
+    for family in families.iter().filter(|family| !family.get_metric().is_empty()) {
+        let (name, help) = (family.name(), escaped(family.help(), false));
+        let kind = match family.get_field_type() {
+            MetricType::COUNTER => "counter",
+            MetricType::HISTOGRAM => "histogram",
+            _ => "gauge",
+        };
+        put(&mut text, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        for metric in family.get_metric() {
+            match family.get_field_type() {
+                MetricType::COUNTER => {
+                    series(&mut text, name, metric, None, metric.get_counter().get_value());
+                }
+                MetricType::HISTOGRAM => histogram(&mut text, name, metric, metric.get_histogram()),
+                _ => series(&mut text, name, metric, None, metric.get_gauge().get_value()),
+            }
+        }
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
+fn histogram(text: &mut String, name: &str, metric: &Metric, values: &Histogram) {
+    let buckets = format!("{name}_bucket");
+    for bucket in values.get_bucket() {
+        let bound = go_float(bucket.upper_bound());
+        series(text, &buckets, metric, Some(&bound), bucket.cumulative_count() as f64);
+    }
+    let count = values.get_sample_count() as f64;
+    series(text, &buckets, metric, Some("+Inf"), count);
+    series(text, &format!("{name}_sum"), metric, None, values.get_sample_sum());
+    series(text, &format!("{name}_count"), metric, None, count);
+}
+
+fn series(text: &mut String, name: &str, metric: &Metric, bound: Option<&str>, value: f64) {
+    text.push_str(name);
+    let labels = metric.get_label().iter().map(|label: &LabelPair| (label.name(), label.value()));
+    let mut mark = '{';
+    for (label, value) in labels.chain(bound.map(|bound| ("le", bound))) {
+        put(text, format_args!("{mark}{label}=\"{}\"", escaped(value, true)));
+        mark = ',';
+    }
+    let end = if mark == ',' { "}" } else { "" };
+    put(text, format_args!("{end} {}\n", go_float(value)));
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    // A string takes whatever is written.
+    let _ = text.write_fmt(arguments);
+}
+
+fn escaped(text: &str, quotes: bool) -> String {
+    let text = text.replace('\\', "\\\\").replace('\n', "\\n");
+    if quotes { text.replace('"', "\\\"") } else { text }
+}
+
+/// As Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that give the value, with an exponent of at
+/// least two digits below 1e-4 and from 1e6 on.
+fn go_float(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent @ ..-4) => format!("{digits}e-{:02}", exponent.unsigned_abs()),
+        Ok(exponent @ 6..) => format!("{digits}e+{exponent:02}"),
+        _ => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_go_does() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.001, "0.001"),
+            (0.0001, "0.0001"),
+            (10e-9, "1e-08"),
+            (0.000_009_999_999_999_999_999, "9.999999999999999e-06"),
+            (16.384, "16.384"),
+            (1_234_567.0, "1.234567e+06"),
+            (100_000.0, "100000"),
+            (1e21, "1e+21"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(go_float(value), text);
+        }
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escaped("a\"b\\c\nd", true), "a\\\"b\\\\c\\nd");
+        assert_eq!(escaped("a\"b\\c\nd", false), "a\"b\\\\c\\nd");
+    }
+}
