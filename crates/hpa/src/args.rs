@@ -2,7 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the comments of flags are shown as they are")]
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
@@ -51,6 +51,8 @@ pub(crate) struct RunArguments {
     pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
+    #[command(flatten)]
+    pub(crate) observation: ObservationArguments,
     /// How long running reconciles may take to finish after SIGTERM or SIGINT
     #[arg(long, env = "HPA_SHUTDOWN_GRACE_PERIOD", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
@@ -126,6 +128,28 @@ pub(crate) struct LogArguments {
     /// How a line is written
     #[arg(long, env = "HPA_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
+}
+
+/// Where the controller is asked how it is, and what it tells.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Metrics and health")]
+pub(crate) struct ObservationArguments {
+    /// The address on which /metrics, /healthz and /readyz are served
+    #[arg(long, env = "HPA_BIND_ADDRESS", value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub(crate) bind_address: IpAddr,
+    /// The port for it; 0 serves nothing
+    #[arg(long, env = "HPA_METRICS_PORT", value_name = "PORT", default_value_t = 8080)]
+    pub(crate) metrics_port: u16,
+    /// The certificates to serve it with, PEM; read again when the file changes [default: no TLS]
+    #[arg(long, env = "HPA_TLS_CERT_FILE", value_name = "FILE", requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// The key of the first certificate, PEM
+    #[arg(long, env = "HPA_TLS_PRIVATE_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// Also tell what each metric of each autoscaler proposes, what limits it and whether it fails: up to 19 series
+    /// for each autoscaler
+    #[arg(long, env = "HPA_PER_HPA_METRICS")]
+    pub(crate) per_hpa_metrics: bool,
 }
 
 /// How a log line is written.
@@ -258,6 +282,8 @@ mod tests {
             ("--log-level", "hpa=loud"),
             ("--log-format", "xml"),
             ("--request-timeout", "0"),
+            ("--bind-address", "localhost"),
+            ("--metrics-port", "65536"),
         ] {
             let argument = format!("{flag}={value}");
             let error = parse(&[&argument]).expect_err(&argument);
@@ -269,6 +295,12 @@ mod tests {
     fn namespaces_can_be_repeated_or_listed() {
         let cluster = parse(&["--namespace", "a", "-n", "b,c"]).expect("namespaces").cluster;
         assert_eq!(cluster.namespaces, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn certificate_goes_with_its_key() {
+        let error = parse(&["--tls-cert-file", "tls.crt"]).expect_err("no key");
+        assert!(error.contains("--tls-private-key-file"), "{error}");
     }
 
     #[test]

@@ -5,8 +5,11 @@
 
 mod args;
 mod convert;
+#[cfg(test)]
+mod export_tests;
 mod logging;
 mod run;
+mod serve;
 
 use std::{io::Write, process::ExitCode};
 

@@ -1,10 +1,13 @@
 //! `hpa run`.
 
+use std::sync::Arc;
+
 use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
     run::{Options, Parts},
+    telemetry::{Telemetry, TelemetryOptions},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -12,7 +15,7 @@ use tracing::info;
 
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
-    logging,
+    logging, serve,
 };
 
 /// The exit status after a second signal.
@@ -32,14 +35,20 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
 async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(&shutdown)?;
-    let clients = Clients::new(&client_config(&arguments.cluster)).await?;
+    let telemetry =
+        Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: arguments.observation.per_hpa_metrics }));
+    let serving = serve::start(&arguments.observation, &telemetry).await?;
+    let clients = Clients::observed(&client_config(&arguments.cluster), &telemetry).await?;
     let options = options(&arguments);
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
-    let parts = Parts::new(clients, &options);
-    hpa_controller::run::run(parts, options, shutdown).await?;
-    Ok(())
+    let parts = Parts::with_telemetry(clients, &options, telemetry);
+    let outcome = hpa_controller::run::run(parts, options, shutdown).await;
+    if let Some(serving) = serving {
+        serving.stop().await;
+    }
+    Ok(outcome?)
 }
 
 fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
@@ -86,7 +95,7 @@ fn at_once(qps: f64) -> u32 {
     (qps.ceil() as u32).max(1)
 }
 
-fn options(arguments: &RunArguments) -> Options {
+pub(crate) fn options(arguments: &RunArguments) -> Options {
     let AutoscalingArguments {
         concurrent_horizontal_pod_autoscaler_syncs: workers,
         horizontal_pod_autoscaler_sync_period: sync_period,

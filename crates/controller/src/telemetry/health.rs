@@ -55,9 +55,14 @@ impl Telemetry {
         self.health.state.lock().is_stopping = true;
     }
 
+    /// Since when workers run.
+    pub(super) fn working_since(&self) -> Option<Instant> {
+        self.health.state.lock().working
+    }
+
     /// Whether workers make progress: the answer to a liveness probe.
     pub fn alive(&self) -> Result<(), Unfit> {
-        let Some(working) = self.health.state.lock().working else { return Ok(()) };
+        let Some(working) = self.working_since() else { return Ok(()) };
         let stats = self.sources.lock().queue.stats();
         let since = stats.progress.map_or(working, |progress| progress.max(working));
         let idle = Instant::now().saturating_duration_since(since);

@@ -1,7 +1,5 @@
 //! What is looked up when the metrics are asked for.
 
-use std::time::Duration;
-
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use tokio::time::Instant;
 
@@ -93,6 +91,9 @@ impl Telemetry {
         let mut autoscalers = sources.autoscalers.all();
         autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         families.extend(all(&autoscalers));
+        if let Some(since) = self.working_since() {
+            families.push(oldest_reconcile(&autoscalers, since));
+        }
         families.push(desired_replicas(&autoscalers));
         if self.options.per_autoscaler {
             families.extend(details(&autoscalers));
@@ -150,19 +151,11 @@ fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
 type Known = (HpaKey, std::sync::Arc<Autoscaler>);
 
 /// What is told of all autoscalers together.
-fn all(autoscalers: &[Known]) -> [MetricFamily; 3] {
-    let now = Instant::now();
-    let (mut failing, mut oldest) = ([0_usize; 2], Duration::ZERO);
-    for (_, autoscaler) in autoscalers {
-        let observed = autoscaler.observed.lock();
-        match observed.error {
-            Some(ErrorClass::Spec) => failing[0] += 1,
-            Some(ErrorClass::Internal) => failing[1] += 1,
-            None => {}
-        }
-        oldest = oldest.max(now.saturating_duration_since(observed.reconciled));
-    }
-    let [spec, internal] = failing;
+fn all(autoscalers: &[Known]) -> [MetricFamily; 2] {
+    let failing = |class| {
+        let failed = |(_, autoscaler): &&Known| autoscaler.observed.lock().error == Some(class);
+        float(autoscalers.iter().filter(failed).count())
+    };
     [
         Family::gauge(
             format!("{REFERENCE}_num_horizontal_pod_autoscalers"),
@@ -174,16 +167,25 @@ fn all(autoscalers: &[Known]) -> [MetricFamily; 3] {
             "hpa_controller_autoscalers_failing",
             "How many autoscalers failed at their last reconcile.",
         )
-        .with(&[("error", "internal")], float(internal))
-        .with(&[("error", "spec")], float(spec))
-        .done(),
-        Family::gauge(
-            "hpa_controller_oldest_reconcile_seconds",
-            "How long ago the autoscaler was reconciled whose last reconcile is the longest ago.",
-        )
-        .with(&[], oldest.as_secs_f64())
+        .with(&[("error", "internal")], failing(ErrorClass::Internal))
+        .with(&[("error", "spec")], failing(ErrorClass::Spec))
         .done(),
     ]
+}
+
+/// What has waited longest. While no workers ran, nothing waited.
+fn oldest_reconcile(autoscalers: &[Known], working_since: Instant) -> MetricFamily {
+    let now = Instant::now();
+    let age = |(_, autoscaler): &Known| {
+        now.saturating_duration_since(autoscaler.observed.lock().reconciled.max(working_since))
+    };
+    let oldest = autoscalers.iter().map(age).max().unwrap_or_default();
+    Family::gauge(
+        "hpa_controller_oldest_reconcile_seconds",
+        "How long ago the autoscaler was reconciled whose last reconcile is the longest ago.",
+    )
+    .with(&[], oldest.as_secs_f64())
+    .done()
 }
 
 fn desired_replicas(autoscalers: &[Known]) -> MetricFamily {

@@ -85,6 +85,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 async fn exposition_is_as_recorded() {
     let (telemetry, sources) = telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
     telemetry.set_leading("hpa-controller", true);
+    telemetry.set_working(true);
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
     finish(&telemetry, "web", Some(5), None);
     finish(&telemetry, "api", None, Some(ErrorClass::Internal));

@@ -1,0 +1,110 @@
+use std::{fs, path::Path};
+
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::ring::default_provider,
+        pki_types::{CertificateDer, ServerName},
+    },
+};
+
+use super::*;
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Sends a request and reads until the server closes.
+async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
+    let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("a server");
+    let mut answer = String::new();
+    // A peer that closes without TLS's farewell has answered all the same.
+    stream.read_to_string(&mut answer).await.ok();
+    answer
+}
+
+async fn get(address: SocketAddr, request: &str) -> String {
+    ask(TcpStream::connect(address).await.expect("a server"), request).await
+}
+
+#[tokio::test]
+async fn endpoints_answer_what_telemetry_says() {
+    let telemetry = Arc::new(Telemetry::default());
+    let (serving, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
+    let answer = get(address, "GET /readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("the caches are not filled yet\n"));
+    telemetry.set_synced();
+    assert!(get(address, "GET /readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(get(address, "GET /healthz").await.ends_with("ok\n"));
+    let metrics = get(address, "GET /metrics").await;
+    assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{metrics}");
+    assert!(metrics.contains("\nhpa_build_info{version="), "{metrics}");
+    assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
+    assert!(get(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
+    telemetry.set_stopping();
+    assert!(get(address, "GET /readyz").await.ends_with("shutting down\n"));
+
+    // A connection without a request does not hold up the end.
+    let _idle = TcpStream::connect(address).await.expect("a server");
+    serving.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn port_in_use_is_told_with_the_flags() {
+    let (_serving, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let error = serve(address, None, Arc::default()).await.err().expect("the port is taken");
+    assert!(error.to_string().contains("--metrics-port"), "{error}");
+}
+
+/// Writes a new certificate for `localhost`.
+fn certify(folder: &Path) -> CertificateDer<'static> {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    fs::write(folder.join("tls.crt"), cert.pem()).expect("a file");
+    fs::write(folder.join("tls.key"), signing_key.serialize_pem()).expect("a file");
+    cert.der().clone()
+}
+
+/// Asks over TLS, trusting one certificate.
+async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> Option<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted).expect("a certificate");
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await.expect("a server");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    Some(ask(stream, "GET /healthz").await)
+}
+
+#[tokio::test]
+async fn certificate_that_was_changed_is_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let first = certify(folder.path());
+    let certificates = Certificates::load(path("tls.crt"), path("tls.key")).expect("certificates");
+    let (_serving, address) = serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
+    let answer = get_trusting(address, first.clone()).await.expect("it is trusted");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let second = certify(folder.path());
+    assert!(get_trusting(address, second.clone()).await.is_some());
+    assert!(get_trusting(address, first).await.is_none());
+    // What cannot be used changes nothing.
+    fs::write(path("tls.key"), "no key").expect("a file");
+    assert!(get_trusting(address, second).await.is_some());
+}
+
+#[test]
+fn certificate_that_cannot_be_used_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let missing = Certificates::load(path("tls.crt"), path("tls.key")).err().expect("no file");
+    assert!(missing.to_string().contains("tls.crt"), "{missing}");
+}
