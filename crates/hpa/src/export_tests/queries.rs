@@ -1,4 +1,4 @@
-//! What a PromQL query names: enough of the language for the dashboard and the alerts.
+//! What a query of Prometheus names: enough of the language for the dashboard and the alerts.
 
 /// The words that stand before a list of labels in brackets.
 const BEFORE_LABELS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
