@@ -155,6 +155,8 @@ fn build(
     from: &str,
 ) -> Result<Client, ClientError> {
     let server = config.cluster_url.host().unwrap_or_default().to_owned();
+    // Never the user information that a URL may have.
+    let host = config.cluster_url.port().map_or(server.clone(), |port| format!("{server}:{port}"));
     let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
         server,
         from: from.to_owned(),
@@ -174,7 +176,7 @@ where
     builder
         .with_layer(&WatchPaceLayer(WATCH_PACE))
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
-        .with_layer(&RequestMetricsLayer(telemetry.clone()))
+        .with_layer(&RequestMetricsLayer::new(telemetry.clone(), host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
         .build()

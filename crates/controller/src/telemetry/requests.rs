@@ -16,13 +16,23 @@ use super::Telemetry;
 /// Has requests counted by host, method and status. It belongs below what holds requests back, so that their wait does
 /// not count, and above what ends them.
 #[derive(Clone)]
-pub struct RequestMetricsLayer(pub Arc<Telemetry>);
+pub struct RequestMetricsLayer {
+    telemetry: Arc<Telemetry>,
+    host: Arc<str>,
+}
+
+impl RequestMetricsLayer {
+    /// Counts requests to this host. kube's client adds the host to a request only further below.
+    pub fn new(telemetry: Arc<Telemetry>, host: impl Into<Arc<str>>) -> Self {
+        Self { telemetry, host: host.into() }
+    }
+}
 
 impl<S> Layer<S> for RequestMetricsLayer {
     type Service = RequestMetricsService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RequestMetricsService { inner, telemetry: self.0.clone() }
+        RequestMetricsService { inner, telemetry: self.telemetry.clone(), host: self.host.clone() }
     }
 }
 
@@ -31,6 +41,7 @@ impl<S> Layer<S> for RequestMetricsLayer {
 pub struct RequestMetricsService<S> {
     inner: S,
     telemetry: Arc<Telemetry>,
+    host: Arc<str>,
 }
 
 impl<S, B, C> Service<Request<B>> for RequestMetricsService<S>
@@ -47,7 +58,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
+        let host = self.host.clone();
         let method = request.method().clone();
         let telemetry = self.telemetry.clone();
         let begun = Instant::now();
@@ -58,8 +69,8 @@ where
             let verb = method.as_str();
             counted.request_seconds.with_label_values(&[&host, verb]).observe(begun.elapsed().as_secs_f64());
             let code =
-                answer.as_ref().map_or("<error>".into(), |answer| answer.status().as_u16().to_string());
-            counted.requests.with_label_values(&[&code, &host, verb]).inc();
+                answer.as_ref().map_or("<error>".to_owned(), |answer| answer.status().as_u16().to_string());
+            counted.requests.with_label_values(&[code.as_str(), &host, verb]).inc();
             answer
         })
     }

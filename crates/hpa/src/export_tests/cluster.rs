@@ -131,6 +131,7 @@ pub(super) async fn exported() -> String {
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     let text = telemetry.render();
+    assert!(text.contains(&format!("{{code=\"200\",host=\"{address}\",method=\"GET\"}}")), "{text}");
     shutdown.cancel();
     controller.await.expect("no panic").expect("an orderly end");
     text
