@@ -14,23 +14,26 @@
 
 #[path = "../control-plane/assets.rs"]
 mod assets;
-#[path = "../control-plane/base64.rs"]
-mod base64;
 mod cases;
-#[path = "../control-plane/control_plane.rs"]
+#[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
 mod judge;
-#[path = "../control-plane/pki.rs"]
-mod pki;
+#[path = "../control-plane/metrics.rs"]
+mod metrics;
 #[path = "../control-plane/process.rs"]
 mod process;
 #[path = "../control-plane/wait.rs"]
 mod wait;
+#[path = "../control-plane/workload.rs"]
+mod workload;
+#[path = "../control-plane/world.rs"]
+mod world;
 
 use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -41,8 +44,9 @@ use kube::{Api, Client, api::PostParams};
 use serde_json::{Value, json};
 
 use crate::{
-    control_plane::ControlPlane,
+    control_plane::{ControlPlane, Kind},
     judge::{Group, judge, table},
+    metrics::Metrics,
 };
 
 const NAMES: [&str; 3] = ["recorded_admission", "more_admission", "printed_table"];
@@ -85,15 +89,17 @@ async fn run(assets: &Path) -> Vec<Result<()>> {
         Ok(plane) => plane,
         Err(error) => return vec![Err(error)],
     };
-    let client = &plane.client;
-    vec![recorded_admission(client).await, more_admission(client).await, printed_table(client).await]
+    let client = plane.client();
+    vec![recorded_admission(&client).await, more_admission(&client).await, printed_table(&client).await]
 }
 
 /// A control plane that serves our kind.
-async fn start(assets: &Path) -> Result<ControlPlane> {
-    let plane = ControlPlane::start(assets).await?;
+async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
+    // Nobody asks for metrics.
+    let metrics = Metrics::new(kube::runtime::reflector::store().0);
+    let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
     let definition: CustomResourceDefinition = control_plane::from(hpa_crd::definition()?)?;
-    let api = Api::<CustomResourceDefinition>::all(plane.client.clone());
+    let api = Api::<CustomResourceDefinition>::all(plane.client());
     let created = api.create(&PostParams::default(), &definition).await.context("create the definition")?;
     let name = created.metadata.name.unwrap_or_default();
     let seen = wait::object(&api, &name, "the kind to be established", SERVED, |object| {

@@ -12,6 +12,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use hpa_calc::{
     api::{CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
+    history::Direction,
     readings::{PodSample, PodSamples, ReadError},
     selector::Selector,
     settings::Settings,
@@ -20,6 +21,7 @@ use hpa_controller::{
     autoscalers::{Autoscalers, Seen},
     clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
+    observer::{ErrorClass, Finished, Observer, Reconciled},
     pods::Pods,
     reconcile::Reconciler,
     selectors::{HpaKey, SelectorIndex},
@@ -48,6 +50,7 @@ struct Server {
     hpa_exists: bool,
     /// The autoscaler is deleted right after a write of the scale.
     hpa_ends_with_scale: bool,
+    refuses_statuses: bool,
     /// Replicas, and the version they were written against.
     scale_writes: Vec<(i64, u64)>,
     status_patches: Vec<Value>,
@@ -83,6 +86,9 @@ impl Server {
 
     fn patch_status(&mut self, body: Value) -> (StatusCode, Value) {
         self.status_patches.push(body);
+        if self.refuses_statuses {
+            return failure(StatusCode::FORBIDDEN, "Forbidden", "forbidden: no status", &json!({}));
+        }
         if !self.hpa_exists {
             let details =
                 json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
@@ -372,4 +378,40 @@ async fn autoscaler_deleted_before_the_write_scales_nothing() {
     reconciler.reconcile(&key()).await;
     assert_eq!(server.lock().scale_writes, []);
     assert_eq!(server.lock().status_patches.len(), 0);
+}
+
+/// Which way it scaled, what it decided on, and how it failed.
+type End = (Option<Direction>, Option<i32>, Option<ErrorClass>);
+
+/// Keeps how reconciles ended.
+#[derive(Default)]
+struct Ends(Mutex<Vec<End>>);
+
+impl Observer for Ends {
+    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+        assert_eq!(reconciled.reads.len(), 1);
+    }
+
+    fn finished(&self, finished: &Finished<'_>) {
+        assert_eq!(finished.key, &key());
+        self.0.lock().push((finished.scaled, finished.desired_replicas, finished.error));
+    }
+}
+
+/// How a reconcile ends for who observes it.
+async fn end_of(server: Server) -> Vec<End> {
+    let server = Arc::new(Mutex::new(server));
+    let ends = Arc::new(Ends::default());
+    let reconciler = Reconciler { observer: ends.clone(), ..reconciler(&server) };
+    reconciler.reconcile(&key()).await;
+    std::mem::take(&mut *ends.0.lock())
+}
+
+#[tokio::test]
+async fn end_of_a_reconcile_is_told() {
+    assert_eq!(end_of(server()).await, [(Some(Direction::Up), Some(4), None)]);
+    let unread = Server { scale_is_served: false, ..server() };
+    assert_eq!(end_of(unread).await, [(None, None, Some(ErrorClass::Internal))]);
+    let unstored = Server { refuses_statuses: true, ..server() };
+    assert_eq!(end_of(unstored).await, [(Some(Direction::Up), None, Some(ErrorClass::Internal))]);
 }
