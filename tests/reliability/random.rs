@@ -49,6 +49,14 @@ struct Plan {
     faults: Vec<Fault>,
 }
 
+impl Plan {
+    /// Whether a controller starts on the way. It holds what it finds for a window, and faults may keep it from finding
+    /// anything until they end.
+    fn has_restart(&self) -> bool {
+        self.trouble.iter().any(|(_, step)| matches!(step, Step::Start))
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, steps) in [("life", &self.life), ("trouble", &self.trouble)] {
@@ -305,9 +313,10 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     }
     world.until(CALM).await;
     faults.clear();
-    world.until(CALM + 2 * PERIOD).await;
+    let held = if plan.has_restart() { WINDOW } else { Duration::ZERO };
+    world.until(CALM + held + 2 * PERIOD).await;
     let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
-    world.until(CALM + 4 * PERIOD + WINDOW).await;
+    world.until(CALM + held + 4 * PERIOD + WINDOW).await;
     if has_faults && std::env::var_os("RELIABILITY_SEED").is_some() {
         world.journal.print();
     }
@@ -363,6 +372,11 @@ fn status(world: &World, name: &str) -> Value {
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions.retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
+    // Nothing is written of limits while nothing is decided: what there is comes from before.
+    let is_active = |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
+    if !conditions.iter().any(is_active) {
+        conditions.retain(|condition| condition["type"] != "ScalingLimited");
+    }
     for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
         condition.remove("lastTransitionTime");
         condition.remove("observedGeneration");

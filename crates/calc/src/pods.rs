@@ -36,6 +36,11 @@ pub struct Census {
 }
 
 impl Census {
+    /// All pods.
+    pub fn total(&self) -> usize {
+        self.ready + self.unready + self.missing + self.ignored
+    }
+
     /// Counts one pod.
     pub fn count(&mut self, class: PodClass) {
         match class {

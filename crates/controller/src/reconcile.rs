@@ -4,12 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta, Pod, Scale},
     conclude::Conclusion,
     decide::{Decision, ReconcileError},
     event::{Event, EventReason, EventType},
+    explain::MetricExplanation,
     history::Direction,
     plan::{Plan, ScaleReadError, SelectedPods},
+    pods::Census,
     readings::{ReadError, Reading},
     selector::Selector,
     settings::Settings,
@@ -17,7 +19,7 @@ use hpa_calc::{
 use hpa_metrics_client::{MetricsClient, describe};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use tracing::{debug, info, warn};
 
@@ -142,6 +144,8 @@ impl Reconciler {
     ) -> Option<(Conclusion, Vec<Duration>)> {
         let mut target = self.read_target(hpa).await;
         let mut writes_left = MAX_WRITES;
+        // The pods as the API server has them, where what is known of them was not to be trusted.
+        let mut listed: Option<Vec<Arc<Pod>>> = None;
         loop {
             if target.as_ref().is_err_and(|unread| unread.is_gone) {
                 // The pods it had are nobody's now: no other autoscaler is to suffer from them.
@@ -149,19 +153,33 @@ impl Reconciler {
             }
             let scale = target.as_ref().map(|target| target.read.scale.clone());
             let scale = scale.map_err(|unread| unread.error.clone());
-            let plan = Plan::new(hpa, scale, &self.settings, |selector| self.select(key, selector));
+            let was_listed = listed.is_some();
+            let plan =
+                Plan::new(hpa, scale, &self.settings, |selector| self.select(key, selector, listed.take()));
             let (readings, reads) = self.read_metrics(hpa, &plan).await;
             let now = self.clock.moment();
             let decision = plan.decide(readings, autoscaler.history(now), now.wall);
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
                 return Some((decision.conclude(Ok(()), now.wall), reads));
             };
-            let is_current = || self.is_current(key, autoscaler, hpa);
-            let mut ready = self.confirm(key, hpa).await;
-            if ready.is_ok() {
-                ready = self.foretell(hpa, &decision, ahead).await;
+            if !was_listed && goes_down_for_want_of_pods(&decision, &target.read.scale) {
+                match self.list_pods(&key.namespace, &target.read.scale.selector).await {
+                    Ok(pods) => {
+                        debug!("fewer pods are known than the target has; deciding again on a list of them");
+                        listed = Some(pods);
+                        continue;
+                    }
+                    Err(message) => {
+                        return Some((decision.conclude(Err(message), self.clock.now()), reads));
+                    }
+                }
             }
-            let written = match ready {
+            let is_current = || self.is_current(key, autoscaler, hpa);
+            let mut checked = self.confirm(key, hpa).await;
+            if checked.is_ok() {
+                checked = self.foretell(hpa, &decision, ahead).await;
+            }
+            let written = match checked {
                 Ok(()) => self.write_scale(hpa, target, replicas, &mut writes_left, is_current).await,
                 Err(written) => written,
             };
@@ -173,6 +191,15 @@ impl Reconciler {
                 Written::ReplicasChanged => debug!("the target's replicas changed meanwhile, deciding again"),
             }
         }
+    }
+
+    /// The pods that a selector matches, as the API server has them now.
+    async fn list_pods(&self, namespace: &str, selector: &str) -> Result<Vec<Arc<Pod>>, String> {
+        let api: Api<Watched<Pod>> = Api::namespaced(self.client.clone(), namespace);
+        let pods = api.list(&ListParams::default().labels(selector)).await;
+        let pods =
+            pods.map_err(|error| format!("the pods could not be listed once more: {}", describe(&error)))?;
+        Ok(pods.into_iter().filter_map(|pod| pod.into_result().ok()).map(Arc::new).collect())
     }
 
     /// Makes sure before a scale is written that the autoscaler is what it was decided on: a watch may have been silent
@@ -224,13 +251,13 @@ impl Reconciler {
         })
     }
 
-    fn select(&self, key: &HpaKey, selector: &Selector) -> SelectedPods {
+    fn select(&self, key: &HpaKey, selector: &Selector, listed: Option<Vec<Arc<Pod>>>) -> SelectedPods {
         self.selectors.set(key, Some(selector.clone()));
         if self.autoscalers.get(key).is_none() {
             // Deleted meanwhile: what was set is not to outlive it.
             self.selectors.remove(key);
         }
-        let pods = self.pods.select(&key.namespace, selector);
+        let pods = listed.unwrap_or_else(|| self.pods.select(&key.namespace, selector));
         let autoscalers = self.selectors.controlling(&key.namespace, &pods);
         SelectedPods { pods, autoscalers: autoscalers.iter().map(ToString::to_string).collect() }
     }
@@ -396,6 +423,15 @@ enum StatusError {
     Gone,
     /// What the API said.
     Failed(String),
+}
+
+/// Whether a decision to scale down counted on fewer pods than the target says that it has: a watch of pods that was
+/// interrupted looks like that, and usage shared by few pods like a small need.
+fn goes_down_for_want_of_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
+    let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
+    let known = |metric: &MetricExplanation| metric.pods.as_ref().map(Census::total);
+    let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
+    is_down && decision.explanation().metrics.iter().filter_map(known).any(|known| known < status_replicas)
 }
 
 /// How a write of the scale went.

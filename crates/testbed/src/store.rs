@@ -214,7 +214,9 @@ impl Store {
             collection.objects.clear();
         }
         for (key, objects) in objects {
-            objects.values().for_each(|object| self.tell(&key, None, Some(object)));
+            for object in objects.values() {
+                self.tell(&key, None, Some(object));
+            }
             self.collection(&key).objects = objects;
         }
         self.compact();

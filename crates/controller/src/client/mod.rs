@@ -129,9 +129,7 @@ impl Clients {
             metrics: build(kube, &config.metrics, telemetry, &from)?,
         })
     }
-}
 
-impl Clients {
     /// Clients of an API server that is a tower service, such as one in the same process.
     pub fn of<S, B>(service: S, limits: &ClientLimits) -> Self
     where
@@ -141,7 +139,9 @@ impl Clients {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let client = || limited(ClientBuilder::new(service.clone(), "default"), limits);
+        let telemetry = Arc::default();
+        let client =
+            || limited(ClientBuilder::new(service.clone(), "default"), limits, &telemetry, String::new());
         Self { api: client(), metrics: client() }
     }
 }
@@ -162,10 +162,15 @@ fn build(
         from: from.to_owned(),
         cause: build_failure(&error),
     })?;
-    Ok(limited(builder, limits))
+    Ok(limited(builder, limits, telemetry, host))
 }
 
-fn limited<S, B>(builder: ClientBuilder<S>, limits: &ClientLimits) -> Client
+fn limited<S, B>(
+    builder: ClientBuilder<S>,
+    limits: &ClientLimits,
+    telemetry: &Arc<Telemetry>,
+    host: String,
+) -> Client
 where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
     S::Future: Send + 'static,

@@ -122,8 +122,8 @@ pub(super) async fn exported() -> String {
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::observed(&config, &telemetry).await.expect("clients");
-    let Command::Run(arguments) =
-        Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]).command;
+    let arguments = Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
+    let Command::Run(arguments) = arguments.command else { unreachable!("that is what was asked for") };
     let options = options(&arguments);
     let shutdown = CancellationToken::new();
     let parts = Parts::with_telemetry(clients, &options, telemetry.clone());
