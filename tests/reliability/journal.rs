@@ -42,7 +42,7 @@ pub(crate) struct Version {
     pub(crate) is_scaled_to_zero: bool,
 }
 
-/// A reconcile that came to a conclusion.
+/// A reconcile that came to a conclusion, by when it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Reconcile {
     pub(crate) at: Duration,
@@ -155,7 +155,7 @@ impl Observer for Journal {
         let conclusion = reconciled.conclusion;
         let explanation = &conclusion.explanation;
         let reconcile = Reconcile {
-            at: self.clock.age(),
+            at: self.clock.age().saturating_sub(reconciled.took),
             name: reconciled.key.name.to_string(),
             uid: reconciled.hpa.metadata.uid.clone(),
             current: explanation.current_replicas,

@@ -134,7 +134,8 @@ fn fault(rng: &mut Rng) -> Fault {
                 ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io", "apps", "autoscaling"];
             (Match::any(), Effect::MissingGroup { group: groups[rng.usize(..groups.len())].to_owned() })
         }
-        _ => (Match::verb("get").resource("deployments"), Effect::Stale { revisions: rng.u64(1..20) }),
+        // A single object is never stale: an API server reads it from its store, or waits for its cache.
+        _ => (Match::verb("list"), Effect::Stale { revisions: rng.u64(1..20) }),
     };
     let from = at(rng, [BUSY[0], CALM.as_secs() - 1]);
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(CALM);

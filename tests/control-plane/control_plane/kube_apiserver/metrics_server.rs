@@ -94,5 +94,8 @@ async fn answer(State(testbed): State<Testbed>, request: Request) -> Response {
     if !group.split('/').next().is_some_and(|group| group.ends_with("metrics.k8s.io")) {
         return StatusCode::NOT_FOUND.into_response();
     }
-    testbed.service().oneshot(request).await.into_response()
+    match testbed.service().oneshot(request).await {
+        Ok(response) => response,
+        Err(_) => StatusCode::BAD_GATEWAY.into_response(),
+    }
 }
