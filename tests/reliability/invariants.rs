@@ -108,7 +108,9 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
 
 /// What was written was decided on the replicas that it replaced: nobody's change was overwritten.
 fn decided_on_what_was(scaling: &Scaling, decisions: &[&Reconcile]) -> Option<String> {
-    let mut around = decisions.iter().filter(|reconcile| reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at);
+    let mut around = decisions
+        .iter()
+        .filter(|reconcile| reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at);
     // A controller that was killed in between concludes nothing.
     let first = around.find(|reconcile| i64::from(reconcile.desired) == scaling.to)?;
     let is_of_it = first.scaled_to.is_some_and(|to| i64::from(to) == scaling.to);

@@ -7,7 +7,7 @@ use std::sync::{
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta},
-    history::History,
+    history::{History, Recommendation},
 };
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
@@ -46,6 +46,8 @@ pub enum Failure {
 struct Past {
     history: History,
     kept: Option<Moment>,
+    /// Of a restored history: the replicas that it ends with.
+    ends_with: Option<i32>,
 }
 
 /// How far the wall clock was set between two moments; less than a second is not told from its regulation.
@@ -92,7 +94,21 @@ impl Autoscaler {
 
     /// Keeps what a decision of this moment left of the history.
     pub fn set_history(&self, history: History, now: Moment) {
-        *self.past.lock() = Past { history, kept: Some(now) };
+        *self.past.lock() = Past { history, kept: Some(now), ends_with: None };
+    }
+
+    /// Takes over what another leader left of the history, which ends with these replicas.
+    pub fn restore(&self, history: History, replicas: i32, now: Moment) {
+        *self.past.lock() = Past { history, kept: Some(now), ends_with: Some(replicas) };
+    }
+
+    /// Tells the replicas that a reconcile found. If they are not those that a restored history ends with, then what
+    /// changed them is not known: as after a start without a history, they are the first recommendation.
+    pub fn found(&self, replicas: i32, now: Moment) {
+        let mut past = self.past.lock();
+        if past.ends_with.take().is_some_and(|expected| expected != replicas) {
+            past.history.recommendations.push(Recommendation { replicas, at: now.wall });
+        }
     }
 
     /// Keeps how a reconcile failed, if it did.

@@ -11,14 +11,17 @@
 //! ```
 //!
 //! [`run::run`] wires it. Each part stands alone: [`queue`], [`pods`], [`selectors`], [`targets`], [`events`],
-//! [`client`]. [`clock`] tells it the time, and an [`observer`] is told of every reconcile; [`telemetry`] is the one
-//! that makes Prometheus metrics of it.
+//! [`client`]. Of several instances the one that [`leader`] elects writes; it [`keep`]s the histories for the next.
+//! [`clock`] tells it the time, and an [`observer`] is told of every reconcile; [`telemetry`] is the one that makes
+//! Prometheus metrics of it.
 
 pub mod autoscalers;
 pub mod client;
 pub mod clock;
 pub mod events;
 mod feed;
+pub mod keep;
+pub mod leader;
 pub mod observer;
 pub mod pods;
 pub mod queue;

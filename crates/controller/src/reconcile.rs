@@ -143,6 +143,9 @@ impl Reconciler {
         ahead: &mut Option<HorizontalPodAutoscaler>,
     ) -> Option<(Conclusion, Vec<Duration>)> {
         let mut target = self.read_target(hpa).await;
+        if let Ok(target) = &target {
+            autoscaler.found(target.read.scale.spec_replicas, self.clock.moment());
+        }
         let mut writes_left = MAX_WRITES;
         // The pods as the API server has them, where what is known of them was not to be trusted.
         let mut listed: Option<Vec<Arc<Pod>>> = None;

@@ -19,6 +19,8 @@ use crate::{
     client::Clients,
     clock::{Clock, SystemClock},
     events::{EventRecorder, EventWriterConfig},
+    keep::Keeper,
+    leader::{Candidate, Election, Leadership, Predecessor},
     observer::Observer,
     pods::{Pods, Scope},
     queue::WorkQueue,
@@ -53,6 +55,9 @@ pub enum RunError {
     /// A watch is endless; without it the controller would decide on what was.
     #[error("a watch ended")]
     WatchEnded,
+    /// Another instance may lead now. What was cached is still good, but a fresh start is simpler to be sure of.
+    #[error("lost the lease: another instance may lead now")]
+    LeadershipLost,
 }
 
 /// What a controller reads, writes and tells by.
@@ -70,10 +75,13 @@ pub struct Parts {
     pub observer: Arc<dyn Observer>,
     /// Metrics and health.
     pub telemetry: Arc<Telemetry>,
+    /// Decides whether this instance is the one that works; unset, it is.
+    pub election: Option<Election>,
 }
 
 impl Parts {
-    /// The usual ones: the metrics APIs of the API server, the machine's clock, and nobody else who observes.
+    /// The usual ones: the metrics APIs of the API server, the machine's clock, nobody else who observes, and no
+    /// election.
     pub fn new(clients: Clients, options: &Options) -> Self {
         Self::with_telemetry(clients, options, Arc::default())
     }
@@ -97,13 +105,22 @@ impl Parts {
         let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
         let metrics = Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period));
-        Self { clients, mapper, metrics: Arc::new(metrics), clock, observer: Arc::new(()), telemetry }
+        Self {
+            clients,
+            mapper,
+            metrics: Arc::new(metrics),
+            clock,
+            observer: Arc::new(()),
+            telemetry,
+            election: None,
+        }
     }
 }
 
-/// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish.
+/// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish. Where there is an election, the
+/// caches are filled and kept while another instance leads.
 pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) -> Result<(), RunError> {
-    let Parts { clients, mapper, metrics, clock, observer, telemetry } = parts;
+    let telemetry = parts.telemetry.clone();
     let scopes: Vec<Scope> = match options.namespaces.as_slice() {
         [] => vec![None],
         namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
@@ -122,60 +139,130 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         undecodable: caches.undecodable.clone(),
     });
     let mut watches = JoinSet::new();
-    let synced = start_watches(&mut watches, &clients, &caches, scopes, options.sync_period);
+    let synced = start_watches(&mut watches, &parts.clients, &caches, scopes, options.sync_period);
     tokio::select! {
         () = all_synced(synced) => {}
         () = shutdown.cancelled() => return Ok(()),
         _ = watches.join_next() => return Err(RunError::WatchEnded),
     }
     telemetry.set_synced();
-    info!(
-        autoscalers = caches.autoscalers.len(),
-        pods = caches.pods.len(),
-        "the caches are filled; reconciling"
-    );
-    let (events, writer) = EventRecorder::new(clients.api.clone(), EventWriterConfig::default());
-    telemetry.attach_events(events.dropped().clone());
-    let recording = tokio::spawn(writer.run());
-    let reconciler = Arc::new(Reconciler {
-        client: clients.api.clone(),
-        settings: options.settings,
-        autoscalers: caches.autoscalers.clone(),
-        pods: caches.pods.clone(),
-        selectors: caches.selectors.clone(),
-        mapper,
-        scales: ScaleClient::new(clients.api.clone(), options.request_timeout),
-        metrics,
-        events,
-        clock,
-        observer: Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]),
-    });
-    let mut workers = JoinSet::new();
-    for _ in 0..options.workers {
-        let (queue, reconciler) = (caches.queue.clone(), reconciler.clone());
-        workers.spawn(work(queue, reconciler, telemetry.clone(), options.sync_period));
-    }
-    telemetry.set_working(true);
-    drop(reconciler);
-    let outcome = tokio::select! {
-        () = shutdown.cancelled() => Ok(()),
+    info!(autoscalers = caches.autoscalers.len(), pods = caches.pods.len(), "the caches are filled");
+    let candidate = Candidate::new(parts.election.as_ref(), parts.clock.clone());
+    let gained = tokio::select! {
+        gained = candidate.leadership().gained() => gained.map(Some).ok_or(RunError::LeadershipLost),
+        () = shutdown.cancelled() => Ok(None),
         _ = watches.join_next() => Err(RunError::WatchEnded),
     };
-    info!("shutting down: running reconciles finish");
-    telemetry.set_stopping();
-    caches.queue.shut_down();
-    drop(watches);
-    let finish = async {
-        while workers.join_next().await.is_some() {}
-        // The recorder ends when all its handles are gone and its queue is empty.
-        recording.await.ok();
+    let outcome = match gained {
+        Ok(Some(predecessor)) => {
+            let leader = Leader { leadership: candidate.leadership(), predecessor };
+            leader.work(parts, &options, &caches, &mut watches, &shutdown).await
+        }
+        Ok(None) => Ok(()),
+        Err(error) => Err(error),
     };
-    if tokio::time::timeout(options.shutdown_grace, finish).await.is_err() {
-        warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
-    }
-    telemetry.set_working(false);
+    drop(watches);
+    // Only now that nothing is written any more.
+    candidate.leave().await;
     info!("stopped");
     outcome
+}
+
+/// The instance that works.
+struct Leader<'a> {
+    leadership: &'a Leadership,
+    predecessor: Option<Predecessor>,
+}
+
+impl Leader<'_> {
+    /// Reconciles until the leadership is lost, a watch ends or `shutdown` is cancelled.
+    async fn work(
+        &self,
+        parts: Parts,
+        options: &Options,
+        caches: &Caches,
+        watches: &mut JoinSet<()>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election } = parts;
+        let client = self.leadership.fence(&clients.api);
+        let keeping = CancellationToken::new();
+        let mut keepers = JoinSet::new();
+        observer = Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]);
+        if let Some(election) = election {
+            telemetry.set_leading(&election.config.name, true);
+            if election.config.keep_history {
+                let keeper = self.keeper(&election, options, caches, &clock).await;
+                observer = Arc::new(vec![observer, keeper.clone()]);
+                keepers.spawn(keeper.run(keeping.clone()));
+            }
+            caches.queue_all(Spread::over(options.sync_period));
+        }
+        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        telemetry.attach_events(events.dropped().clone());
+        let mut recording = JoinSet::new();
+        recording.spawn(writer.run());
+        let reconciler = Arc::new(Reconciler {
+            client: client.clone(),
+            settings: options.settings,
+            autoscalers: caches.autoscalers.clone(),
+            pods: caches.pods.clone(),
+            selectors: caches.selectors.clone(),
+            mapper,
+            scales: ScaleClient::new(client, options.request_timeout),
+            metrics,
+            events,
+            clock,
+            observer,
+        });
+        info!("reconciling");
+        let mut workers = JoinSet::new();
+        for _ in 0..options.workers {
+            let (queue, reconciler) = (caches.queue.clone(), reconciler.clone());
+            workers.spawn(work(queue, reconciler, telemetry.clone(), options.sync_period));
+        }
+        telemetry.set_working(true);
+        drop(reconciler);
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            _ = watches.join_next() => Err(RunError::WatchEnded),
+            // What is under way ends here.
+            () = self.leadership.lost() => return Err(RunError::LeadershipLost),
+        };
+        info!("shutting down: running reconciles finish");
+        telemetry.set_stopping();
+        caches.queue.shut_down();
+        let finish = async {
+            while workers.join_next().await.is_some() {}
+            // The recorder ends when all its handles are gone and its queue is empty.
+            recording.join_next().await;
+            keeping.cancel();
+            keepers.join_next().await;
+        };
+        tokio::select! {
+            finished = tokio::time::timeout(options.shutdown_grace, finish) => if finished.is_err() {
+                warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
+            },
+            () = self.leadership.lost() => warn!("lost the lease while shutting down"),
+        }
+        telemetry.set_working(false);
+        outcome
+    }
+
+    /// Restores the histories, and keeps them from now on.
+    async fn keeper(
+        &self,
+        election: &Election,
+        options: &Options,
+        caches: &Caches,
+        clock: &Arc<dyn Clock>,
+    ) -> Arc<Keeper> {
+        let client = self.leadership.fence(&election.client);
+        let (settings, autoscalers) = (options.settings, caches.autoscalers.clone());
+        let keeper = Keeper::new(client, &election.config, settings, autoscalers, clock.clone());
+        keeper.restore(self.predecessor).await;
+        Arc::new(keeper)
+    }
 }
 
 fn start_watches(

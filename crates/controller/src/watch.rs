@@ -142,6 +142,17 @@ impl Caches {
         }
     }
 
+    /// Queues all autoscalers anew, spread as at a start: what became due while another instance led is not to be
+    /// worked off at once.
+    pub fn queue_all(&self, spread: Spread) {
+        let keys: BTreeSet<_> = self.autoscalers.keys_where(|_| true).into_iter().collect();
+        let count = keys.len();
+        for (index, key) in keys.into_iter().enumerate() {
+            self.queue.forget(&key);
+            self.queue.add_after(key, spread.delay(index, count));
+        }
+    }
+
     fn apply(&self, key: &HpaKey, object: Watched<HorizontalPodAutoscaler>, seen: Seen) -> Option<Change> {
         let Some(object) = self.decoded(key, object) else {
             // What it asked for before need not be what it asks for now.
