@@ -39,7 +39,8 @@ Examples:
   See why each decision came out as it did:
     hpa run --log-level info,hpa_controller=debug
 
-Do not let two controllers handle the same autoscalers: they would overwrite each other's decisions.
+Several instances can run: the one that holds the lease works, the others wait for it. Do not let another controller
+handle the same autoscalers: they would overwrite each other's decisions.
 Durations are written as in Kubernetes: 15s, 5m0s, 1h30m.";
 
 #[derive(Args, Debug)]
@@ -49,6 +50,8 @@ pub(crate) struct RunArguments {
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) election: ElectionArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
     #[command(flatten)]
@@ -116,6 +119,53 @@ pub(crate) struct ClusterArguments {
     /// The deadline of a request to the Kubernetes API or a metrics API
     #[arg(long, env = "HPA_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,
+}
+
+/// Which of several instances works: kube-controller-manager's flags, with their defaults.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
+pub(crate) struct ElectionArguments {
+    /// Whether a leader is elected before anything is written. Without it there must be one instance only
+    #[arg(long, env = "HPA_LEADER_ELECT", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) leader_elect: bool,
+    /// How long after the leader's last renewal that they saw other instances wait before they take the lease
+    #[arg(long, env = "HPA_LEADER_ELECT_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    pub(crate) leader_elect_lease_duration: SignedDuration,
+    /// How long after its last renewal the leader goes on; less than the lease duration
+    #[arg(long, env = "HPA_LEADER_ELECT_RENEW_DEADLINE", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    pub(crate) leader_elect_renew_deadline: SignedDuration,
+    /// How often the lease is renewed, or looked at; 1.2 times that must be less than the renew deadline
+    #[arg(long, env = "HPA_LEADER_ELECT_RETRY_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
+    pub(crate) leader_elect_retry_period: SignedDuration,
+    /// The name of the lease; those of the kept histories begin with it
+    #[arg(long, env = "HPA_LEADER_ELECT_RESOURCE_NAME", value_name = "NAME", default_value = "hpa-controller", value_parser = namespace)]
+    pub(crate) leader_elect_resource_name: String,
+    /// The namespace of the lease and the kept histories [default: that of the pod this runs in, else kube-system]
+    #[arg(long, env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
+    pub(crate) leader_elect_resource_namespace: Option<String>,
+    /// Whether the leader keeps recommendations and scale events in ConfigMaps beside the lease, so that stabilization
+    /// windows outlive it. Needs --leader-elect
+    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) keep_history: bool,
+}
+
+impl ElectionArguments {
+    /// Whether the durations fit each other, as kube-controller-manager demands.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (lease, renew) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        let retry = self.leader_elect_retry_period;
+        if lease <= renew {
+            let rule = "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline";
+            return Err(format!("{rule} ({lease:#}, {renew:#})"));
+        }
+        // A standby waits up to 1.2 times longer.
+        if renew <= retry.saturating_mul(6) / 5 {
+            let rule =
+                "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period";
+            return Err(format!("{rule} ({renew:#}, {retry:#})"));
+        }
+        Ok(())
+    }
 }
 
 /// What is logged, and how.
@@ -284,10 +334,42 @@ mod tests {
             ("--request-timeout", "0"),
             ("--bind-address", "localhost"),
             ("--metrics-port", "65536"),
+            ("--leader-elect", "maybe"),
+            ("--leader-elect-lease-duration", "0s"),
+            ("--leader-elect-renew-deadline", "-1s"),
+            ("--leader-elect-retry-period", "0"),
+            ("--leader-elect-resource-name", "Not A Name"),
+            ("--leader-elect-resource-namespace", ""),
         ] {
             let argument = format!("{flag}={value}");
             let error = parse(&[&argument]).expect_err(&argument);
             assert!(error.contains(flag), "{argument}: {error}");
+        }
+    }
+
+    #[test]
+    fn election_is_the_reference_controllers() {
+        let election = parse(&[]).expect("the defaults").election;
+        let seconds = |duration: SignedDuration| duration.as_secs();
+        assert!(election.leader_elect && election.keep_history);
+        assert_eq!(seconds(election.leader_elect_lease_duration), 15);
+        assert_eq!(seconds(election.leader_elect_renew_deadline), 10);
+        assert_eq!(seconds(election.leader_elect_retry_period), 2);
+        assert_eq!(election.check(), Ok(()));
+        assert!(parse(&["--leader-elect"]).expect("a flag").election.leader_elect);
+        assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.leader_elect);
+    }
+
+    #[test]
+    fn durations_of_the_election_must_fit_each_other() {
+        for (arguments, named) in [
+            (["--leader-elect-lease-duration=10s"], "--leader-elect-lease-duration must be greater"),
+            (["--leader-elect-renew-deadline=15s"], "than --leader-elect-renew-deadline (15s, 15s)"),
+            (["--leader-elect-renew-deadline=2400ms"], "--leader-elect-renew-deadline must be greater"),
+            (["--leader-elect-retry-period=9s"], "1.2 times --leader-elect-retry-period (10s, 9s)"),
+        ] {
+            let error = parse(&arguments).expect("each alone is good").election.check();
+            assert!(error.as_ref().is_err_and(|error| error.contains(named)), "{arguments:?}: {error:?}");
         }
     }
 

@@ -6,6 +6,7 @@ use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+    leader::{self, Election, ElectionConfig},
     run::{Options, Parts},
     telemetry::{Telemetry, TelemetryOptions},
 };
@@ -40,15 +41,45 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     let serving = serve::start(&arguments.observation, &telemetry).await?;
     let clients = Clients::observed(&client_config(&arguments.cluster), &telemetry).await?;
     let options = options(&arguments);
+    let election = election(&arguments).await?;
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
-    let parts = Parts::with_telemetry(clients, &options, telemetry);
+    let parts = Parts { election, ..Parts::with_telemetry(clients, &options, telemetry) };
     let outcome = hpa_controller::run::run(parts, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;
     }
     Ok(outcome?)
+}
+
+/// Where a pod finds its namespace.
+const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// The election to take part in. It has a client of its own, without limits: the lease is not to wait for its turn.
+async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
+    let election = &arguments.election;
+    if !election.leader_elect {
+        return Ok(None);
+    }
+    election.check().map_err(anyhow::Error::msg)?;
+    let limits = ClientLimits::default();
+    let config = ClientConfig { api: limits, metrics: limits, ..client_config(&arguments.cluster) };
+    let client = Clients::new(&config).await?.api;
+    let is_in_cluster = arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
+    let of_pod = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| is_in_cluster);
+    let given = election.leader_elect_resource_namespace.clone();
+    let namespace = given.or_else(of_pod).unwrap_or_else(|| "kube-system".to_owned());
+    let config = ElectionConfig {
+        namespace: namespace.trim().to_owned(),
+        name: election.leader_elect_resource_name.clone(),
+        identity: leader::identity(),
+        lease_duration: to_std(election.leader_elect_lease_duration),
+        renew_deadline: to_std(election.leader_elect_renew_deadline),
+        retry_period: to_std(election.leader_elect_retry_period),
+        keep_history: election.keep_history,
+    };
+    Ok(Some(Election { client, config }))
 }
 
 fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
