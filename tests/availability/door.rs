@@ -1,0 +1,113 @@
+//! The API server as one instance sees it: what it asks is logged, and it can be cut off.
+
+use std::{net::SocketAddr, sync::Arc, time::Instant};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+};
+use futures::{StreamExt, future::pending, stream};
+use hpa_testbed::Testbed;
+use http::{Method, Request, Response};
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tower::Service;
+
+use crate::log::{Log, Scaled, Who};
+
+/// A way to the server that only one instance takes.
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    /// Nothing gets through, in either direction.
+    pub(crate) cut: watch::Sender<bool>,
+    /// Scales are read, but the answers held back.
+    pub(crate) hold: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Guard {
+    who: Who,
+    testbed: Testbed,
+    log: Arc<Log>,
+    cut: watch::Receiver<bool>,
+    hold: watch::Receiver<bool>,
+}
+
+impl Door {
+    pub(crate) async fn open(who: Who, testbed: Testbed, log: Arc<Log>) -> Self {
+        let (cut, hold) = (watch::Sender::new(false), watch::Sender::new(false));
+        let guard = Guard { who, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
+        let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().fallback(move |request: Request<Body>| guard.clone().pass(request));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { address, cut, hold, task }
+    }
+}
+
+impl Guard {
+    async fn pass(mut self, request: Request<Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        if *self.cut.borrow() {
+            pending::<()>().await;
+        }
+        let is_write = method != Method::GET;
+        if is_write && !path.contains("/leases") {
+            self.log.writes(self.who, &format!("{method} {path}"));
+        }
+        let request = Request::from_parts(parts, Body::from(body.clone()));
+        // Nothing else runs in between: the test has one thread, and this does not wait.
+        let answer = self.testbed.service().call(request).await.unwrap_or_else(|never| match never {});
+        if answer.status().is_success() {
+            self.note(is_write, &path, &body);
+        }
+        if !is_write && path.ends_with("/scale") && *self.hold.borrow() {
+            self.log.add(|events| events.held.push(self.who));
+            self.hold.wait_for(|hold| !hold).await.ok();
+        }
+        self.stream(answer)
+    }
+
+    fn note(&self, is_write: bool, path: &str, body: &Bytes) {
+        let who = self.who;
+        match (is_write, path) {
+            (true, path) if path.contains("/leases") => {
+                let lease: Value = serde_json::from_slice(body).unwrap_or_default();
+                self.log.leased(who, lease["spec"]["holderIdentity"].as_str().unwrap_or_default());
+            }
+            (false, path) if path.contains("/leases") => self.log.add(|events| events.looked.push(who)),
+            (true, path) if path.ends_with("/scale") => {
+                self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
+            }
+            (false, path) if path.ends_with("/scale") => self.log.reconciled(who),
+            (true, path) if path.contains("/configmaps") => {
+                self.log.add(|events| events.kept.push(Instant::now()));
+            }
+            _ => {}
+        }
+    }
+
+    /// The answer, of which nothing more arrives once the way is cut.
+    fn stream(&self, answer: Response<Body>) -> Response<Body> {
+        let (parts, body) = answer.into_parts();
+        let data = (body.into_data_stream(), self.cut.clone());
+        let body = stream::unfold(data, |(mut data, mut cut)| async move {
+            let is_cut = async { drop(cut.wait_for(|cut| *cut).await) };
+            let next = tokio::select! {
+                next = data.next() => next?,
+                () = is_cut => pending().await,
+            };
+            Some((next, (data, cut)))
+        });
+        Response::from_parts(parts, Body::from_stream(body))
+    }
+}

@@ -1,0 +1,299 @@
+//! Two instances of the real binary against one API server in memory: the leader is killed, stopped and cut off, again
+//! and again. Never do two write, no scaling is lost or done twice, and a stabilization window goes on.
+//!
+//! ```sh
+//! cargo test --test availability -- --nocapture   # prints how long the takeovers took
+//! ```
+//!
+//! The binary is built first; `HPA_BINARY` names another one to test. The lease is much shorter than in life, to be done
+//! in a minute or so.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may fail")]
+#![allow(clippy::print_stdout, reason = "the report of the suite")]
+
+mod door;
+mod instances;
+mod log;
+
+use std::{
+    os::unix::process::ExitStatusExt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_testbed::{ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    instances::Instances,
+    log::{Events, Log, Who},
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+const ELECTION: [&str; 3] = [
+    "--leader-elect-lease-duration=1s",
+    "--leader-elect-renew-deadline=700ms",
+    "--leader-elect-retry-period=100ms",
+];
+/// How many times the leader is done away with.
+const ROUNDS: usize = 50;
+
+/// The external metric: with a target of one per replica, how many replicas are wanted.
+struct Load(Arc<AtomicI64>);
+
+impl MetricsProvider for Load {
+    fn external(&self, _: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        let value = self.0.load(Ordering::SeqCst).to_string();
+        Ok(vec![ExternalMetric { metric_name: "load".into(), value, ..ExternalMetric::default() }])
+    }
+}
+
+/// A cluster and the instances in it.
+struct World {
+    testbed: Testbed,
+    load: Arc<AtomicI64>,
+    log: Arc<Log>,
+    instances: Instances,
+}
+
+impl World {
+    /// So many Deployments of five with an autoscaler each, a load of five, and two instances.
+    fn new(autoscalers: usize, flags: &[&str]) -> Self {
+        let load = Arc::new(AtomicI64::new(5));
+        let metrics: Arc<dyn MetricsProvider> = Arc::new(Load(load.clone()));
+        let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+        testbed
+            .apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }))
+            .unwrap();
+        for index in 0..autoscalers {
+            for object in objects(&name(index)) {
+                testbed.apply(object).unwrap();
+            }
+        }
+        let log = Arc::new(Log::new(LEASE));
+        let flags: Vec<&str> = ELECTION.iter().chain(flags).copied().collect();
+        let instances = Instances::start(2, &testbed, &log, &flags);
+        Self { testbed, load, log, instances }
+    }
+
+    fn replicas(&self, index: usize) -> i64 {
+        let deployment = self.testbed.get("apps/v1", "Deployment", "shop", &name(index)).unwrap();
+        deployment["spec"]["replicas"].as_i64().unwrap()
+    }
+
+    /// Waits until one instance reconciles and the other waits for the lease; who leads.
+    async fn leader(&self) -> Who {
+        let is_settled = |events: &Events| {
+            let leader = events.term.as_ref()?.who;
+            let reconciles = events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles >= 2);
+            let standby = |who: &Who| *who != leader && !events.exits.contains_key(who);
+            (reconciles && events.looked.iter().any(standby)).then_some(leader)
+        };
+        self.log.wait("a leader and a standby", is_settled).await
+    }
+
+    /// Waits until the next leader has reconciled twice and begins again: without a window the first recommendation is
+    /// that of the replicas that it found, as in the reference.
+    async fn successor(&self, of: Who) -> Who {
+        let found = |events: &Events| {
+            let leader = events.term.as_ref().filter(|term| term.who != of)?.who;
+            events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles > 2).then_some(leader)
+        };
+        self.log.wait("the next leader", found).await
+    }
+
+    /// Waits until an instance has ended, which had to be because it lost the lease.
+    async fn gives_up(&self, who: Who) {
+        let status =
+            self.log.wait("the end of the old leader", |events| events.exits.get(&who).copied()).await;
+        assert_eq!(status.code(), Some(1), "{status}");
+    }
+}
+
+fn name(index: usize) -> String {
+    format!("web-{index}")
+}
+
+fn objects(name: &str) -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": "shop" },
+            "spec": { "replicas": 5, "selector": { "matchLabels": { "app": name } },
+                "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [] } } },
+            "status": { "replicas": 5 },
+        }),
+        json!({
+            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": { "name": name, "namespace": "shop" },
+            "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
+                "minReplicas": 1, "maxReplicas": 20,
+                "metrics": [{ "type": "External", "external": { "metric": { "name": "load" },
+                    "target": { "type": "AverageValue", "averageValue": "1" } } }] },
+        }),
+    ]
+}
+
+/// How the leader is done away with.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// SIGKILL, then the load changes.
+    Kill,
+    /// The load changes, and SIGKILL comes while the leader decides on it.
+    KillInReconcile,
+    /// The load changes, and SIGKILL comes as soon as the scale is written.
+    KillAfterScale,
+    /// SIGSTOP while the leader decides on a changed load, and SIGCONT when another has done so.
+    Stop,
+    /// Cut off from the API server until another leads.
+    Cut,
+}
+
+impl World {
+    /// Does away with the leader while the load changes.
+    async fn round(&self, fault: Fault, leader: Who, load: i64) {
+        let change = || self.load.store(load, Ordering::SeqCst);
+        match fault {
+            Fault::Kill => {
+                self.instances.signal(leader, Signal::KILL);
+                change();
+                self.successor(leader).await;
+            }
+            Fault::KillInReconcile => {
+                self.hold_in_reconcile(leader, change).await;
+                self.instances.signal(leader, Signal::KILL);
+                self.successor(leader).await;
+            }
+            Fault::KillAfterScale => {
+                let before = self.log.read(|events| events.scaled.len());
+                change();
+                let is_scaled = |events: &Events| (events.scaled.len() > before).then_some(());
+                self.log.wait("the scale", is_scaled).await;
+                self.instances.signal(leader, Signal::KILL);
+                self.successor(leader).await;
+            }
+            Fault::Stop => {
+                self.hold_in_reconcile(leader, change).await;
+                self.instances.signal(leader, Signal::STOP);
+                // The answer waits for the process to go on.
+                self.instances.hold(leader, false);
+                self.successor(leader).await;
+                self.instances.signal(leader, Signal::CONT);
+                self.gives_up(leader).await;
+            }
+            Fault::Cut => {
+                self.instances.cut(leader, true);
+                change();
+                self.successor(leader).await;
+                self.instances.cut(leader, false);
+                self.gives_up(leader).await;
+            }
+        }
+    }
+
+    /// Changes the load and waits until the leader waits for the scale to decide about it.
+    async fn hold_in_reconcile(&self, leader: Who, change: impl FnOnce()) {
+        self.instances.hold(leader, true);
+        let is_held = |events: &Events| events.held.contains(&leader).then_some(());
+        self.log.wait("a reconcile", is_held).await;
+        change();
+    }
+}
+
+#[tokio::test]
+async fn leader_is_done_away_with_fifty_times() {
+    let flags = [
+        "--horizontal-pod-autoscaler-sync-period=100ms",
+        "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+    ];
+    let world = World::new(1, &flags);
+    let faults = [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
+    for round in 0..ROUNDS {
+        let leader = world.leader().await;
+        let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
+        let before = world.log.read(|events| events.scaled.len());
+        world.round(fault, leader, load).await;
+        assert_eq!(world.replicas(0), load, "round {round}, {fault:?}");
+        let scaled = world.log.read(|events| events.scaled[before..].to_vec());
+        assert_eq!(scaled.len(), 1, "round {round}, {fault:?}: {scaled:?}");
+        let trespasses = world.log.read(|events| events.trespasses.clone());
+        assert!(trespasses.is_empty(), "round {round}, {fault:?}: {trespasses:#?}");
+    }
+    let mut takeovers = world.log.read(|events| events.takeovers.clone());
+    takeovers.sort();
+    assert!(takeovers.len() >= ROUNDS, "{takeovers:?}");
+    let (median, longest) = (takeovers[takeovers.len() / 2], takeovers[takeovers.len() - 1]);
+    println!(
+        "{} takeovers, from a free lease to the first reconcile: median {median:?}, longest {longest:?}",
+        takeovers.len()
+    );
+    assert!(longest < Duration::from_secs(2), "{takeovers:?}");
+}
+
+#[tokio::test]
+async fn leader_that_is_told_to_stop_hands_over_at_once() {
+    let world = World::new(1, &["--horizontal-pod-autoscaler-sync-period=100ms"]);
+    for _ in 0..3 {
+        let leader = world.leader().await;
+        world.instances.signal(leader, Signal::TERM);
+        world.successor(leader).await;
+        let status = world.log.wait("its end", |events| events.exits.get(&leader).copied()).await;
+        assert!(status.success() && status.signal().is_none(), "{status}");
+    }
+    let takeovers = world.log.read(|events| events.takeovers.clone());
+    println!("takeovers from a leader that is told to stop: {takeovers:?}");
+    assert!(takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE), "{takeovers:?}");
+    assert_eq!(world.log.read(|events| events.trespasses.clone()), [""; 0]);
+}
+
+#[tokio::test]
+async fn stabilization_window_outlives_the_leader() {
+    const WINDOW: Duration = Duration::from_secs(10);
+    // With a dozen of them, what is kept is written every five seconds.
+    const AUTOSCALERS: usize = 12;
+    let flags = [
+        "--horizontal-pod-autoscaler-sync-period=250ms",
+        "--horizontal-pod-autoscaler-downscale-stabilization=10s",
+    ];
+    let world = World::new(AUTOSCALERS, &flags);
+    let leader = world.leader().await;
+    let kept = |events: &Events| events.kept.last().copied();
+    let begun = world.log.wait("kept histories", kept).await;
+    // All of them have a recommendation of 5.
+    let reconciled = world.log.read(|events| events.reconciles[&leader]) + 2 * AUTOSCALERS;
+    let has_reconciled =
+        |events: &Events| (*events.reconciles.get(&leader)? >= reconciled).then(std::time::Instant::now);
+    let fallen = world.log.wait("recommendations", has_reconciled).await;
+    world.load.store(3, Ordering::SeqCst);
+    let is_kept =
+        |events: &Events| events.kept.last().copied().filter(|kept| *kept > fallen && *kept > begun);
+    world.log.wait("the fall to be kept", is_kept).await;
+    let well_within = |events: &Events| {
+        let term = events.term.as_ref().filter(|term| term.who == leader)?;
+        (term.renewed.duration_since(fallen) > WINDOW / 2).then_some(term.renewed)
+    };
+    let killed = world.log.wait("the middle of the window", well_within).await;
+    world.instances.signal(leader, Signal::KILL);
+    let scaled = world.log.wait("all to be scaled down", |events| {
+        (events.scaled.len() >= AUTOSCALERS).then(|| events.scaled.clone())
+    });
+    let scaled = scaled.await;
+    for scaled in &scaled {
+        let after = scaled.at.duration_since(fallen);
+        assert!(
+            scaled.who != leader && after + Duration::from_millis(500) > WINDOW,
+            "early: after {after:?}"
+        );
+        // Begun anew, the window would have ended later than it had without the kill by all that had gone of it.
+        assert!(scaled.at < killed + WINDOW && after < WINDOW + 2 * LEASE, "late: after {after:?}");
+    }
+    assert_eq!(scaled.len(), AUTOSCALERS);
+    assert!((0..AUTOSCALERS).all(|index| world.replicas(index) == 3));
+    let (last, killed) = (scaled[AUTOSCALERS - 1].at.duration_since(fallen), killed.duration_since(fallen));
+    println!(
+        "a window of {WINDOW:?}: the leader is killed after {killed:?}, the last is scaled down after {last:?}"
+    );
+}
