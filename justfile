@@ -18,6 +18,10 @@ lint:
 conformance *FILES:
     cargo test --release --test conformance -- {{ FILES }}
 
+# Two instances, of which the leader is killed, stopped and cut off: prints how long the takeovers took.
+availability:
+    cargo test --test availability -- --nocapture
+
 # End to end against the testbed and, where there is one, a real kube-apiserver (KUBEBUILDER_ASSETS, or setup-envtest's store).
 control-plane *SCENARIOS:
     cargo test --test control-plane -- {{ SCENARIOS }}

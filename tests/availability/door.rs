@@ -20,7 +20,7 @@ pub(crate) struct Door {
     pub(crate) address: SocketAddr,
     /// Nothing gets through, in either direction.
     pub(crate) cut: watch::Sender<bool>,
-    /// Scales are read, but the answers held back.
+    /// Metrics are read, but the answers held back: the next thing would be to write the scale.
     pub(crate) hold: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -70,7 +70,7 @@ impl Guard {
         if answer.status().is_success() {
             self.note(is_write, &path, &body);
         }
-        if !is_write && path.ends_with("/scale") && *self.hold.borrow() {
+        if path.contains("/external.metrics.k8s.io/v1beta1/") && *self.hold.borrow() {
             self.log.add(|events| events.held.push(self.who));
             self.hold.wait_for(|hold| !hold).await.ok();
         }

@@ -97,7 +97,7 @@ impl Instances {
         self.with_door(who, |door| _ = door.cut.send_replace(cut));
     }
 
-    /// Has an instance wait for the scales that it reads, or ends that.
+    /// Has an instance wait for the metrics that it reads, or ends that.
     pub(crate) fn hold(&self, who: Who, hold: bool) {
         self.with_door(who, |door| _ = door.hold.send_replace(hold));
     }

@@ -89,10 +89,8 @@ impl Log {
                 changed.changed().await.unwrap();
             }
         };
-        match tokio::time::timeout(LIMIT, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("waited for {what}; {:#?}", self.events.lock().unwrap()),
-        }
+        let found = tokio::time::timeout(LIMIT, wait).await;
+        found.unwrap_or_else(|_| panic!("waited for {what}; {:#?}", self.events.lock().unwrap()))
     }
 
     /// The lease was written by an instance: for itself, or to release it.
@@ -139,7 +137,7 @@ impl Log {
                 None => Err("nobody leads".to_owned()),
                 Some(term) if term.who != who => Err(format!("{} leads", term.who)),
                 Some(term) if term.renewed.elapsed() > self.lease_duration => {
-                    Err(format!("its lease ended {:?} ago", term.renewed.elapsed() - self.lease_duration))
+                    Err(format!("it renewed its lease {:?} ago", term.renewed.elapsed()))
                 }
                 Some(_) => Ok(()),
             };

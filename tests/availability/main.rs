@@ -194,12 +194,12 @@ impl World {
         }
     }
 
-    /// Changes the load and waits until the leader waits for the scale to decide about it.
+    /// Changes the load and waits until the leader waits for the metric to decide about it.
     async fn hold_in_reconcile(&self, leader: Who, change: impl FnOnce()) {
         self.instances.hold(leader, true);
+        change();
         let is_held = |events: &Events| events.held.contains(&leader).then_some(());
         self.log.wait("a reconcile", is_held).await;
-        change();
     }
 }
 
