@@ -355,7 +355,7 @@ async fn only_the_leader_writes() {
     assert!(begun.elapsed() <= RENEW && begun.elapsed() + SLACK >= RENEW, "{:?}", begun.elapsed());
     first.wire.send_replace(Wire::Works);
     assert!(write(&of_first).await.is_err());
-    assert_eq!(of_first.list(&Default::default()).await.expect("reading is free").items.len(), 1);
+    assert_eq!(of_first.list(&ListParams::default()).await.expect("reading is free").items.len(), 1);
     second.leadership().gained().await.expect("leads");
     write(&of_second).await.expect("the new leader writes");
     assert_eq!(testbed.list("v1", "ConfigMap").len(), 2);

@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::struct_excessive_bools,
     reason = "the stub of a test: it may stop where it is asked what it does not know"
 )]
 

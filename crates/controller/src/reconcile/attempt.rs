@@ -1,0 +1,218 @@
+//! From a decision to a scale that is written, or not.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, Pod, Scale},
+    conclude::Conclusion,
+    decide::Decision,
+    explain::MetricExplanation,
+    plan::Plan,
+    pods::Census,
+};
+use hpa_metrics_client::describe;
+use tracing::debug;
+
+use super::{
+    Reconciler, StatusError,
+    read::{Target, Unread},
+};
+use crate::{
+    autoscalers::{Autoscaler, Seen},
+    selectors::HpaKey,
+    status,
+    targets::ScaleError,
+};
+
+/// How often a decision is made anew because the target's replicas changed under it, or its write is repeated
+/// because the target changed otherwise.
+const MAX_WRITES: usize = 5;
+
+/// One reconcile of one autoscaler.
+pub(super) struct Attempt<'a> {
+    reconciler: &'a Reconciler,
+    key: &'a HpaKey,
+    hpa: &'a HorizontalPodAutoscaler,
+    autoscaler: &'a Arc<Autoscaler>,
+    /// The object as it is stored since a zero was foretold.
+    pub(super) ahead: Option<HorizontalPodAutoscaler>,
+    writes_left: usize,
+    /// The pods as the API server has them, where what is known of them was not to be trusted.
+    listed: Option<Vec<Arc<Pod>>>,
+}
+
+/// What an attempt came to.
+pub(super) struct Outcome {
+    pub(super) conclusion: Conclusion,
+    /// How long each metric took to be read.
+    pub(super) reads: Vec<Duration>,
+}
+
+/// How a write of the scale went.
+enum Written {
+    /// Written, or not for the reason given.
+    Done(Result<(), String>),
+    /// What it was decided on is no longer so, or never was, for the reason given.
+    Outdated(&'static str),
+    /// The autoscaler was changed or deleted; nothing was written.
+    AutoscalerChanged,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(
+        reconciler: &'a Reconciler,
+        key: &'a HpaKey,
+        hpa: &'a HorizontalPodAutoscaler,
+        autoscaler: &'a Arc<Autoscaler>,
+    ) -> Self {
+        Self { reconciler, key, hpa, autoscaler, ahead: None, writes_left: MAX_WRITES, listed: None }
+    }
+
+    /// Decides, writes the scale, and decides again while what was decided on turns out to be no longer so. `None` if
+    /// the autoscaler itself changed: then nothing of what was decided holds.
+    pub(super) async fn run(&mut self) -> Option<Outcome> {
+        let mut target = self.reconciler.read_target(self.hpa).await;
+        if let Ok(target) = &target {
+            self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
+        }
+        loop {
+            let (decision, reads) = self.decide(&target).await;
+            let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
+                return Some(Outcome { conclusion: decision.conclude(Ok(()), self.now()), reads });
+            };
+            match self.scale(&decision, target, replicas).await {
+                Written::Done(outcome) => {
+                    return Some(Outcome { conclusion: decision.conclude(outcome, self.now()), reads });
+                }
+                Written::AutoscalerChanged => return None,
+                Written::Outdated(what) => debug!("{what}, deciding again"),
+            }
+        }
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        self.reconciler.clock.now()
+    }
+
+    /// Decides on a target; with the decision comes how long each metric took to be read.
+    async fn decide(&mut self, target: &Result<Target, Unread>) -> (Decision<'a>, Vec<Duration>) {
+        let Self { reconciler, key, hpa, .. } = *self;
+        if target.as_ref().is_err_and(|unread| unread.is_gone) {
+            // The pods it had are nobody's now: no other autoscaler is to suffer from them.
+            reconciler.selectors.set(key, None);
+        }
+        let scale = target.as_ref().map(|target| target.read.scale.clone());
+        let scale = scale.map_err(|unread| unread.error.clone());
+        let listed = self.listed.clone();
+        let plan =
+            Plan::new(hpa, scale, &reconciler.settings, |selector| reconciler.select(key, selector, listed));
+        let (readings, reads) = reconciler.read_metrics(hpa, &plan).await;
+        let now = reconciler.clock.moment();
+        (plan.decide(readings, self.autoscaler.history(now), now.wall), reads)
+    }
+
+    /// Writes what was decided, once it is sure that it may be.
+    async fn scale(&mut self, decision: &Decision<'_>, target: &mut Target, replicas: i32) -> Written {
+        if self.listed.take().is_none() && goes_down_for_want_of_pods(decision, &target.read.scale) {
+            return match self.reconciler.list_pods(&self.key.namespace, &target.read.scale.selector).await {
+                Ok(pods) => {
+                    self.listed = Some(pods);
+                    Written::Outdated("fewer pods were known than the target has")
+                }
+                Err(message) => Written::Done(Err(message)),
+            };
+        }
+        if let Err(written) = self.confirm().await {
+            return written;
+        }
+        if let Err(written) = self.foretell(decision).await {
+            return written;
+        }
+        self.write_scale(target, replicas).await
+    }
+
+    /// Makes sure before a scale is written that the autoscaler is what it was decided on: a watch may have been silent
+    /// for minutes, and a scale by a spec that is gone would be out of bounds.
+    async fn confirm(&self) -> Result<(), Written> {
+        let Self { reconciler, key, hpa, .. } = self;
+        let failed = |message: String| {
+            Written::Done(Err(format!("the autoscaler could not be read once more: {message}")))
+        };
+        match reconciler.api(&key.namespace).get(&key.name).await {
+            Ok(latest) => {
+                let latest = latest.into_result().map_err(failed)?;
+                let is_same = latest.metadata.uid == hpa.metadata.uid && latest.spec == hpa.spec;
+                reconciler.autoscalers.apply(key, latest, Seen::Changed);
+                if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
+            }
+            // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
+            Err(kube::Error::Api(status)) if status.is_not_found() => Err(Written::AutoscalerChanged),
+            Err(kube::Error::Api(status)) => Err(failed(status.message)),
+            Err(error) => Err(failed(describe(&error))),
+        }
+    }
+
+    /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_ahead`].
+    async fn foretell(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
+        let Some(status) = decision.status_ahead() else { return Ok(()) };
+        let stored = self.ahead.as_ref().unwrap_or(self.hpa);
+        match self.reconciler.patch_status(stored, &status::as_stored(status)).await {
+            Ok(None) => Ok(()),
+            Ok(Some(stored)) => {
+                self.ahead = Some(stored);
+                Ok(())
+            }
+            Err(StatusError::Gone) => Err(Written::AutoscalerChanged),
+            Err(StatusError::Failed(message)) => Err(Written::Done(Err(format!(
+                "the status that foretells it could not be stored: {message}"
+            )))),
+        }
+    }
+
+    /// Whether the autoscaler still exists and asks for what it asked for.
+    fn is_current(&self) -> bool {
+        let known = self.reconciler.autoscalers.get(self.key);
+        known.is_some_and(|known| {
+            Arc::ptr_eq(&known, self.autoscaler)
+                && !known.is_suspended()
+                && known.object().spec == self.hpa.spec
+        })
+    }
+
+    /// Writes the replicas. A conflict over anything but the replicas is no reason to decide anew: it is written
+    /// against the newer version. If the replicas are no longer those that were decided on, it is never forced.
+    async fn write_scale(&mut self, target: &mut Target, replicas: i32) -> Written {
+        let (namespace, name) = (&self.hpa.metadata.namespace, &self.hpa.spec.scale_target_ref.name);
+        let scales = &self.reconciler.scales;
+        loop {
+            if !self.is_current() {
+                return Written::AutoscalerChanged;
+            }
+            self.writes_left = self.writes_left.saturating_sub(1);
+            let Target { mapping, read } = target;
+            let Err(error) = scales.update(namespace, mapping, name, read, replicas).await else {
+                return Written::Done(Ok(()));
+            };
+            if !matches!(error, ScaleError::Conflict(_)) || self.writes_left == 0 {
+                return Written::Done(Err(error.to_string()));
+            }
+            let Ok(latest) = scales.get(namespace, mapping, name).await else {
+                return Written::Done(Err(error.to_string()));
+            };
+            let decided_on = std::mem::replace(read, latest);
+            // Another object of the same name is not the one that was decided on.
+            if decided_on.scale.spec_replicas != read.scale.spec_replicas || decided_on.uid() != read.uid() {
+                return Written::Outdated("the target's replicas changed meanwhile");
+            }
+        }
+    }
+}
+
+/// Whether a decision to scale down counted on fewer pods than the target says that it has: a watch of pods that was
+/// interrupted looks like that, and usage shared by few pods like a small need.
+fn goes_down_for_want_of_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
+    let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
+    let known = |metric: &MetricExplanation| metric.pods.as_ref().map(Census::total);
+    let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
+    is_down && decision.explanation().metrics.iter().filter_map(known).any(|known| known < status_replicas)
+}

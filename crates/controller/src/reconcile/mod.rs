@@ -1,0 +1,207 @@
+//! One reconcile: the I/O around the engine's three calls.
+
+mod attempt;
+mod read;
+
+use std::sync::Arc;
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta},
+    conclude::Conclusion,
+    decide::ReconcileError,
+    event::{Event, EventReason, EventType},
+    history::Direction,
+    settings::Settings,
+};
+use hpa_metrics_client::{MetricsClient, describe};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use tracing::{debug, info, warn};
+
+use self::attempt::{Attempt, Outcome};
+use crate::{
+    autoscalers::{Autoscaler, Autoscalers, Failure},
+    clock::Clock,
+    events::{EventRecorder, ObjectReference, RecordedEvent},
+    observer::{ErrorClass, Finished, Observer, Reconciled},
+    pods::Pods,
+    selectors::{HpaKey, SelectorIndex},
+    status,
+    targets::{RestMapper, ScaleClient},
+    watched::Watched,
+};
+
+/// The field manager of our writes.
+const FIELD_MANAGER: &str = "hpa-controller";
+
+/// What reconciles share.
+pub struct Reconciler {
+    /// For statuses.
+    pub client: Client,
+    /// The engine's settings.
+    pub settings: Settings,
+    /// The autoscalers that are known.
+    pub autoscalers: Arc<Autoscalers>,
+    /// The pods that are known.
+    pub pods: Arc<Pods>,
+    /// Which autoscalers select which pods.
+    pub selectors: Arc<SelectorIndex>,
+    /// Kinds to resources.
+    pub mapper: Arc<RestMapper>,
+    /// Scale subresources.
+    pub scales: ScaleClient,
+    /// The metrics APIs.
+    pub metrics: Arc<dyn MetricsClient>,
+    /// Kubernetes events.
+    pub events: EventRecorder,
+    /// By which it is decided.
+    pub clock: Arc<dyn Clock>,
+    /// Is told of every reconcile.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl Reconciler {
+    /// Reconciles an autoscaler once; does nothing if it is gone. Failures end as conditions, events and logs of
+    /// that autoscaler.
+    #[tracing::instrument(name = "reconcile", skip_all, fields(hpa = %key))]
+    pub async fn reconcile(&self, key: &HpaKey) {
+        let Some(autoscaler) = self.autoscalers.get(key).filter(|known| !known.is_suspended()) else {
+            return;
+        };
+        let begun = self.clock.moment().running;
+        let hpa = autoscaler.object();
+        let mut attempt = Attempt::new(self, key, &hpa, &autoscaler);
+        let outcome = attempt.run().await;
+        let ahead = attempt.ahead;
+        let Some(Outcome { conclusion, reads }) = outcome else {
+            debug!("the autoscaler was changed or deleted meanwhile");
+            if let Some(ahead) = ahead {
+                // What was foretold did not come to pass.
+                let _stored = self.store(key, &ahead, hpa.status.clone()).await;
+            }
+            return;
+        };
+        report(&conclusion, &autoscaler);
+        let now = self.clock.moment();
+        let took = now.running.saturating_sub(begun);
+        self.observer.reconciled(&Reconciled {
+            key,
+            hpa: &hpa,
+            conclusion: &conclusion,
+            took,
+            reads: &reads,
+        });
+        let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
+        autoscaler.set_history(history, now);
+        for event in events {
+            self.record(&hpa, event);
+        }
+        let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status::as_stored(status)).await;
+        let current = explanation.current_replicas;
+        let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
+        let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
+        self.observer.finished(&Finished {
+            key,
+            scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
+            desired_replicas: is_decided.then_some(scaled_to.unwrap_or(current)),
+            error,
+            took: self.clock.moment().running.saturating_sub(begun),
+        });
+    }
+
+    /// Stores the status if it differs from what is known to be stored. Whether nothing is left to be done: a status
+    /// of an autoscaler that is gone needs no storing.
+    async fn store(
+        &self,
+        key: &HpaKey,
+        hpa: &HorizontalPodAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+    ) -> bool {
+        match self.patch_status(hpa, &status).await {
+            Ok(None) => {}
+            // The next reconcile is not to depend on the watch having caught up.
+            Ok(Some(stored)) => _ = self.autoscalers.apply_known(key, stored),
+            Err(StatusError::Gone) => debug!("the autoscaler is gone"),
+            Err(StatusError::Failed(message)) => {
+                warn!(error = message, "failed to update the status");
+                let (event_type, reason) = (EventType::Warning, EventReason::FailedUpdateStatus);
+                self.record(hpa, Event { event_type, reason, message });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes `status` of the stored object's status; the object as it is then, `None` if it was so already.
+    async fn patch_status(
+        &self,
+        stored: &HorizontalPodAutoscaler,
+        status: &HorizontalPodAutoscalerStatus,
+    ) -> Result<Option<HorizontalPodAutoscaler>, StatusError> {
+        let failed = |error: &dyn std::fmt::Display| StatusError::Failed(error.to_string());
+        let Some(patch) = status::patch(stored, status).map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let ObjectMeta { namespace, name, .. } = &stored.metadata;
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        match self.api(namespace).patch_status(name, &params, &Patch::Merge(patch)).await {
+            Ok(stored) => stored.into_result().map(Some).map_err(|error| failed(&error)),
+            Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
+            Err(kube::Error::Api(status)) => Err(StatusError::Failed(status.message)),
+            Err(error) => Err(StatusError::Failed(describe(&error))),
+        }
+    }
+
+    fn api(&self, namespace: &str) -> Api<Watched<HorizontalPodAutoscaler>> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn record(&self, hpa: &HorizontalPodAutoscaler, event: Event) {
+        let object = ObjectReference {
+            api_version: "autoscaling/v2".into(),
+            kind: "HorizontalPodAutoscaler".into(),
+            namespace: hpa.metadata.namespace.clone(),
+            name: hpa.metadata.name.clone(),
+            uid: hpa.metadata.uid.clone(),
+            resource_version: hpa.metadata.resource_version.clone(),
+        };
+        self.events.record(RecordedEvent {
+            object: Arc::new(object),
+            event_type: event.event_type,
+            reason: event.reason.as_str().into(),
+            message: event.message,
+            at: self.clock.now(),
+        });
+    }
+}
+
+/// Why a status was not stored.
+enum StatusError {
+    /// The autoscaler is gone, or another of its name is there.
+    Gone,
+    /// What the API said.
+    Failed(String),
+}
+
+/// Whether a status was refused because the autoscaler is gone, or another of its name is there.
+fn is_of_another(status: &kube::core::Status) -> bool {
+    status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
+}
+
+/// One line for what changes: a scaling, a failure that begins or reads otherwise than the last, its end. All else at
+/// debug.
+fn report(conclusion: &Conclusion, autoscaler: &Autoscaler) {
+    let Conclusion { explanation, scaled_to, error, .. } = conclusion;
+    let failure = autoscaler.set_failure(error.as_ref().map(ToString::to_string));
+    match (scaled_to, error, failure) {
+        (Some(replicas), ..) => {
+            info!(current = explanation.current_replicas, desired = replicas, decision = %explanation, "scaled");
+        }
+        (None, Some(error), Failure::New) => warn!(%error, decision = %explanation, "reconcile failed"),
+        (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
+        (None, None, Failure::Over) => info!(decision = %explanation, "reconcile works again"),
+        (None, None, _) => debug!(decision = %explanation, "kept"),
+    }
+}
