@@ -1,6 +1,6 @@
 //! What happened: every change of a scale and of a spec, and who made it; every decision.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use hpa_controller::observer::{Observer, Reconciled};
 use hpa_testbed::{ChangeListener, ResourceName};
@@ -96,18 +96,6 @@ impl Journal {
         self.entries.lock().reconciles.clone()
     }
 
-    /// Prints all of it.
-    pub(crate) fn print(&self) {
-        let entries = self.entries.lock();
-        let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
-        let reconciles = entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
-        let mut all: Vec<_> = scalings.chain(reconciles).collect();
-        all.sort_by_key(|(at, _)| *at);
-        for (at, what) in all {
-            println!("{at:?} {what}");
-        }
-    }
-
     fn deployment(&self, old: Option<&Value>, new: &Value) {
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
         let (from, to) = (old.map_or(-1, replicas), replicas(new));
@@ -132,6 +120,18 @@ impl Journal {
                 .is_some_and(|all| all.iter().any(is_true)),
         };
         self.entries.lock().versions.push(version);
+    }
+}
+
+/// All of it, in order.
+impl fmt::Display for Journal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.entries.lock();
+        let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
+        let reconciles = entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
+        let mut all: Vec<_> = scalings.chain(reconciles).collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().try_for_each(|(at, what)| writeln!(f, "{at:?} {what}"))
     }
 }
 

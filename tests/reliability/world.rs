@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) loads: Arc<Loads>,
     pub(crate) journal: Arc<Journal>,
     controller: Option<Controller>,
-    tasks: JoinSet<()>,
+    _cluster: JoinSet<()>,
 }
 
 struct Controller {
@@ -59,7 +59,8 @@ impl World {
         let mut tasks = JoinSet::new();
         tasks.spawn(cluster::run(testbed.clone(), journal.clone()));
         let controller_clock = clock.another();
-        let mut world = Self { testbed, clock, controller_clock, loads, journal, controller: None, tasks };
+        let mut world =
+            Self { testbed, clock, controller_clock, loads, journal, controller: None, _cluster: tasks };
         world.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
         for target in TARGETS {
             world.loads.set(target, 2);

@@ -1,28 +1,21 @@
-//! Runs that a seed draws: loads and users do the same in two worlds, of which one has faults too.
+//! What happens in a run, and what a seed makes of it.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use fastrand::Rng;
-use hpa_testbed::{Effect, Fault, Faults, Match, Restart};
+use hpa_testbed::{Effect, Fault, Match};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::{
-    MAX, PERIOD, WINDOW,
-    invariants::violations,
-    world::{TARGETS, World, autoscaler, deployment},
-};
+use super::{CALM, CONTROLLER};
+use crate::{MAX, PERIOD, WINDOW, world::TARGETS};
 
 /// When loads and users begin to change things, and when they leave off.
-const BUSY: [u64; 2] = [60, 240];
-/// When the faults end: all that was before the load's last change has left every window by then.
-const CALM: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
-/// The name of the controller to the API server.
-pub(crate) const CONTROLLER: &str = "controller";
+pub(super) const BUSY: [u64; 2] = [60, 240];
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Load(&'static str, i64),
     Scale(&'static str, i64),
     Max(&'static str, i64),
@@ -40,19 +33,19 @@ enum Step {
 }
 
 /// What happens in a run; the same for the same seed.
-struct Plan {
-    seed: u64,
+pub(super) struct Plan {
+    pub(super) seed: u64,
     /// In both worlds.
-    life: Vec<(Duration, Step)>,
+    pub(super) life: Vec<(Duration, Step)>,
     /// In the one with faults.
-    trouble: Vec<(Duration, Step)>,
-    faults: Vec<Fault>,
+    pub(super) trouble: Vec<(Duration, Step)>,
+    pub(super) faults: Vec<Fault>,
 }
 
 impl Plan {
     /// Whether a controller starts on the way. It holds what it finds for a window, and faults may keep it from finding
     /// anything until they end.
-    fn has_restart(&self) -> bool {
+    pub(super) fn has_restart(&self) -> bool {
         self.trouble.iter().any(|(_, step)| matches!(step, Step::Start))
     }
 }
@@ -68,7 +61,8 @@ impl fmt::Display for Plan {
     }
 }
 
-fn plan(seed: u64) -> Plan {
+/// The plan of a seed.
+pub(super) fn plan(seed: u64) -> Plan {
     let mut rng = Rng::with_seed(seed);
     let mut life = Vec::new();
     for _ in 0..rng.usize(3..12) {
@@ -252,137 +246,4 @@ fn malformed(rng: &mut Rng) -> (Match, Effect) {
     let (pointer, value) = &members[rng.usize(..members.len())];
     let object = String::new();
     (matching.clone(), Effect::Malformed { object, pointer: (*pointer).to_owned(), value: value.clone() })
-}
-
-/// What became of a world.
-#[derive(Debug, PartialEq)]
-struct End {
-    /// Two periods after the faults.
-    replicas: BTreeMap<&'static str, i64>,
-    /// A window later.
-    statuses: BTreeMap<&'static str, Value>,
-    violations: Vec<String>,
-}
-
-/// Runs a seed; what was wrong, with what happened.
-pub(crate) fn run(seed: u64) -> Result<(), String> {
-    let plan = plan(seed);
-    let without = in_virtual_time(live(&plan, false));
-    let with = in_virtual_time(live(&plan, true));
-    let mut wrong = Vec::new();
-    wrong.extend(without.violations.iter().map(|what| format!("without faults: {what}")));
-    wrong.extend(with.violations.iter().cloned());
-    if with.replicas != without.replicas {
-        wrong.push(format!(
-            "two periods after the faults {:?}, without them {:?}",
-            with.replicas, without.replicas
-        ));
-    }
-    for (name, status) in &with.statuses {
-        let expected = &without.statuses[name];
-        if status != expected {
-            wrong.push(format!("the status of {name} is {status}, without faults {expected}"));
-        }
-    }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("seed {}:\n  {}\n{plan}", plan.seed, wrong.join("\n  ")))
-    }
-}
-
-fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    runtime.expect("a runtime").block_on(run)
-}
-
-async fn live(plan: &Plan, has_faults: bool) -> End {
-    let faults = Faults::new(plan.seed);
-    let mut world = World::start(|_, config| hpa_testbed::Config {
-        interceptor: Some(Arc::new(faults.clone())),
-        ..config
-    });
-    let mut steps = plan.life.clone();
-    if has_faults {
-        plan.faults.iter().for_each(|fault| _ = faults.add(fault.clone()));
-        steps.extend(plan.trouble.iter().cloned());
-    }
-    steps.sort_by_key(|(at, _)| *at);
-    for (at, step) in steps {
-        world.until(at).await;
-        take(&mut world, step).await;
-    }
-    world.until(CALM).await;
-    faults.clear();
-    let held = if plan.has_restart() { WINDOW } else { Duration::ZERO };
-    world.until(CALM + held + 2 * PERIOD).await;
-    let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
-    world.until(CALM + held + 4 * PERIOD + WINDOW).await;
-    if has_faults && std::env::var_os("RELIABILITY_SEED").is_some() {
-        world.journal.print();
-    }
-    let mut violations = violations(&world);
-    if !world.is_controlled() {
-        violations.push("the controller has ended".to_owned());
-    }
-    End { replicas, statuses: TARGETS.map(|name| (name, status(&world, name))).into(), violations }
-}
-
-async fn take(world: &mut World, step: Step) {
-    match step {
-        Step::Load(name, load) => world.loads.set(name, load),
-        Step::Scale(name, replicas) => world.scale(name, replicas),
-        Step::Max(name, max) => {
-            world.edit(world.autoscaler(name), |object| object["spec"]["maxReplicas"] = max.into())
-        }
-        Step::Min(name, min) => {
-            world.edit(world.autoscaler(name), |object| object["spec"]["minReplicas"] = min.into())
-        }
-        Step::Touch(name) => world.edit(world.deployment(name), |object| {
-            object["metadata"]["annotations"] =
-                json!({ "touched": world.clock.age().as_millis().to_string() });
-        }),
-        Step::RecreateAutoscaler(name) => {
-            world.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
-            world.apply(autoscaler(name));
-        }
-        Step::RecreateTarget(name, replicas) => {
-            world.delete("apps/v1", "Deployment", name);
-            world.apply(deployment(name, replicas));
-        }
-        Step::Kill => world.kill_controller().await,
-        Step::Stop => world.stop_controller().await,
-        Step::Start if world.is_controlled() => {}
-        Step::Start => world.start_controller(),
-        Step::RestartApi(down_for) => world.testbed.restart(Restart::Same, down_for),
-        Step::Compact => {
-            world.testbed.compact();
-            world.testbed.drop_watches();
-        }
-        Step::Skew(by) => world.controller_clock.skew(by),
-    }
-}
-
-/// The status without what tells of its past: times, and that a zero was never by the autoscaler.
-fn status(world: &World, name: &str) -> Value {
-    let mut status = world.autoscaler(name).map_or(Value::Null, |object| object["status"].clone());
-    if let Some(status) = status.as_object_mut() {
-        status.remove("lastScaleTime");
-        // How often the spec was edited is the same, but a status may be of a decision on an earlier one.
-        status.remove("observedGeneration");
-    }
-    let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
-    // Nothing is written of limits while nothing is decided: what there is comes from before.
-    let is_active = |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
-    if !conditions.iter().any(is_active) {
-        conditions.retain(|condition| condition["type"] != "ScalingLimited");
-    }
-    for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
-        condition.remove("lastTransitionTime");
-        condition.remove("observedGeneration");
-    }
-    conditions.sort_by_key(|condition| condition["type"].to_string());
-    status["conditions"] = conditions.into();
-    status
 }
