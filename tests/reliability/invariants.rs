@@ -110,9 +110,9 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
 fn decided_on_what_was(scaling: &Scaling, decisions: &[&Reconcile]) -> Option<String> {
     let is_in_flight =
         |reconcile: &&&Reconcile| reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at;
-    let around = decisions.iter().filter(is_in_flight);
+    let mut around = decisions.iter().filter(is_in_flight);
     // A controller that was killed in between concludes nothing.
-    let latest = around.filter(|reconcile| i64::from(reconcile.desired) == scaling.to).last()?;
+    let latest = around.rfind(|reconcile| i64::from(reconcile.desired) == scaling.to)?;
     let is_of_it = latest.scaled_to.is_some_and(|to| i64::from(to) == scaling.to);
     (is_of_it && i64::from(latest.current) != scaling.from)
         .then(|| format!("decided on {} replicas: {}", latest.current, latest.says))
