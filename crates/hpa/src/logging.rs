@@ -1,6 +1,6 @@
-//! Logs go to standard error.
+//! Logs go to standard error, or to a file where that is in use otherwise.
 
-use std::io::IsTerminal;
+use std::{fs::File, io::IsTerminal, sync::Mutex};
 
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -19,6 +19,13 @@ const QUIET: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tow
 pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
     let color = std::io::stderr().is_terminal();
     subscriber(arguments, std::io::stderr, color)?.try_init()?;
+    Ok(())
+}
+
+/// Starts logging as text to a file.
+pub(crate) fn start_to_file(level: &str, file: File) -> anyhow::Result<()> {
+    let arguments = LogArguments { log_level: level.to_owned(), log_format: LogFormat::Text };
+    subscriber(&arguments, Mutex::new(file), false)?.try_init()?;
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
 //! Arguments, logging, wiring; what it does is in the crates below: `hpa-controller` (the shell),
-//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the engine).
+//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the engine). `hpa demo` runs it against `hpa-testbed`.
 
 mod args;
 mod convert;
+mod demo;
 #[cfg(test)]
 mod export_tests;
 mod logging;
@@ -24,18 +25,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
-    let outcome = match command {
-        Command::Run(arguments) => run::run(*arguments),
-        Command::Crd => print_definition(),
-        Command::Convert(arguments) => convert::run(&arguments),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("hpa: {error:#}");
-            ExitCode::FAILURE
+    let (outcome, failure) = match command {
+        Command::Run(arguments) => (run::run(*arguments).map(|()| ExitCode::SUCCESS), ExitCode::FAILURE),
+        Command::Demo(arguments) => (demo::run(arguments), ExitCode::from(demo::EXIT_UNABLE)),
+        Command::Crd => (print_definition().map(|()| ExitCode::SUCCESS), ExitCode::FAILURE),
+        Command::Convert(arguments) => {
+            (convert::run(&arguments).map(|()| ExitCode::SUCCESS), ExitCode::FAILURE)
         }
-    }
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("hpa: {error:#}");
+        failure
+    })
 }
 
 fn print_definition() -> anyhow::Result<()> {
