@@ -46,6 +46,13 @@ impl View {
         Ok(Self { api_version, list_kind: target.resource.list_kind.clone(), form })
     }
 
+    /// Ages are reckoned up to this time from now on.
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        if let Form::Table(table) = &mut self.form {
+            table.set_time(now);
+        }
+    }
+
     /// Only the first table of a watch has columns.
     pub(crate) fn columns_sent(&mut self) {
         if let Form::Table(table) = &mut self.form {

@@ -184,6 +184,7 @@ impl Watch {
     }
 
     fn queue(&mut self, event: &str, object: &Value) {
+        self.view.set_time((self.server.config.clock)());
         let shown = self.view.one(object);
         self.view.columns_sent();
         self.pending.push_back(line(event, &shown));

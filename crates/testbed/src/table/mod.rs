@@ -100,6 +100,11 @@ impl Table {
         })
     }
 
+    /// Ages are reckoned up to this time from now on.
+    pub(crate) fn set_time(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
     /// From now on tables have no columns.
     pub(crate) fn drop_columns(&mut self) {
         self.columns.clear();

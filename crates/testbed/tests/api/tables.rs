@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
-use hpa_testbed::{Config, Testbed};
+use hpa_testbed::{Config, SkewedClock, Testbed};
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, at, autoscaler, definition, deployment, pod, queue, send,
+    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, definition, deployment, pod, queue, send,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -65,4 +66,18 @@ async fn rows_include_what_is_asked_for(#[case] include: &str, #[case] kind: Val
     testbed.apply(pod("a", json!({}))).unwrap();
     let (_, table) = table(&testbed, &format!("{PODS}/a?includeObject={include}")).await;
     assert_eq!(at(&table, "/rows/0/object/kind"), &kind);
+}
+
+#[tokio::test]
+async fn ages_grow_while_a_watch_lasts() {
+    let clock = SkewedClock::new(Arc::new(|| CREATED.parse().unwrap()));
+    let testbed = Testbed::new(Config { clock: clock.as_clock(), ..Config::default() });
+    testbed.apply(autoscaler("web")).unwrap();
+    let mut watch = Watch::new(&testbed, &format!("{AUTOSCALERS}?watch=1"), TABLE).await;
+    assert_eq!(at(&watch.next().await.unwrap(), "/object/rows/0/cells/6"), "0s");
+    clock.set(SignedDuration::from_mins(5));
+    let mut changed = autoscaler("web");
+    changed["metadata"]["labels"] = json!({ "changed": "yes" });
+    testbed.apply(changed).unwrap();
+    assert_eq!(at(&watch.next().await.unwrap(), "/object/rows/0/cells/6"), "5m");
 }
