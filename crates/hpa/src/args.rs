@@ -74,7 +74,7 @@ pub(crate) struct DemoArguments {
     /// Where chance begins: the same seed, the same load, noise and incidents [default: the scenario's]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Keep the folder with the kubeconfig and the log; otherwise only where the load was not followed
+    /// Keep the temporary folder with the kubeconfig and, on a terminal, the log. A log is kept in any case if the load was not followed
     #[arg(long)]
     pub(crate) keep: bool,
     /// What the controller logs: error, warn, info, debug, or directives by module. On a terminal it goes to a file

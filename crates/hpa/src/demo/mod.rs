@@ -55,14 +55,14 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .tempdir()
         .context("cannot create a folder for temporary files")?;
     let output = Output::new(&arguments, folder.path())?;
+    let has_log = matches!(output, Output::View { .. });
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let outcome = runtime.block_on(play(scenario, &arguments, folder.path(), output));
     runtime.shutdown_background();
-    let is_kept = arguments.keep || matches!(outcome, Err(_) | Ok(Ending::Judged { followed: false }));
-    if is_kept {
-        let path = folder.keep();
-        eprintln!("hpa: the log and the kubeconfig are kept in {}", path.display());
+    let went_wrong = matches!(outcome, Err(_) | Ok(Ending::Judged { followed: false }));
+    if arguments.keep || (has_log && went_wrong) {
+        eprintln!("hpa: the kubeconfig and any log are kept in {}", folder.keep().display());
     }
     Ok(match outcome? {
         Ending::Judged { followed: true } => ExitCode::SUCCESS,

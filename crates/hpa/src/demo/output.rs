@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write, stdout},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::Context;
@@ -45,8 +45,6 @@ pub(crate) enum Output {
         screen: Option<Screen>,
         /// Its head.
         head: Option<Head>,
-        /// The log.
-        log: PathBuf,
     },
     /// One line for each decision that says something new; logs go to standard error.
     Lines {
@@ -67,15 +65,15 @@ impl Output {
         let log = folder.join("controller.log");
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         logging::start_to_file(&log_level(LEVEL_OF_FILE), file)?;
-        Ok(Self::View { screen: None, head: None, log })
+        Ok(Self::View { screen: None, head: None })
     }
 
     /// Everything runs.
     pub(crate) fn begin(&mut self, start: Start, board: &Board) -> io::Result<()> {
         match self {
-            Self::View { screen, head, .. } => {
+            Self::View { screen, head } => {
                 let Start { scenario, span, speed, kubeconfig } = start;
-                *head = Some(Head { scenario, span, speed, kubeconfig, followed: None });
+                *head = Some(Head { scenario, span, speed, kubeconfig, followed: None, is_over: false });
                 *screen = Some(Screen::enter()?);
                 Ok(())
             }
@@ -99,7 +97,7 @@ impl Output {
 
     /// Time for another frame.
     pub(crate) fn frame(&self, board: &Board) -> io::Result<()> {
-        let Self::View { screen: Some(screen), head: Some(head), .. } = self else { return Ok(()) };
+        let Self::View { screen: Some(screen), head: Some(head) } = self else { return Ok(()) };
         let (columns, rows) = terminal::size();
         screen.draw(&view(head, board, columns, rows))
     }
@@ -123,15 +121,12 @@ impl Output {
 
     /// It is over.
     pub(crate) fn end(&mut self, board: &Board, summary: &Summary) -> io::Result<()> {
-        if let Self::View { screen, head: Some(head), log } = self
+        if let Self::View { screen, head: Some(head) } = self
             && let Some(screen) = screen.take()
         {
-            let (columns, _) = terminal::size();
-            screen.close(&view(head, board, columns, usize::MAX))?;
-            if summary.followed {
-                return print(&format!("\n{}\n", summary.text()));
-            }
-            return print(&format!("\n{}\nThe controller's log: {}\n", summary.text(), log.display()));
+            head.is_over = true;
+            let (columns, rows) = terminal::size();
+            screen.close(&view(head, board, columns, rows))?;
         }
         print(&format!("\n{}\n", summary.text()))
     }

@@ -17,8 +17,10 @@ pub(crate) struct Head {
     pub(crate) speed: f64,
     /// Where the kubeconfig is.
     pub(crate) kubeconfig: String,
-    /// How the scenario went, once it is over.
+    /// How the scenario went, once it was seen to its end.
     pub(crate) followed: Option<bool>,
+    /// Whether all is over, and what is shown the last of it.
+    pub(crate) is_over: bool,
 }
 
 /// The columns before a curve and after it.
@@ -28,7 +30,11 @@ const NARROWEST: usize = 10;
 
 /// The lines of the view, for a terminal with so many columns and rows.
 pub(crate) fn view(head: &Head, board: &Board, columns: usize, rows: usize) -> Vec<Line> {
-    let mut lines = vec![title(head, board), kubeconfig(head), Line::default()];
+    let mut lines = vec![title(head, board)];
+    if !head.is_over {
+        lines.push(kubeconfig(head));
+    }
+    lines.push(Line::default());
     let curve = columns.saturating_sub(MARGINS).max(NARROWEST);
     for track in &board.tracks {
         lines.extend(autoscaler(track, head.span.max(board.second), curve));
@@ -46,6 +52,7 @@ fn title(head: &Head, board: &Board) -> Line {
     let times = format!("  {} of {}", clock(board.second), clock(head.span));
     let line = Line::default().with(Style::Bold, format!("hpa demo: {}", head.scenario)).plain(times);
     match head.followed {
+        _ if head.is_over => line,
         None => line.with(Style::Dim, format!(", {} times as fast; Ctrl-C ends it", number(head.speed))),
         Some(true) => line.with(Style::Green, "  the load was followed; on hold until Ctrl-C"),
         Some(false) => line.with(Style::Red, "  the load was NOT followed; on hold until Ctrl-C"),

@@ -28,6 +28,7 @@ fn head() -> Head {
         speed: 30.0,
         kubeconfig: "/tmp/demo/kubeconfig".to_owned(),
         followed: None,
+        is_over: false,
     }
 }
 
@@ -121,4 +122,12 @@ fn the_verdict_is_told_on_hold() {
     let head = Head { followed: Some(false), ..head() };
     let title = view(&head, &board(), 80, 24)[0].render(80, false);
     assert_eq!(title, "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold until Ctrl-C");
+}
+
+#[test]
+fn the_last_frame_tells_nothing_that_is_over() {
+    let head = Head { is_over: true, ..head() };
+    let lines: Vec<String> =
+        view(&head, &board(), 80, 24).iter().map(|line| line.render(80, false)).collect();
+    assert_eq!(lines[..3], ["hpa demo: shop  0:50 of 1:40", "", "web       Deployment web, 2..9"]);
 }

@@ -1,0 +1,198 @@
+//! `hpa demo` as somebody without a terminal sees it.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test may stop where it was misled"
+)]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use kube::{
+    Client, Config,
+    api::{Api, DynamicObject, ListParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::{ApiResource, GroupVersionKind},
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// One workload whose load grows to four times what it began with, so that its two replicas have to become eight.
+const SCENARIO: &str = "
+name: growth
+duration: 20m
+workloads:
+- name: web
+  replicas: 2
+  profile: {cpuRequest: 100m, idleCpu: 0, cpuPerUnit: 1m, capacity: 100, targetLoad: 50}
+  load: {ramp: {from: 100, to: 400, start: 2m, over: 4m}}
+manifests:
+- apiVersion: autoscaling/v2
+  kind: HorizontalPodAutoscaler
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 10
+    metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+";
+
+fn demo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+    command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Not even a broken one of the user's may matter.
+    command.env("KUBECONFIG", "/nowhere").env("HOME", "/nowhere");
+    command
+}
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = demo(arguments).output().expect("the binary runs");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().expect("an exit status"), text(stdout), text(stderr))
+}
+
+/// Runs a scenario at a hundred times the speed.
+fn run_scenario(scenario: &str, arguments: &[&str]) -> (i32, String, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, scenario).expect("a file");
+    let path = path.display().to_string();
+    run(&[&["--speed", "100", "--scenario", &path], arguments].concat())
+}
+
+#[test]
+fn load_that_is_followed_ends_well() {
+    let (code, output, errors) = run_scenario(SCENARIO, &[]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
+    assert!(output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times as fast\n"), "{output}");
+    let scalings: Vec<&str> = output.lines().filter(|line| line.contains(" -> ")).collect();
+    assert!(scalings[0].contains("2 -> 3 ") && scalings[0].contains("cpu is at "), "{output}");
+    assert!(scalings.last().is_some_and(|line| line.contains("-> 8 ")), "{output}");
+    assert!(
+        output.contains("\nHPA  DECISIONS  UP  DOWN  REPLICAS  AVERAGE  NEEDED  SERVED  SHORT\nweb "),
+        "{output}"
+    );
+    assert!(output.contains("The controller followed the load for the autoscaler."), "{output}");
+    assert!(!output.contains('\x1b'), "{output}");
+    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a folder");
+    assert!(!folder.exists(), "the temporary files are still there");
+}
+
+#[test]
+fn load_that_cannot_be_followed_ends_badly() {
+    let (code, output, errors) = run_scenario(&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 3"), &[]);
+    assert_eq!(code, 1, "{output}{errors}");
+    assert!(output.contains("maxReplicas is 3"), "{output}");
+    assert!(output.contains("The controller did NOT follow the load:\n  web: "), "{output}");
+    assert!(output.contains("of the load were served"), "{output}");
+}
+
+#[test]
+fn faults_of_a_scenario_meet_the_controller() {
+    let fault = "faults: [{match: {clients: [hpa-rs], subresources: [scale]}, effect: serviceUnavailable}]";
+    let (code, output, errors) =
+        run_scenario(&format!("{SCENARIO}{fault}\n"), &["--for", "8s", "--log-level", "error"]);
+    assert_eq!(code, 1, "{output}{errors}");
+    assert!(output.contains("the server is currently unable to handle the request"), "{output}");
+}
+
+#[test]
+fn printed_scenario_can_be_run() {
+    let (code, scenario, errors) = run(&["--print-scenario"]);
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let (code, output, errors) = run_scenario(&scenario, &["--for", "2s", "--keep"]);
+    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a folder");
+    assert_eq!(
+        (code, errors),
+        (0, format!("hpa: the kubeconfig and any log are kept in {}\n", folder.display())),
+        "{output}"
+    );
+    fs::remove_dir_all(folder).expect("what is kept is there");
+    assert!(output.starts_with("hpa demo: shop, 3:20 simulated in 0:02"), "{output}");
+    for name in ["web", "worker", "api"] {
+        assert!(output.contains(&format!("\n{name} ")), "{output}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_scenario_is_told() {
+    for (scenario, expected) in [
+        ("workloads: [{name: web, profile: {cpu: 1}}]", "line 1 column"),
+        ("duration: soon", "\"soon\" is no span of time"),
+        ("workloads: [{name: web}, {name: web}]", "workloads[1].name: is there twice"),
+        ("faults: [{effect: {}}]", "faults[0]: fault"),
+        (&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 1"), "spec.maxReplicas"),
+    ] {
+        let (code, output, errors) = run_scenario(scenario, &[]);
+        assert_eq!((code, output.as_str()), (2, ""), "{errors}");
+        assert!(errors.starts_with("hpa: ") && errors.contains(expected), "{errors}");
+    }
+    let (code, _, errors) = run(&["--scenario", "/nowhere/a.yaml"]);
+    assert_eq!(code, 2);
+    assert!(errors.contains("/nowhere/a.yaml"), "{errors}");
+}
+
+#[test]
+fn a_proxy_does_not_matter() {
+    let mut command = demo(&["--for", "1s", "--log-level", "error"]);
+    let output = command.env("HTTPS_PROXY", "http://proxy.example:3128").output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn kubeconfig_in(output: &str) -> &str {
+    let line = output.lines().find_map(|line| line.split_once("KUBECONFIG="));
+    line.unwrap_or_else(|| panic!("no kubeconfig in {output}")).1
+}
+
+/// Reads lines until one has this in it; all of them.
+fn read_until(lines: &mut BufReader<ChildStdout>, expected: &str) -> String {
+    let mut read = String::new();
+    while lines.read_line(&mut read).expect("UTF-8") > 0 {
+        if read.lines().last().is_some_and(|line| line.contains(expected)) {
+            return read;
+        }
+    }
+    panic!("it ended before {expected:?}: {read}");
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it runs");
+}
+
+#[tokio::test]
+async fn kubeconfig_works_while_it_runs_and_a_signal_ends_it() {
+    let mut child = demo(&["--speed", "60"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut output = read_until(&mut lines, " -> ");
+    let kubeconfig = Kubeconfig::read_from(kubeconfig_in(&output)).expect("a kubeconfig");
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
+    let client = Client::try_from(config).expect("a client");
+    let kind = GroupVersionKind::gvk("autoscaling", "v2", "HorizontalPodAutoscaler");
+    let autoscalers: Api<DynamicObject> = Api::default_namespaced_with(client, &ApiResource::from_gvk(&kind));
+    let listed = autoscalers.list(&ListParams::default()).await.expect("a list");
+    let scaled = |hpa: &DynamicObject| hpa.data["status"]["lastScaleTime"].is_string();
+    assert_eq!((listed.items.len(), listed.items.iter().any(scaled)), (3, true), "{listed:?}");
+    signal(&child, Signal::INT);
+    lines.read_to_string(&mut output).expect("UTF-8");
+    assert_eq!(child.wait().expect("an end").code(), Some(130), "{output}");
+    assert!(output.contains("HPA     DECISIONS"), "{output}");
+    assert!(!Path::new(kubeconfig_in(&output)).exists());
+}
+
+#[test]
+fn on_hold_it_stays_until_a_signal() {
+    let mut child = demo(&["--for", "1s", "--hold"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut output = read_until(&mut lines, "On hold");
+    assert!(output.contains("The controller followed the load"), "{output}");
+    assert!(child.try_wait().expect("a child").is_none());
+    signal(&child, Signal::TERM);
+    lines.read_to_string(&mut output).expect("UTF-8");
+    assert_eq!(child.wait().expect("an end").code(), Some(0), "{output}");
+}
