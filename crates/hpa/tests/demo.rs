@@ -196,3 +196,13 @@ fn on_hold_it_stays_until_a_signal() {
     lines.read_to_string(&mut output).expect("UTF-8");
     assert_eq!(child.wait().expect("an end").code(), Some(0), "{output}");
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_it() {
+    let mut child = demo(&["--log-level", "error"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    read_until(&mut lines, "hpa demo");
+    drop(lines);
+    let output = child.wait_with_output().expect("an end");
+    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(130), ""));
+}

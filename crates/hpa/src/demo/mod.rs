@@ -58,7 +58,11 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     let has_log = matches!(output, Output::View { .. });
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
-    let outcome = runtime.block_on(play(scenario, &arguments, folder.path(), output));
+    let outcome = match runtime.block_on(play(scenario, &arguments, folder.path(), output)) {
+        // Whoever reads has seen enough, such as `head`.
+        Err(error) if is_broken_pipe(&error) => Ok(Ending::Interrupted),
+        outcome => outcome,
+    };
     runtime.shutdown_background();
     let went_wrong = matches!(outcome, Err(_) | Ok(Ending::Judged { followed: false }));
     if arguments.keep || (has_log && went_wrong) {
@@ -71,6 +75,10 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// How a demonstration ended.
 enum Ending {
     /// The scenario was seen to its end.
@@ -78,7 +86,7 @@ enum Ending {
         /// Whether the controller followed the load.
         followed: bool,
     },
-    /// A signal came before that.
+    /// A signal came before that, or nobody read on.
     Interrupted,
 }
 
@@ -105,23 +113,33 @@ async fn play(
     let mut board = Board::new(&world.testbed, world.simulation.scenario());
     let kubeconfig = world.kubeconfig.display().to_string();
     output.begin(Start { scenario: name, span, speed, kubeconfig }, &board)?;
-    let mut summary = None;
-    if watch(&mut world, &mut board, &mut output, &mut signals, Some(span)).await? {
-        let judged = Summary::of(&board);
-        output.judged(&judged, arguments.hold)?;
-        let followed = judged.followed;
-        summary = Some(judged);
-        if arguments.hold {
-            world.simulation.clock().set_speed(1.0);
-            watch(&mut world, &mut board, &mut output, &mut signals, None).await?;
-        }
-        world.stop().await;
-        output.end(&board, summary.as_ref().unwrap_or(&Summary::of(&board)))?;
-        return Ok(Ending::Judged { followed });
-    }
+    let shown = show(&mut world, &mut board, &mut output, span, arguments.hold, &mut signals).await;
     world.stop().await;
-    output.end(&board, summary.get_or_insert_with(|| Summary::of(&board)))?;
-    Ok(Ending::Interrupted)
+    let judged = shown?;
+    let followed = judged.as_ref().map(|summary| summary.followed);
+    output.end(&board, &judged.unwrap_or_else(|| Summary::of(&board)))?;
+    Ok(followed.map_or(Ending::Interrupted, |followed| Ending::Judged { followed }))
+}
+
+/// Shows so many simulated seconds, and what comes after them on hold. How it went, unless it was interrupted.
+async fn show(
+    world: &mut World,
+    board: &mut Board,
+    output: &mut Output,
+    span: f64,
+    hold: bool,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<Summary>> {
+    if !watch(world, board, output, signals, Some(span)).await? {
+        return Ok(None);
+    }
+    let summary = Summary::of(board);
+    if hold {
+        output.on_hold(&summary)?;
+        world.simulation.clock().set_speed(1.0);
+        watch(world, board, output, signals, None).await?;
+    }
+    Ok(Some(summary))
 }
 
 /// Lets time pass up to a simulated second, for good without one. Whether it came to that, or a signal came before.

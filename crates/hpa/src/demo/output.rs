@@ -102,20 +102,19 @@ impl Output {
         screen.draw(&view(head, board, columns, rows))
     }
 
-    /// The scenario is over.
-    pub(crate) fn judged(&mut self, summary: &Summary, on_hold: bool) -> io::Result<()> {
+    /// The scenario is over, and goes on.
+    pub(crate) fn on_hold(&mut self, summary: &Summary) -> io::Result<()> {
         match self {
             Self::View { head, .. } => {
-                if let Some(head) = head.as_mut().filter(|_| on_hold) {
+                if let Some(head) = head {
                     head.followed = Some(summary.followed);
                 }
                 Ok(())
             }
-            Self::Lines { .. } if on_hold => print(&format!(
-                "\n{}\n\nOn hold: the load goes on in real time until Ctrl-C.\n",
-                summary.text()
-            )),
-            Self::Lines { .. } => Ok(()),
+            Self::Lines { .. } => {
+                let text = summary.text();
+                print(&format!("\n{text}\n\nOn hold: the load goes on in real time until Ctrl-C.\n"))
+            }
         }
     }
 
