@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, text};
@@ -122,4 +124,14 @@ externalMetrics:
     assert_eq!(value(&format!("{external}/temperature?labelSelector=room%3Da")).await, found(1, "20"));
     assert_eq!(value(&format!("{external}/temperature?labelSelector=room%3Db")).await, found(0, ""));
     assert_eq!(value(&format!("{external}/none")).await.0, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_simulation_that_lags_behind_its_clock_still_tells_what_it_saw() {
+    let cluster = web("");
+    cluster.at(15.0).await;
+    tokio::time::advance(Duration::from_secs(16)).await;
+    let seen = cluster.simulation.observe().second;
+    assert!(seen < 30.0, "it does not lag: {seen}");
+    assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:15Z");
 }

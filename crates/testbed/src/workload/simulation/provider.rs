@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+/// From one simulated second to the next.
+const STEP: f64 = 1.0;
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 const KIBI: f64 = 1024.0;
@@ -46,7 +48,9 @@ impl Provider {
     ) -> Result<T, ApiError> {
         let state = self.shared.state.lock();
         let State { model, start, .. } = &*state;
-        let known = Known { model, start: *start, now: self.shared.second(*start) };
+        // A simulation that lags behind its clock is asked as of when it got to: its sources did not fall silent.
+        let now = self.shared.second(*start).min((model.now + STEP).next_down());
+        let known = Known { model, start: *start, now };
         if model.is_down(source, known.now) {
             return Err(ApiError::service_unavailable());
         }
