@@ -47,11 +47,13 @@ Examples:
   In CI: one line for each decision that says something new, then a summary:
     hpa demo --for 20s | cat
 
-Nothing has to be installed, and no cluster is touched: the API server, its pods, load and metrics are simulated in this
-process, on 127.0.0.1, and go with it. Your kubeconfig is not read or changed.
+Nothing has to be installed, and no cluster is touched: the API server, its pods, load and
+metrics are simulated in this process, on 127.0.0.1, and go with it. Your kubeconfig is not
+read or changed.
 
-Exit status: 0 if the controller followed the load (the summary tells what that means), 1 if it did not, 2 if the
-demonstration could not run, 130 after Ctrl-C or SIGTERM before the end. On hold Ctrl-C is the end.";
+Exit status: 0 if the controller followed the load (the summary tells what that means), 1 if it
+did not, 2 if the demonstration could not run, 130 after Ctrl-C or SIGTERM before the end. On
+hold Ctrl-C is the end.";
 
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
