@@ -121,7 +121,8 @@ impl Shared {
             for (variable, _) in env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
                 command.env_remove(variable);
             }
-            command.arg("run").arg("--kubeconfig").arg(&kubeconfig).args(&self.flags);
+            // Two run on this machine at a time.
+            command.args(["run", "--metrics-port=0", "--kubeconfig"]).arg(&kubeconfig).args(&self.flags);
             let output = fs::File::create(self.dir.path().join(format!("{who}.log"))).unwrap();
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).kill_on_drop(true);
             let mut child = command.spawn().unwrap();

@@ -275,7 +275,8 @@ pub(crate) fn controller(
         command.env_remove(variable);
     }
     // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
-    command.arg("run").args(usual).args(flags).env("HPA_LEADER_ELECT", "false");
+    // Several run on this machine at a time.
+    command.arg("run").args(usual).args(flags).env("HPA_LEADER_ELECT", "false").env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
     Process::start(plane.dir(), name, command)
 }
