@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod, Scale},
+    api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, Scale},
     conclude::Conclusion,
     decide::Decision,
     explain::MetricExplanation,
@@ -11,6 +11,7 @@ use hpa_calc::{
     pods::Census,
 };
 use hpa_metrics_client::describe;
+use jiff::Timestamp;
 use tracing::debug;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::{
     autoscalers::{Autoscaler, Seen},
+    clock::Moment,
     selectors::HpaKey,
     status,
     targets::ScaleError,
@@ -39,11 +41,15 @@ pub(super) struct Attempt<'a> {
     writes_left: usize,
     /// The pods as the API server has them, where what is known of them was not to be trusted.
     listed: Option<Vec<Arc<Pod>>>,
+    /// The scale may have been written, though its answer says otherwise or is missing.
+    is_unsure: bool,
 }
 
 /// What an attempt came to.
 pub(super) struct Outcome {
     pub(super) conclusion: Conclusion,
+    /// When it was decided: the moment to which the times of the history are related.
+    pub(super) decided: Moment,
     /// How long each metric took to be read.
     pub(super) reads: Vec<Duration>,
 }
@@ -65,7 +71,16 @@ impl<'a> Attempt<'a> {
         hpa: &'a HorizontalPodAutoscaler,
         autoscaler: &'a Arc<Autoscaler>,
     ) -> Self {
-        Self { reconciler, key, hpa, autoscaler, ahead: None, writes_left: MAX_WRITES, listed: None }
+        Self {
+            reconciler,
+            key,
+            hpa,
+            autoscaler,
+            ahead: None,
+            writes_left: MAX_WRITES,
+            listed: None,
+            is_unsure: false,
+        }
     }
 
     /// Decides, writes the scale, and decides again while what was decided on turns out to be no longer so. `None` if
@@ -76,13 +91,16 @@ impl<'a> Attempt<'a> {
             self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
         }
         loop {
-            let (decision, reads) = self.decide(&target).await;
+            let (decision, decided, reads) = self.decide(&target).await;
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
-                return Some(Outcome { conclusion: decision.conclude(Ok(()), self.now()), reads });
+                let conclusion = decision.conclude(Ok(()), decided.wall);
+                return Some(Outcome { conclusion, decided, reads });
             };
             match self.scale(&decision, target, replicas).await {
                 Written::Done(outcome) => {
-                    return Some(Outcome { conclusion: decision.conclude(outcome, self.now()), reads });
+                    let conclusion = decision.conclude(outcome, self.now_since(decided));
+                    let conclusion = self.with_what_was_foretold(conclusion);
+                    return Some(Outcome { conclusion, decided, reads });
                 }
                 Written::AutoscalerChanged => return None,
                 Written::Outdated(what) => debug!("{what}, deciding again"),
@@ -90,12 +108,29 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn now(&self) -> jiff::Timestamp {
-        self.reconciler.clock.now()
+    /// What a wall clock shows now that nobody has set since an earlier moment.
+    fn now_since(&self, earlier: Moment) -> Timestamp {
+        let passed = self.reconciler.clock.moment().running.saturating_sub(earlier.running);
+        earlier.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
-    /// Decides on a target; with the decision comes how long each metric took to be read.
-    async fn decide(&mut self, target: &Result<Target, Unread>) -> (Decision<'a>, Vec<Duration>) {
+    /// The conclusion, but with the zero that was foretold where it may have come to pass: a marker too many is cleared
+    /// by the next reconcile, one too few leaves the workload at zero for ever.
+    fn with_what_was_foretold(&self, mut conclusion: Conclusion) -> Conclusion {
+        let Some(ahead) = self.ahead.as_ref().filter(|_| self.is_unsure) else { return conclusion };
+        let is_marker = |condition: &&Condition| condition.condition_type == ConditionType::ScaledToZero;
+        if let Some(marker) = ahead.status.conditions.iter().find(is_marker) {
+            let conditions = &mut conclusion.status.conditions;
+            match conditions.iter_mut().find(|condition| is_marker(&&**condition)) {
+                Some(condition) => condition.clone_from(marker),
+                None => conditions.push(marker.clone()),
+            }
+        }
+        conclusion
+    }
+
+    /// Decides on a target; with the decision comes when that was, and how long each metric took to be read.
+    async fn decide(&mut self, target: &Result<Target, Unread>) -> (Decision<'a>, Moment, Vec<Duration>) {
         let Self { reconciler, key, hpa, .. } = *self;
         if target.as_ref().is_err_and(|unread| unread.is_gone) {
             // The pods it had are nobody's now: no other autoscaler is to suffer from them.
@@ -108,7 +143,7 @@ impl<'a> Attempt<'a> {
             Plan::new(hpa, scale, &reconciler.settings, |selector| reconciler.select(key, selector, listed));
         let (readings, reads) = reconciler.read_metrics(hpa, &plan).await;
         let now = reconciler.clock.moment();
-        (plan.decide(readings, self.autoscaler.history(now), now.wall), reads)
+        (plan.decide(readings, self.autoscaler.history(now), now.wall), now, reads)
     }
 
     /// Writes what was decided, once it is sure that it may be.
@@ -193,6 +228,7 @@ impl<'a> Attempt<'a> {
             let Err(error) = scales.update(namespace, mapping, name, read, replicas).await else {
                 return Written::Done(Ok(()));
             };
+            self.is_unsure = !error.is_refusal();
             if !matches!(error, ScaleError::Conflict(_)) || self.writes_left == 0 {
                 return Written::Done(Err(error.to_string()));
             }

@@ -75,7 +75,7 @@ impl Reconciler {
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler);
         let outcome = attempt.run().await;
         let ahead = attempt.ahead;
-        let Some(Outcome { conclusion, reads }) = outcome else {
+        let Some(Outcome { conclusion, decided, reads }) = outcome else {
             debug!("the autoscaler was changed or deleted meanwhile");
             if let Some(ahead) = ahead {
                 // What was foretold did not come to pass.
@@ -84,8 +84,7 @@ impl Reconciler {
             return;
         };
         report(&conclusion, &autoscaler);
-        let now = self.clock.moment();
-        let took = now.running.saturating_sub(begun);
+        let took = self.clock.moment().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,
             hpa: &hpa,
@@ -94,7 +93,7 @@ impl Reconciler {
             reads: &reads,
         });
         let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
-        autoscaler.set_history(history, now);
+        autoscaler.set_history(history, decided);
         for event in events {
             self.record(&hpa, event);
         }

@@ -35,6 +35,18 @@ pub enum ScaleError {
     Request(RequestError),
 }
 
+impl ScaleError {
+    /// Whether the API server has refused the request, and thus not applied it. A failure on its side, or no answer at
+    /// all, leaves that open.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Request(RequestError::Status(status)) => status.code < 500,
+            Self::Request(_) => false,
+            _ => true,
+        }
+    }
+}
+
 impl From<RequestError> for ScaleError {
     fn from(error: RequestError) -> Self {
         match error {
