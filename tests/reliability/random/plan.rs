@@ -134,8 +134,8 @@ fn fault(rng: &mut Rng) -> Fault {
     let from = at(rng, [BUSY[0], CALM.as_secs() - 1]);
     // What is recommended on half of the metrics is held for a window.
     let is_held = matches!(effect, Effect::Malformed { .. });
-    let from = if is_held { from.min(CALM - 2 * WINDOW) } else { from };
-    let latest = if is_held { CALM - WINDOW } else { CALM };
+    let from = if is_held { from.min(CALM.saturating_sub(2 * WINDOW)) } else { from };
+    let latest = if is_held { CALM.saturating_sub(WINDOW) } else { CALM };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
     let trigger = Fault::on(matching.client(CONTROLLER)).from(from).until(until);
     let trigger = match rng.u8(..5) {
