@@ -176,7 +176,9 @@ fn failure(rng: &mut Rng) -> Effect {
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
         8 => Effect::LostAnswer,
-        9 | 10 => Effect::Slow { by: Duration::from_millis(rng.u64(1..30_000)) },
+        // Answered in time, so that much happens between a question and what follows on it; or too late.
+        9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
+        10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,
         12 => Effect::HalfBody,
         _ => Effect::Status {
