@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, ObjectMeta},
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, ObjectMeta},
     history::{History, Recommendation},
 };
 use jiff::SignedDuration;
@@ -22,6 +22,8 @@ pub struct Autoscaler {
     /// It was changed to what cannot be decoded.
     suspended: AtomicBool,
     past: Mutex<Past>,
+    /// The target of the last reconcile.
+    target: Mutex<Option<CrossVersionObjectReference>>,
     /// How the last reconcile failed, if it did.
     failure: Mutex<Option<String>>,
     /// What metrics tell of it.
@@ -66,6 +68,7 @@ impl Autoscaler {
             object: RwLock::new(Arc::new(object)),
             suspended: AtomicBool::new(false),
             past: Mutex::default(),
+            target: Mutex::default(),
             failure: Mutex::default(),
             observed: Mutex::default(),
         }
@@ -102,6 +105,16 @@ impl Autoscaler {
         *self.past.lock() = Past { history, kept: Some(now), ends_with: Some(replicas) };
     }
 
+    /// Tells the target of a reconcile; whether it is another than that of the last.
+    pub fn is_retargeted(&self, target: &CrossVersionObjectReference) -> bool {
+        let mut last = self.target.lock();
+        let is_another = last.as_ref() != Some(target);
+        if is_another {
+            *last = Some(target.clone());
+        }
+        is_another
+    }
+
     /// Tells the replicas that a reconcile found. If they are not those that a restored history ends with, then what
     /// changed them is not known: as after a start without a history, they are the first recommendation.
     pub fn found(&self, replicas: i32, now: Moment) {
@@ -124,8 +137,15 @@ impl Autoscaler {
         change
     }
 
-    /// Takes over a version of the object; whether it changed the spec. A change that is older than what is
-    /// known is left out.
+    /// Takes over what was read of the object, unless another of its name was read.
+    pub fn take_over(&self, object: HorizontalPodAutoscaler) {
+        if object.metadata.uid == self.uid {
+            self.update(object, Seen::Changed);
+        }
+    }
+
+    /// Takes over a version of the object; whether it calls for a reconcile: its spec is another, or it could not be
+    /// decoded before. A change that is older than what is known is left out.
     fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> bool {
         let mut known = self.object.write();
         if seen == Seen::Changed && is_older(&object.metadata, &known.metadata) {
@@ -133,8 +153,8 @@ impl Autoscaler {
         }
         let spec_changed = known.spec != object.spec;
         *known = Arc::new(object);
-        self.suspended.store(false, Ordering::Relaxed);
-        spec_changed
+        let was_suspended = self.suspended.swap(false, Ordering::Relaxed);
+        spec_changed || was_suspended
     }
 }
 
@@ -161,7 +181,7 @@ pub enum Seen {
 pub enum Change {
     /// It is new, or was re-created.
     Created,
-    /// Its spec is another.
+    /// Its spec is another, or it is known again after it could not be decoded.
     SpecChanged,
     /// Nothing that calls for a reconcile, for example our own write of the status.
     Nothing,
@@ -302,7 +322,7 @@ mod tests {
         let known = autoscalers.get(&key()).expect("it was applied");
         autoscalers.suspend(&key());
         assert!(known.is_suspended());
-        assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Seen::Listed), Change::Nothing);
+        assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Seen::Listed), Change::SpecChanged);
         assert!(!known.is_suspended());
         assert!(Arc::ptr_eq(&known, &autoscalers.get(&key()).expect("it is still there")));
     }

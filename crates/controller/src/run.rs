@@ -131,7 +131,8 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        pace: options.sync_period,
+        // So that what was missed is known in time for the next reconcile but one.
+        pace: options.sync_period / 2,
     };
     telemetry.attach(Sources {
         autoscalers: caches.autoscalers.clone(),

@@ -1,6 +1,6 @@
 //! Writing an autoscaler's status: only what differs, as a patch that leaves alone what we do not know.
 
-use hpa_calc::api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
+use hpa_calc::api::{Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -15,6 +15,19 @@ pub(crate) fn as_stored(mut status: HorizontalPodAutoscalerStatus) -> Horizontal
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Makes the `ScaledToZero` condition what it is in another status.
+pub(crate) fn keep_scaled_to_zero(
+    status: &mut HorizontalPodAutoscalerStatus,
+    of: &HorizontalPodAutoscalerStatus,
+) {
+    let is_it = |condition: &&Condition| condition.condition_type == ConditionType::ScaledToZero;
+    let Some(kept) = of.conditions.iter().find(is_it) else { return };
+    match status.conditions.iter_mut().find(|condition| is_it(&&**condition)) {
+        Some(condition) => *condition = kept.clone(),
+        None => status.conditions.push(kept.clone()),
+    }
 }
 
 /// The JSON merge patch (RFC 7386) that makes `status` of the object's status; `None` where it is so already.
@@ -51,8 +64,6 @@ fn changed_members(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<
 
 #[cfg(test)]
 mod tests {
-    use hpa_calc::api::{Condition, ConditionType};
-
     use super::*;
 
     fn object() -> HorizontalPodAutoscaler {

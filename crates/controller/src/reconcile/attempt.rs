@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, Scale},
+    api::{HorizontalPodAutoscaler, Pod, Scale},
     conclude::Conclusion,
     decide::Decision,
     explain::MetricExplanation,
@@ -18,13 +18,7 @@ use super::{
     Reconciler, StatusError,
     read::{Target, Unread},
 };
-use crate::{
-    autoscalers::{Autoscaler, Seen},
-    clock::Moment,
-    selectors::HpaKey,
-    status,
-    targets::ScaleError,
-};
+use crate::{autoscalers::Autoscaler, clock::Moment, selectors::HpaKey, status, targets::ScaleError};
 
 /// How often a decision is made anew because the target's replicas changed under it, or its write is repeated
 /// because the target changed otherwise.
@@ -38,11 +32,11 @@ pub(super) struct Attempt<'a> {
     autoscaler: &'a Arc<Autoscaler>,
     /// The object as it is stored since a zero was foretold.
     pub(super) ahead: Option<HorizontalPodAutoscaler>,
+    /// Whether the scale may have been written although no answer says so.
+    pub(super) is_unsure: bool,
     writes_left: usize,
     /// The pods as the API server has them, where what is known of them was not to be trusted.
     listed: Option<Vec<Arc<Pod>>>,
-    /// The scale may have been written, though its answer says otherwise or is missing.
-    is_unsure: bool,
 }
 
 /// What an attempt came to.
@@ -77,15 +71,19 @@ impl<'a> Attempt<'a> {
             hpa,
             autoscaler,
             ahead: None,
+            is_unsure: false,
             writes_left: MAX_WRITES,
             listed: None,
-            is_unsure: false,
         }
     }
 
     /// Decides, writes the scale, and decides again while what was decided on turns out to be no longer so. `None` if
     /// the autoscaler itself changed: then nothing of what was decided holds.
     pub(super) async fn run(&mut self) -> Option<Outcome> {
+        if self.autoscaler.is_retargeted(&self.hpa.spec.scale_target_ref) {
+            // What it selected were the pods of another target, and this one may not be readable.
+            self.reconciler.selectors.set(self.key, None);
+        }
         let mut target = self.reconciler.read_target(self.hpa).await;
         if let Ok(target) = &target {
             self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
@@ -99,7 +97,6 @@ impl<'a> Attempt<'a> {
             match self.scale(&decision, target, replicas).await {
                 Written::Done(outcome) => {
                     let conclusion = decision.conclude(outcome, self.now_since(decided));
-                    let conclusion = self.with_what_was_foretold(conclusion);
                     return Some(Outcome { conclusion, decided, reads });
                 }
                 Written::AutoscalerChanged => return None,
@@ -114,21 +111,6 @@ impl<'a> Attempt<'a> {
         earlier.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
-    /// The conclusion, but with the zero that was foretold where it may have come to pass: a marker too many is cleared
-    /// by the next reconcile, one too few leaves the workload at zero for ever.
-    fn with_what_was_foretold(&self, mut conclusion: Conclusion) -> Conclusion {
-        let Some(ahead) = self.ahead.as_ref().filter(|_| self.is_unsure) else { return conclusion };
-        let is_marker = |condition: &&Condition| condition.condition_type == ConditionType::ScaledToZero;
-        if let Some(marker) = ahead.status.conditions.iter().find(is_marker) {
-            let conditions = &mut conclusion.status.conditions;
-            match conditions.iter_mut().find(|condition| is_marker(&&**condition)) {
-                Some(condition) => condition.clone_from(marker),
-                None => conditions.push(marker.clone()),
-            }
-        }
-        conclusion
-    }
-
     /// Decides on a target; with the decision comes when that was, and how long each metric took to be read.
     async fn decide(&mut self, target: &Result<Target, Unread>) -> (Decision<'a>, Moment, Vec<Duration>) {
         let Self { reconciler, key, hpa, .. } = *self;
@@ -139,8 +121,15 @@ impl<'a> Attempt<'a> {
         let scale = target.as_ref().map(|target| target.read.scale.clone());
         let scale = scale.map_err(|unread| unread.error.clone());
         let listed = self.listed.clone();
-        let plan =
-            Plan::new(hpa, scale, &reconciler.settings, |selector| reconciler.select(key, selector, listed));
+        let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
+        let mut has_selected = false;
+        let plan = Plan::new(hpa, scale, &reconciler.settings, |selector| {
+            has_selected = true;
+            reconciler.select(key, selector, listed)
+        });
+        if is_at_zero && !has_selected {
+            reconciler.selectors.set(key, None);
+        }
         let (readings, reads) = reconciler.read_metrics(hpa, &plan).await;
         let now = reconciler.clock.moment();
         (plan.decide(readings, self.autoscaler.history(now), now.wall), now, reads)
@@ -169,7 +158,7 @@ impl<'a> Attempt<'a> {
     /// Makes sure before a scale is written that the autoscaler is what it was decided on: a watch may have been silent
     /// for minutes, and a scale by a spec that is gone would be out of bounds.
     async fn confirm(&self) -> Result<(), Written> {
-        let Self { reconciler, key, hpa, .. } = self;
+        let Self { reconciler, key, hpa, autoscaler, .. } = self;
         let failed = |message: String| {
             Written::Done(Err(format!("the autoscaler could not be read once more: {message}")))
         };
@@ -177,7 +166,7 @@ impl<'a> Attempt<'a> {
             Ok(latest) => {
                 let latest = latest.into_result().map_err(failed)?;
                 let is_same = latest.metadata.uid == hpa.metadata.uid && latest.spec == hpa.spec;
-                reconciler.autoscalers.apply(key, latest, Seen::Changed);
+                autoscaler.take_over(latest);
                 if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
             }
             // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
@@ -228,8 +217,8 @@ impl<'a> Attempt<'a> {
             let Err(error) = scales.update(namespace, mapping, name, read, replicas).await else {
                 return Written::Done(Ok(()));
             };
-            self.is_unsure = !error.is_refusal();
             if !matches!(error, ScaleError::Conflict(_)) || self.writes_left == 0 {
+                self.is_unsure = !error.is_refusal();
                 return Written::Done(Err(error.to_string()));
             }
             let Ok(latest) = scales.get(namespace, mapping, name).await else {

@@ -67,21 +67,27 @@ impl Reconciler {
     /// that autoscaler.
     #[tracing::instrument(name = "reconcile", skip_all, fields(hpa = %key))]
     pub async fn reconcile(&self, key: &HpaKey) {
-        let Some(autoscaler) = self.autoscalers.get(key).filter(|known| !known.is_suspended()) else {
-            return;
-        };
+        if self.reconcile_once(key).await {
+            // If it changes yet again, the next reconcile will do.
+            self.reconcile_once(key).await;
+        }
+    }
+
+    /// Whether the spec turned out to be another than what was decided on, and is known by now: nobody else tells of it.
+    async fn reconcile_once(&self, key: &HpaKey) -> bool {
+        let Some(autoscaler) = self.known(key).await else { return false };
         let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler);
         let outcome = attempt.run().await;
-        let ahead = attempt.ahead;
+        let Attempt { ahead, is_unsure, .. } = attempt;
         let Some(Outcome { conclusion, decided, reads }) = outcome else {
             debug!("the autoscaler was changed or deleted meanwhile");
             if let Some(ahead) = ahead {
                 // What was foretold did not come to pass.
                 let _stored = self.store(key, &ahead, hpa.status.clone()).await;
             }
-            return;
+            return autoscaler.object().spec != hpa.spec;
         };
         report(&conclusion, &autoscaler);
         let took = self.clock.moment().running.saturating_sub(begun);
@@ -97,7 +103,12 @@ impl Reconciler {
         for event in events {
             self.record(&hpa, event);
         }
-        let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status::as_stored(status)).await;
+        let mut status = status::as_stored(status);
+        if let Some(ahead) = ahead.as_ref().filter(|_| is_unsure) {
+            // It may be at zero: whose doing that is must not be lost.
+            status::keep_scaled_to_zero(&mut status, &ahead.status);
+        }
+        let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status).await;
         let current = explanation.current_replicas;
         let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
         let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
@@ -108,6 +119,18 @@ impl Reconciler {
             error,
             took: self.clock.moment().running.saturating_sub(begun),
         });
+        false
+    }
+
+    /// The autoscaler, if it is known what it asks for. One that could not be decoded is read once more: what was garbled
+    /// on its way is whole the next time, and the watch lists ever less often because of it.
+    async fn known(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
+        let autoscaler = self.autoscalers.get(key)?;
+        if autoscaler.is_suspended() {
+            let latest = self.api(&key.namespace).get(&key.name).await.ok()?;
+            autoscaler.take_over(latest.into_result().ok()?);
+        }
+        Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
     }
 
     /// Stores the status if it differs from what is known to be stored. Whether nothing is left to be done: a status
