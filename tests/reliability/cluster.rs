@@ -1,7 +1,7 @@
 //! The rest of a cluster: pods that are there and ready as soon as a target asks for them, and their metrics.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -24,17 +24,33 @@ use crate::{
 pub(crate) struct Loads {
     clock: VirtualClock,
     by_target: Mutex<HashMap<String, Vec<(Duration, i64)>>>,
+    /// The pods of which the metrics APIs know nothing.
+    unmeasured: Mutex<HashSet<String>>,
 }
 
 impl Loads {
     pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
-        Arc::new(Self { clock, by_target: Mutex::default() })
+        Arc::new(Self { clock, by_target: Mutex::default(), unmeasured: Mutex::default() })
+    }
+
+    /// From now on the metrics APIs know nothing of these pods, but of all others.
+    pub(crate) fn leave_out(&self, pods: &[&str]) {
+        *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    }
+
+    fn is_measured(&self, pod: &str) -> bool {
+        !self.unmeasured.lock().contains(pod)
     }
 
     /// From now on the load is this much.
     pub(crate) fn set(&self, target: &str, load: i64) {
         let now = self.clock.age();
         self.by_target.lock().entry(target.to_owned()).or_default().push((now, load));
+    }
+
+    /// Forgets a target.
+    pub(crate) fn forget(&self, target: &str) {
+        self.by_target.lock().remove(target);
     }
 
     /// The load now.
@@ -71,7 +87,7 @@ impl MetricsProvider for Metrics {
                 ..PodMetrics::default()
             }
         };
-        Ok(query.pods.iter().map(metrics).collect())
+        Ok(query.pods.iter().filter(|(_, name)| self.0.is_measured(name)).map(metrics).collect())
     }
 
     /// One of load is ten requests per second.
@@ -86,7 +102,7 @@ impl MetricsProvider for Metrics {
                 ..CustomMetric::default()
             }
         };
-        Ok(query.pods.iter().map(metrics).collect())
+        Ok(query.pods.iter().filter(|(_, name)| self.0.is_measured(name)).map(metrics).collect())
     }
 
     /// The metric has its target's name; one of load is ten jobs.

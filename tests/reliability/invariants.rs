@@ -30,7 +30,7 @@ pub(crate) fn violations(world: &World) -> Vec<String> {
             within_bounds(scaling, &specs),
             down_for_a_reason(world, scaling, &specs),
             stabilized(scaling, &specs, &decisions),
-            decided_on_what_was(scaling, &decisions),
+            decided_on_what_was(scaling, &scalings, &decisions),
             pause_is_kept(scaling, before),
             zero_is_foretold(scaling, &specs),
         ];
@@ -107,15 +107,27 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
 }
 
 /// What was written was decided on the replicas that it replaced: nobody's change was overwritten.
-fn decided_on_what_was(scaling: &Scaling, decisions: &[&Reconcile]) -> Option<String> {
-    let is_in_flight =
-        |reconcile: &&&Reconcile| reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at;
-    let mut around = decisions.iter().filter(is_in_flight);
-    // A controller that was killed in between concludes nothing.
-    let latest = around.rfind(|reconcile| i64::from(reconcile.desired) == scaling.to)?;
-    let is_of_it = latest.scaled_to.is_some_and(|to| i64::from(to) == scaling.to);
-    (is_of_it && i64::from(latest.current) != scaling.from)
-        .then(|| format!("decided on {} replicas: {}", latest.current, latest.says))
+fn decided_on_what_was(scaling: &Scaling, all: &[Scaling], decisions: &[&Reconcile]) -> Option<String> {
+    let may_be_of_it = |reconcile: &&&Reconcile| {
+        let is_around = reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at;
+        is_around && reconcile.scaled_to.is_some_and(|to| i64::from(to) == scaling.to)
+    };
+    let is_of = |reconcile: &Reconcile, scaling: &Scaling| {
+        i64::from(reconcile.current) == scaling.from && reconcile.scaled_to.map(i64::from) == Some(scaling.to)
+    };
+    let candidates: Vec<_> = decisions.iter().filter(may_be_of_it).collect();
+    if candidates.iter().any(|reconcile| is_of(reconcile, scaling)) {
+        return None;
+    }
+    // A controller that was killed in between concludes nothing; a decision before it had a scaling of its own.
+    let has_own = |reconcile: &Reconcile| {
+        all.iter().any(|other| {
+            let is_its = other.target == scaling.target && other.by == Actor::Controller;
+            is_its && other.at >= reconcile.at && other.at < scaling.at && is_of(reconcile, other)
+        })
+    };
+    let odd = candidates.into_iter().find(|reconcile| !has_own(reconcile))?;
+    Some(format!("decided on {} replicas: {}", odd.current, odd.says))
 }
 
 /// Zero replicas by another hand stay.

@@ -49,7 +49,6 @@ pub(crate) struct Reconcile {
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) current: i32,
-    pub(crate) desired: i32,
     pub(crate) proposed: Option<i32>,
     pub(crate) scaled_to: Option<i32>,
     pub(crate) says: String,
@@ -94,6 +93,12 @@ impl Journal {
 
     pub(crate) fn reconciles(&self) -> Vec<Reconcile> {
         self.entries.lock().reconciles.clone()
+    }
+
+    /// Begins anew.
+    pub(crate) fn forget(&self) {
+        let mut entries = self.entries.lock();
+        *entries = Entries { acting: entries.acting, ..Entries::default() };
     }
 
     fn deployment(&self, old: Option<&Value>, new: &Value) {
@@ -159,7 +164,6 @@ impl Observer for Journal {
             name: reconciled.key.name.to_string(),
             uid: reconciled.hpa.metadata.uid.clone(),
             current: explanation.current_replicas,
-            desired: explanation.desired_replicas,
             proposed: explanation.proposed_replicas,
             scaled_to: conclusion.scaled_to,
             says: explanation.to_string(),

@@ -6,8 +6,10 @@
 mod cluster;
 mod invariants;
 mod journal;
+mod named;
 mod random;
 mod time;
+mod weak_spots;
 mod world;
 
 use std::time::Duration;

@@ -6,7 +6,9 @@ use hpa_calc::settings::Settings;
 use hpa_controller::{
     client::{ClientLimits, Clients},
     clock::Clock,
+    leader::{Election, ElectionConfig},
     run::{Options, Parts, RunError},
+    telemetry::Telemetry,
 };
 use hpa_testbed::{Config, Testbed};
 use jiff::SignedDuration;
@@ -31,8 +33,12 @@ pub(crate) struct World {
     pub(crate) controller_clock: VirtualClock,
     pub(crate) loads: Arc<Loads>,
     pub(crate) journal: Arc<Journal>,
+    /// Of the controller that was started last.
+    pub(crate) telemetry: Arc<Telemetry>,
     controller: Option<Controller>,
-    _cluster: JoinSet<()>,
+    /// A second one, which waits for the lease.
+    standby: Option<Controller>,
+    tasks: JoinSet<()>,
 }
 
 struct Controller {
@@ -59,8 +65,17 @@ impl World {
         let mut tasks = JoinSet::new();
         tasks.spawn(cluster::run(testbed.clone(), journal.clone()));
         let controller_clock = clock.another();
-        let mut world =
-            Self { testbed, clock, controller_clock, loads, journal, controller: None, _cluster: tasks };
+        let mut world = Self {
+            testbed,
+            clock,
+            controller_clock,
+            loads,
+            journal,
+            telemetry: Arc::default(),
+            controller: None,
+            standby: None,
+            tasks,
+        };
         world.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
         for target in TARGETS {
             world.loads.set(target, 2);
@@ -69,6 +84,13 @@ impl World {
         }
         world.start_controller();
         world
+    }
+
+    /// From now on each target has this load.
+    pub(crate) fn load_all(&self, load: i64) {
+        for target in TARGETS {
+            self.loads.set(target, load);
+        }
     }
 
     /// Does it as a user.
@@ -108,17 +130,47 @@ impl World {
     }
 
     pub(crate) fn start_controller(&mut self) {
+        self.controller = Some(self.controller(CONTROLLER, None));
+    }
+
+    /// Starts a controller that works once it has the lease, and keeps histories for the next. It has this name, also
+    /// to the API server.
+    pub(crate) fn start_elected(&mut self, identity: &str) {
+        self.controller = Some(self.controller(identity, Some(self.election(identity))));
+    }
+
+    /// Starts a second one, which waits for the lease.
+    pub(crate) fn start_standby(&mut self, identity: &str) {
+        self.standby = Some(self.controller(identity, Some(self.election(identity))));
+    }
+
+    fn election(&self, identity: &str) -> Election {
+        let config = ElectionConfig {
+            namespace: NAMESPACE.into(),
+            name: "hpa-controller".into(),
+            identity: identity.into(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            keep_history: true,
+        };
+        Election { client: self.testbed.client_named(identity), config }
+    }
+
+    fn controller(&mut self, name: &str, election: Option<Election>) -> Controller {
         let shutdown = CancellationToken::new();
         let options = options();
         let limits = ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
-        let clients = Clients::of(self.testbed.service_named(CONTROLLER), &limits);
+        let clients = Clients::of(self.testbed.service_named(name), &limits);
+        self.telemetry = Arc::default();
         let parts = Parts {
             clock: Arc::new(self.controller_clock.clone()),
             observer: self.journal.clone(),
-            ..Parts::new(clients, &options)
+            election,
+            ..Parts::with_telemetry(clients, &options, self.telemetry.clone())
         };
         let task = tokio::spawn(hpa_controller::run::run(parts, options, shutdown.clone()));
-        self.controller = Some(Controller { shutdown, task });
+        Controller { shutdown, task }
     }
 
     /// Ends the controller as SIGKILL does: in the middle of whatever it does.
@@ -137,9 +189,44 @@ impl World {
         }
     }
 
-    /// Whether the controller runs that should.
+    /// Whether the controller runs that should; with a second one, whether either does.
     pub(crate) fn is_controlled(&self) -> bool {
-        self.controller.as_ref().is_some_and(|controller| !controller.task.is_finished())
+        self.controller.iter().chain(&self.standby).any(|controller| !controller.task.is_finished())
+    }
+
+    /// Whether the first controller has ended of itself.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.controller.as_ref().is_some_and(|controller| controller.task.is_finished())
+    }
+
+    /// Lets some time pass.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Waits for a target to be asked to have this many replicas, to the millisecond.
+    pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
+        while self.replicas(name) != replicas {
+            self.pass(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// A condition of an autoscaler: status, reason and message.
+    pub(crate) fn condition(&self, name: &str, of_type: &str) -> Option<[String; 3]> {
+        let conditions = self.autoscaler(name)?["status"]["conditions"].as_array().cloned()?;
+        let condition = conditions.into_iter().find(|condition| condition["type"] == of_type)?;
+        Some(
+            ["status", "reason", "message"]
+                .map(|member| condition[member].as_str().unwrap_or_default().into()),
+        )
+    }
+
+    /// Ends all that runs.
+    pub(crate) async fn end(mut self) {
+        self.kill_controller().await;
+        self.controller = self.standby.take();
+        self.kill_controller().await;
+        self.tasks.shutdown().await;
     }
 
     /// Lets the world be until it has this age.

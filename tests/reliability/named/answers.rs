@@ -1,0 +1,196 @@
+//! Requests that are refused, slow, or answered by something else.
+
+use std::time::Duration;
+
+use hpa_testbed::{Effect, Match};
+
+use super::scenario::{Scenario, autoscalers, during, metrics, on, pods, scales};
+use crate::world::World;
+
+/// Changes all targets in something else than their replicas.
+fn touch_all(world: &World) {
+    for name in crate::world::TARGETS {
+        let age = world.clock.age().as_millis().to_string();
+        world.edit(world.deployment(name), |object| {
+            object["metadata"]["annotations"] = serde_json::json!({ "touched": age });
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_on_scales() {
+    Scenario::of([on(scales("update"), Effect::Conflict)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_on_statuses() {
+    Scenario::of([on(autoscalers("patch"), Effect::Conflict)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_on_scales_and_statuses() {
+    let faults = [on(scales("update"), Effect::Conflict), on(autoscalers("patch"), Effect::Conflict)];
+    Scenario::of(faults).survives().await;
+}
+
+/// Somebody else writes the targets all the time, so that most versions are old when they are used.
+#[tokio::test(start_paused = true)]
+async fn conflict_storm() {
+    let slow = Effect::Slow { by: Duration::from_millis(300) };
+    let mut scenario = Scenario::of([on(scales("update"), slow)]);
+    for at in 60..240 {
+        scenario = scenario.trouble(at, touch_all);
+    }
+    scenario.survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_conflicts() {
+    Scenario::of([during(scales("update")).every(2).effect(Effect::Conflict)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests() {
+    let busy = Effect::TooManyRequests { retry_after_seconds: Some(5) };
+    Scenario::of([on(Match::any(), busy)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_requests_for_a_minute() {
+    let busy = Effect::TooManyRequests { retry_after_seconds: Some(60) };
+    Scenario::of([during(scales("update")).first(3).effect(busy)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn internal_errors() {
+    Scenario::of([on(Match::any(), Effect::InternalError)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_unavailable() {
+    Scenario::of([on(Match::any(), Effect::ServiceUnavailable)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn gateway_timeouts() {
+    Scenario::of([on(Match::any(), Effect::Timeout)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_unavailable() {
+    Scenario::of([on(metrics(), Effect::ServiceUnavailable)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_scales() {
+    Scenario::of([on(Match::any().subresource("scale"), slow(7))]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_metrics() {
+    Scenario::of([on(metrics(), slow(7))]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_statuses() {
+    Scenario::of([on(autoscalers("patch"), slow(7))]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_lists() {
+    Scenario::of([on(Match::verb("list"), slow(25))])
+        .trouble(70, |world| {
+            world.testbed.compact();
+            world.testbed.drop_watches();
+        })
+        .survives()
+        .await;
+}
+
+/// Slower than any deadline.
+#[tokio::test(start_paused = true)]
+async fn everything_too_slow() {
+    Scenario::of([on(Match::any(), slow(40))]).survives().await;
+}
+
+fn slow(seconds: u64) -> Effect {
+    Effect::Slow { by: Duration::from_secs(seconds) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_of_scales() {
+    Scenario::of([on(scales("update"), Effect::LostAnswer)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_of_statuses() {
+    Scenario::of([on(autoscalers("patch"), Effect::LostAnswer)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnected_before_applying() {
+    Scenario::of([on(Match::any(), Effect::Disconnect { applied: false })]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn disconnected_after_applying() {
+    Scenario::of([on(Match::any(), Effect::Disconnect { applied: true })]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn html_with_status_200() {
+    Scenario::of([on(Match::any(), Effect::Html { code: 200 })]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn html_with_status_502() {
+    Scenario::of([on(Match::any(), Effect::Html { code: 502 })]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_bodies() {
+    Scenario::of([on(Match::any(), Effect::HalfBody)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbidden() {
+    let forbidden = Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "not allowed".into(),
+        retry_after_seconds: None,
+    };
+    Scenario::of([on(Match::any(), forbidden)]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unauthorized() {
+    let unauthorized = Effect::Status {
+        code: 401,
+        reason: "Unauthorized".into(),
+        message: "Unauthorized".into(),
+        retry_after_seconds: None,
+    };
+    Scenario::of([on(Match::any(), unauthorized)]).survives().await;
+}
+
+/// Each kind of request fails about half of the time, most in more than one way.
+#[tokio::test(start_paused = true)]
+async fn everything_fails_half_of_the_time() {
+    let some = |matching, effect| during(matching).probability(0.3).effect(effect);
+    let faults = [
+        some(metrics(), slow(4)),
+        some(metrics(), Effect::TooManyRequests { retry_after_seconds: Some(3) }),
+        during(scales("update")).first(2).effect(Effect::LostAnswer),
+        some(scales("get"), Effect::HalfBody),
+        some(autoscalers("patch"), Effect::LostAnswer),
+        some(pods("watch"), Effect::DropWatch { after: 2 }),
+        some(autoscalers("watch"), Effect::HalfEvent { after: 1 }),
+        some(Match::any(), Effect::InternalError),
+    ];
+    let mut scenario = Scenario::of(faults);
+    for at in (70..240).step_by(10) {
+        scenario = scenario.trouble(at, |world| world.testbed.drop_watches());
+    }
+    scenario.survives().await;
+}

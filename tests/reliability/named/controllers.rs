@@ -1,0 +1,160 @@
+//! Controllers that end in the middle of something, and their successors.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_testbed::{Effect, Fault, Faults, Match};
+
+use super::scenario::{Scenario, autoscalers, during};
+use crate::{PERIOD, WINDOW, invariants::violations, journal::Actor, random::CONTROLLER, world::World};
+
+#[tokio::test(start_paused = true)]
+async fn killed() {
+    Scenario::default().kill(76).start(95).survives().await;
+}
+
+/// In the middle of the windows after the load has fallen.
+#[tokio::test(start_paused = true)]
+async fn killed_within_a_window() {
+    Scenario::default().kill(140).start(145).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopped_within_a_window() {
+    Scenario::default().stop(140).start(145).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_every_twenty_seconds() {
+    let mut scenario = Scenario::default();
+    for at in (60..240).step_by(20) {
+        scenario = scenario.kill(at).start(at + 1);
+    }
+    scenario.survives().await;
+}
+
+/// What was decided is not written for seconds, and the controller dies meanwhile.
+#[tokio::test(start_paused = true)]
+async fn killed_before_slow_writes() {
+    let slow = during(Match::verbs(["update", "patch"])).effect(Effect::Slow { by: Duration::from_secs(5) });
+    Scenario::of([slow]).kill(92).start(94).survives().await;
+}
+
+/// The successor is elected, and knows the past: nothing is held for another window.
+#[tokio::test(start_paused = true)]
+async fn leader_killed_within_a_window() {
+    Scenario::default().kill(0).elect(0, "first").kill(140).elect(141, "second").survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_stopped_within_a_window() {
+    Scenario::default().kill(0).elect(0, "first").stop(140).elect(141, "second").survives().await;
+}
+
+/// The leader is cut off from when the load has risen; the standby takes over, and what the leader had begun is not
+/// written late.
+#[tokio::test(start_paused = true)]
+async fn stalled_leader() {
+    let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
+    Scenario::of([stall.effect(Effect::Stall)])
+        .kill(0)
+        .elect(0, CONTROLLER)
+        .stand_by(30, "standby")
+        .survives()
+        .await;
+}
+
+/// Waits for the controller to scale a target, and kills it before it has told so in the status.
+async fn kill_after_scaling(world: &mut World, target: &str, replicas: i64) {
+    world.scaled_to(target, replicas).await;
+    world.kill_controller().await;
+}
+
+fn world_with(faults: &Faults) -> World {
+    World::start(|_, config| hpa_testbed::Config { interceptor: Some(Arc::new(faults.clone())), ..config })
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_between_scale_and_status() {
+    let faults = Faults::new(1);
+    let mut world = world_with(&faults);
+    world.until(Duration::from_secs(90)).await;
+    let status = Fault::on(autoscalers("patch").client(CONTROLLER).name("web"));
+    let slow = faults.add(status.effect(Effect::Slow { by: Duration::from_secs(5) }));
+    world.loads.set("web", 4);
+    kill_after_scaling(&mut world, "web", 4).await;
+    let told = world.autoscaler("web").map(|object| object["status"]["desiredReplicas"].clone());
+    assert_eq!(told, Some(2.into()), "the status was already written");
+    assert_eq!(faults.hits(slow), 1);
+    faults.clear();
+    world.start_controller();
+    world.pass(2 * PERIOD).await;
+    assert_eq!(world.replicas("web"), 4);
+    let told = world.autoscaler("web").map(|object| object["status"]["desiredReplicas"].clone());
+    assert_eq!(told, Some(4.into()));
+    assert_eq!(violations(&world), Vec::<String>::new());
+    world.end().await;
+}
+
+/// When the controller first scaled a target down after a time.
+fn first_down(world: &World, target: &str, after: Duration) -> Option<Duration> {
+    let downs = world.journal.scalings().into_iter().filter(|scaling| {
+        scaling.target == target
+            && scaling.by == Actor::Controller
+            && scaling.at > after
+            && scaling.to < scaling.from
+    });
+    downs.map(|scaling| scaling.at).next()
+}
+
+/// The load falls at 120 s; the controller dies at 140 s. When web is scaled down then.
+async fn down_after_a_kill(first: fn(&mut World), second: fn(&mut World)) -> Duration {
+    let mut world = world_with(&Faults::new(1));
+    world.kill_controller().await;
+    first(&mut world);
+    world.until(Duration::from_secs(60)).await;
+    world.loads.set("web", 6);
+    let fall = Duration::from_secs(120);
+    world.until(fall).await;
+    assert_eq!(world.replicas("web"), 6);
+    world.loads.set("web", 2);
+    world.until(Duration::from_secs(140)).await;
+    world.kill_controller().await;
+    second(&mut world);
+    world.until(Duration::from_secs(300)).await;
+    assert_eq!(violations(&world), Vec::<String>::new());
+    let down = first_down(&world, "web", fall).expect("a scale-down");
+    world.end().await;
+    down
+}
+
+/// The window is neither cut short nor begun anew.
+#[tokio::test(start_paused = true)]
+async fn elected_successor_keeps_the_window() {
+    let down =
+        down_after_a_kill(|world| world.start_elected("first"), |world| world.start_elected("second")).await;
+    let [earliest, latest] = [105, 120 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
+    assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
+}
+
+/// Without election nothing is kept: what is found holds for a window, as in the reference.
+#[tokio::test(start_paused = true)]
+async fn successor_without_history_begins_a_window() {
+    let down = down_after_a_kill(World::start_controller, World::start_controller).await;
+    let [earliest, latest] = [140, 140 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
+    assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
+}
+
+/// A leader that is cut off ends of itself.
+#[tokio::test(start_paused = true)]
+async fn cut_off_leader_gives_up() {
+    let faults = Faults::new(1);
+    let mut world = world_with(&faults);
+    world.kill_controller().await;
+    world.start_elected(CONTROLLER);
+    world.until(Duration::from_secs(60)).await;
+    assert!(!world.has_given_up());
+    faults.add(Fault::on(Match::any().client(CONTROLLER)).effect(Effect::Stall));
+    world.pass(Duration::from_secs(15)).await;
+    assert!(world.has_given_up());
+    world.end().await;
+}

@@ -1,0 +1,138 @@
+//! Objects that are not what they should be, and groups that are not there.
+
+use std::time::Duration;
+
+use hpa_testbed::{Effect, Fault, Match};
+use serde_json::{Value, json};
+
+use super::scenario::{Scenario, during, on};
+use crate::world::World;
+
+fn reads() -> Match {
+    Match::verbs(["get", "list", "watch"])
+}
+
+fn with(pointer: &str, value: Value) -> Effect {
+    Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value }
+}
+
+fn expire_watches(world: &World) {
+    world.testbed.compact();
+    world.testbed.drop_watches();
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_autoscalers() {
+    let autoscalers = reads().resource("horizontalpodautoscalers");
+    Scenario::of([on(autoscalers, with("/spec/maxReplicas", json!("many")))])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_status_of_autoscalers() {
+    let autoscalers = reads().resource("horizontalpodautoscalers");
+    Scenario::of([on(autoscalers, with("/status/conditions", json!(7)))])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
+}
+
+/// One that is odd is not to hurt the others.
+#[tokio::test(start_paused = true)]
+async fn one_malformed_autoscaler() {
+    let autoscalers = reads().resource("horizontalpodautoscalers");
+    let effect = Effect::Malformed {
+        object: "api".into(),
+        pointer: "/metadata/managedFields".into(),
+        value: json!("yesterday"),
+    };
+    Scenario::of([on(autoscalers, effect)]).trouble(70, expire_watches).survives().await;
+}
+
+/// Pods, for a minute: what cannot be decoded is listed ever less often.
+fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
+    let pods = during(reads().group("").resource("pods")).until(Duration::from_secs(120));
+    pods.effect(with(pointer, value))
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_pods() {
+    let cpu = "/spec/containers/0/resources/requests/cpu";
+    Scenario::of([malformed_for_a_minute(cpu, json!("much"))]).trouble(70, expire_watches).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_without_names() {
+    Scenario::of([malformed_for_a_minute("/metadata/name", Value::Null)])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_scales() {
+    let scales = reads().subresource("scale");
+    Scenario::of([on(scales, with("/spec/replicas", json!("two")))]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn scales_without_selector() {
+    let scales = reads().subresource("scale");
+    Scenario::of([on(scales, with("/status/selector", Value::Null))]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn malformed_metrics() {
+    let faults = [
+        on(reads().group("metrics.k8s.io"), with("/containers/0/usage/cpu", json!("warm"))),
+        on(reads().group("custom.metrics.k8s.io"), with("/value", json!(""))),
+        on(reads().group("external.metrics.k8s.io"), with("/value", json!([]))),
+    ];
+    Scenario::of(faults).survives().await;
+}
+
+/// Some pods have no samples. More is recommended than there would be with all of them, which then holds for a window.
+#[tokio::test(start_paused = true)]
+async fn metrics_of_some_pods_only() {
+    Scenario::default()
+        .trouble(60, |world| world.loads.leave_out(&["web-1", "web-3", "api-0", "api-2"]))
+        .trouble(240, |world| world.loads.leave_out(&[]))
+        .held()
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_of_no_pod() {
+    let all: Vec<String> =
+        (0..8).flat_map(|index| ["web", "api"].map(|target| format!("{target}-{index}"))).collect();
+    Scenario::default()
+        .trouble(60, move |world| {
+            world.loads.leave_out(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        })
+        .trouble(240, |world| world.loads.leave_out(&[]))
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_groups_missing() {
+    let groups = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+    let missing = |group: &str| on(Match::any(), Effect::MissingGroup { group: group.to_owned() });
+    Scenario::of(groups.map(missing)).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn apps_group_missing() {
+    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "apps".into() })]).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaling_group_missing() {
+    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
+}

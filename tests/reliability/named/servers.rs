@@ -1,0 +1,113 @@
+//! API servers that stop and come back, and clocks that are wrong.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_testbed::{Effect, Match, Restart, Snapshot};
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+
+use super::scenario::{Scenario, during, on};
+use crate::world::World;
+
+#[tokio::test(start_paused = true)]
+async fn server_down() {
+    Scenario::default()
+        .trouble(72, |world| world.testbed.restart(Restart::Same, Duration::from_secs(45)))
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_down_until_the_end() {
+    Scenario::default()
+        .trouble(61, |world| world.testbed.restart(Restart::Same, Duration::from_secs(179)))
+        .survives()
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_restarts_every_ten_seconds() {
+    let mut scenario = Scenario::default();
+    for at in (60..240).step_by(10) {
+        scenario =
+            scenario.trouble(at, |world| world.testbed.restart(Restart::Same, Duration::from_millis(1500)));
+    }
+    scenario.survives().await;
+}
+
+/// Comes back as it was before: what was stored since is gone, versions are not.
+#[tokio::test(start_paused = true)]
+async fn server_restored_from_an_earlier_state() {
+    let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();
+    let restored = kept.clone();
+    Scenario::default()
+        .trouble(125, move |world| *kept.lock() = Some(world.testbed.snapshot()))
+        .trouble(200, move |world| {
+            let snapshot = restored.lock().take().expect("it was taken");
+            world.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
+        })
+        .survives()
+        .await;
+}
+
+/// All requests wait, and go on together. What was decided before is not written over what a user did since.
+#[tokio::test(start_paused = true)]
+async fn everything_stalls() {
+    Scenario::of([on(Match::any(), Effect::Stall)]).survives().await;
+}
+
+/// Short stalls, within any deadline, while the user acts.
+#[tokio::test(start_paused = true)]
+async fn writes_stall_while_a_user_scales() {
+    let mut scenario = Scenario::default();
+    for [from, until] in [[74, 82], [104, 110], [133, 142]] {
+        let writes = during(Match::verbs(["update", "patch"]));
+        let stall = writes.from(Duration::from_secs(from)).until(Duration::from_secs(until));
+        scenario = scenario.fault(stall.effect(Effect::Stall));
+    }
+    let by_hand = |replicas: i64| {
+        move |world: &World| {
+            for name in crate::world::TARGETS {
+                world.scale(name, replicas);
+            }
+        }
+    };
+    scenario.user(79, by_hand(3)).user(107, by_hand(5)).user(139, by_hand(4)).survives().await;
+}
+
+fn skew_controller(by: i64) -> impl Fn(&World) {
+    move |world| world.controller_clock.skew(SignedDuration::from_secs(by))
+}
+
+fn skew_server(by: i64) -> impl Fn(&World) {
+    move |world| world.clock.skew(SignedDuration::from_secs(by))
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_an_hour_ahead() {
+    Scenario::default().trouble(85, skew_controller(3600)).trouble(170, skew_controller(0)).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_an_hour_behind() {
+    Scenario::default().trouble(85, skew_controller(-3600)).trouble(170, skew_controller(0)).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_jumps_to_and_fro() {
+    let mut scenario = Scenario::default();
+    for at in 60..239 {
+        scenario = scenario.trouble(at, skew_controller(if at % 2 == 0 { 40 } else { -40 }));
+    }
+    scenario.trouble(239, skew_controller(0)).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_of_the_server_ahead() {
+    Scenario::default().trouble(85, skew_server(3600)).trouble(230, skew_server(0)).survives().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clock_of_the_server_behind() {
+    Scenario::default().trouble(85, skew_server(-3600)).trouble(230, skew_server(0)).survives().await;
+}

@@ -1,0 +1,67 @@
+//! Events: those of a failure do not use up what a rescale is to be told by.
+
+use std::time::Duration;
+
+use hpa_testbed::{Effect, Match};
+use serde_json::json;
+
+use super::{ends_well, on, periods, world};
+use crate::world::{World, autoscaler};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The messages of an autoscaler's events with this reason.
+fn messages(world: &World, name: &str, reason: &str) -> Vec<String> {
+    let events = world.testbed.list("v1", "Event");
+    let is_it =
+        |event: &&serde_json::Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
+    events
+        .iter()
+        .filter(is_it)
+        .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+fn over_budget(world: &World) -> u64 {
+    let text = world.telemetry.render();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} "));
+    line.and_then(|count| count.parse().ok()).expect("a count")
+}
+
+/// One of two metrics fails for an hour, then the load rises.
+#[tokio::test(start_paused = true)]
+async fn e_rescale_is_told_after_an_hour_of_a_failing_metric() {
+    let (world, faults) = world().await;
+    world.edit(world.autoscaler("web"), |object| {
+        let cpu = object["spec"]["metrics"][0].clone();
+        object["spec"]["metrics"] = json!([autoscaler("jobs")["spec"]["metrics"][0], cpu]);
+    });
+    faults.add(on(Match::any().group("external.metrics.k8s.io"), Effect::InternalError));
+    world.pass(HOUR).await;
+    assert!(over_budget(&world) > 100, "the budget was not used up");
+    assert_eq!(messages(&world, "web", "SuccessfulRescale"), Vec::<String>::new());
+    world.loads.set("web", 4);
+    periods(&world, 2).await;
+    assert_eq!(world.replicas("web"), 4);
+    let told = messages(&world, "web", "SuccessfulRescale");
+    assert_eq!(told, ["New size: 4; reason: cpu resource utilization (percentage of request) above target"]);
+    ends_well(world).await;
+}
+
+/// The only metric fails for an hour, and comes back.
+#[tokio::test(start_paused = true)]
+async fn e_rescale_is_told_after_an_hour_without_metrics() {
+    let (world, faults) = world().await;
+    faults.add(on(Match::any().group("custom.metrics.k8s.io"), Effect::InternalError));
+    world.loads.set("api", 5);
+    world.pass(HOUR).await;
+    assert!(over_budget(&world) > 100, "the budget was not used up");
+    assert_eq!(world.replicas("api"), 2);
+    faults.clear();
+    periods(&world, 2).await;
+    let told = messages(&world, "api", "SuccessfulRescale");
+    assert_eq!(told, ["New size: 5; reason: pods metric requests above target"]);
+    ends_well(world).await;
+}
