@@ -29,6 +29,23 @@ async fn lists_expire() {
     Scenario::of([on(Match::verb("list"), Effect::Expired)]).trouble(70, expire_watches).survives().await;
 }
 
+/// A bound keeps the target from following the load, and is lifted while nothing can be listed: nothing is to be written
+/// by which that would come out. It does once lists come.
+#[tokio::test(start_paused = true)]
+async fn bounds_edited_while_lists_expire() {
+    let bound = |max: i32| {
+        move |world: &World| {
+            world.edit(world.autoscaler("web"), |object| object["spec"]["maxReplicas"] = max.into());
+        }
+    };
+    Scenario::of([on(Match::verb("list"), Effect::Expired)])
+        .user(65, bound(3))
+        .trouble(70, expire_watches)
+        .user(232, bound(8))
+        .survives()
+        .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn watches_are_dropped_every_second() {
     let mut scenario = Scenario::default();

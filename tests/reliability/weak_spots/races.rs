@@ -86,9 +86,24 @@ fn recreate(world: &World, name: &str, change: impl FnOnce(&mut serde_json::Valu
     world.apply(object);
 }
 
+/// Both are told by the watch, or only the new one is found in a list.
 #[tokio::test(start_paused = true)]
 async fn d3_recreated_autoscaler_inherits_no_recommendations() {
     let (world, _faults) = world().await;
+    inherits_no_recommendations(world, |_| {}).await;
+    let (world, faults) = super::world().await;
+    let watches = Match::verb("watch").resource("horizontalpodautoscalers");
+    faults.add(on(watches, Effect::SilentWatch { after: 0 }));
+    world.testbed.drop_watches();
+    inherits_no_recommendations(world, move |world| {
+        world.testbed.compact();
+        faults.clear();
+    })
+    .await;
+}
+
+/// `tell` has the controller find out.
+async fn inherits_no_recommendations(world: World, tell: impl Fn(&World)) {
     world.loads.set("web", 6);
     periods(&world, 3).await;
     assert_eq!(world.replicas("web"), 6);
@@ -99,6 +114,7 @@ async fn d3_recreated_autoscaler_inherits_no_recommendations() {
     let since = world.clock.age();
     recreate(&world, "web", |_| {});
     world.scale("web", 3);
+    tell(&world);
     periods(&world, 2).await;
     assert_eq!(by_controller(&world, "web", since), []);
     ends_well(world).await;
