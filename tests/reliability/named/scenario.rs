@@ -183,7 +183,7 @@ impl Scenario {
         let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
         world.until(END + self.held + 4 * PERIOD + WINDOW).await;
         if has_faults && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
-            world.journal.print();
+            eprintln!("{}", world.journal);
         }
         let mut violations = violations(&world);
         let idle = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
