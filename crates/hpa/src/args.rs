@@ -7,7 +7,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
 
-use crate::convert::ConvertArguments;
+use crate::{completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments};
 
 /// A HorizontalPodAutoscaler controller: scales as the one in kube-controller-manager does, and says why.
 #[derive(Debug, Parser)]
@@ -27,6 +27,10 @@ pub(crate) enum Command {
     Crd,
     /// Turn HorizontalPodAutoscalers of Kubernetes' own API into ones of ours, and back
     Convert(ConvertArguments),
+    /// Print what lets a shell complete the arguments of this program
+    Completions(CompletionsArguments),
+    /// Print a manual page
+    Man(ManArguments),
 }
 
 const DEMO_EXAMPLES: &str = "\

@@ -4,11 +4,13 @@
 //! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the engine). `hpa demo` runs it against `hpa-testbed`.
 
 mod args;
+mod completions;
 mod convert;
 mod demo;
 #[cfg(test)]
 mod export_tests;
 mod logging;
+mod man;
 mod run;
 mod serve;
 
@@ -25,18 +27,26 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
-    let (outcome, failure) = match command {
-        Command::Run(arguments) => (run::run(*arguments).map(|()| ExitCode::SUCCESS), ExitCode::FAILURE),
-        Command::Demo(arguments) => (demo::run(arguments), ExitCode::from(demo::EXIT_UNABLE)),
-        Command::Crd => (print_definition().map(|()| ExitCode::SUCCESS), ExitCode::FAILURE),
-        Command::Convert(arguments) => {
-            (convert::run(&arguments).map(|()| ExitCode::SUCCESS), ExitCode::FAILURE)
-        }
+    let failure = match &command {
+        Command::Demo(_) => ExitCode::from(demo::EXIT_UNABLE),
+        _ => ExitCode::FAILURE,
     };
-    outcome.unwrap_or_else(|error| {
+    perform(command).unwrap_or_else(|error| {
         eprintln!("hpa: {error:#}");
         failure
     })
+}
+
+fn perform(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => run::run(*arguments)?,
+        Command::Demo(arguments) => return demo::run(arguments),
+        Command::Crd => print_definition()?,
+        Command::Convert(arguments) => convert::run(&arguments)?,
+        Command::Completions(arguments) => completions::run(&arguments)?,
+        Command::Man(arguments) => man::run(&arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_definition() -> anyhow::Result<()> {

@@ -1,0 +1,60 @@
+//! `hpa completions`.
+
+use std::io::Write;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::args::Arguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  For this session of bash:
+    source <(hpa completions bash)
+
+  For good, for bash, zsh and fish:
+    hpa completions bash > ~/.local/share/bash-completion/completions/hpa
+    hpa completions zsh > \"${fpath[1]}/_hpa\"
+    hpa completions fish > ~/.config/fish/completions/hpa.fish
+";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CompletionsArguments {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Prints the completions of a shell.
+pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
+    std::io::stdout().write_all(&completions(arguments.shell)).context("cannot write")
+}
+
+fn completions(shell: Shell) -> Vec<u8> {
+    let mut command = Arguments::command();
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "hpa", &mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn every_shell_completes_every_flag() {
+        for shell in Shell::value_variants() {
+            let text = String::from_utf8(completions(*shell)).expect("UTF-8");
+            for command in Arguments::command().get_subcommands() {
+                assert!(text.contains(command.get_name()), "{shell}: {}", command.get_name());
+                for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+                    assert!(text.contains(flag), "{shell}: {} --{flag}", command.get_name());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `hpa man`.
+
+use std::io::Write;
+
+use anyhow::Context;
+use clap::{Args, Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::args::Arguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  Read the page of hpa run:
+    hpa man run | man -l -
+
+  Install both:
+    hpa man > ~/.local/share/man/man1/hpa.1
+    hpa man run > ~/.local/share/man/man1/hpa-run.1
+";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ManArguments {
+    /// The command that the page is about [default: hpa itself]
+    #[arg(value_name = "COMMAND")]
+    command: Option<String>,
+}
+
+/// Prints a manual page in roff.
+pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
+    let page = page(arguments.command.as_deref())?;
+    std::io::stdout().write_all(&page).context("cannot write")
+}
+
+/// The page of the program or of one of its commands.
+fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
+    let mut program = Arguments::command();
+    program.build();
+    let command = match name {
+        None => program,
+        Some(name) => of_command(&program, name)?,
+    };
+    let mut page = Vec::new();
+    let source = concat!("hpa ", env!("CARGO_PKG_VERSION"));
+    Man::new(command).source(source).render(&mut page).context("cannot write")?;
+    Ok(page)
+}
+
+/// A command that is called as its page is.
+fn of_command(program: &Command, name: &str) -> anyhow::Result<Command> {
+    let command = program.find_subcommand(name).with_context(|| format!("there is no command {name}"))?;
+    Ok(command.clone().display_name(format!("hpa-{name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: Option<&str>) -> String {
+        let page = page(name).expect("a page");
+        // roff escapes a hyphen.
+        String::from_utf8(page).expect("UTF-8").replace("\\-", "-")
+    }
+
+    #[test]
+    fn page_of_the_program_names_every_command() {
+        let page = text(None);
+        for command in Arguments::command().get_subcommands() {
+            assert!(page.contains(&format!("hpa-{}(1)", command.get_name())), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn page_of_a_command_has_every_flag_and_its_variable() {
+        for command in Arguments::command().get_subcommands() {
+            let page = text(Some(command.get_name()));
+            for argument in command.get_arguments() {
+                let flag = argument.get_long().map(|flag| format!("--{flag}"));
+                let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+                for expected in flag.into_iter().chain(variable) {
+                    assert!(page.contains(&expected), "{}: {expected}", command.get_name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_command_is_refused() {
+        let error = page(Some("walk")).expect_err("no such command");
+        assert_eq!(error.to_string(), "there is no command walk");
+    }
+}
