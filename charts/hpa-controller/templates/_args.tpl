@@ -1,0 +1,51 @@
+{{/* The flags of `hpa run`. One whose value is null is left to its default. */}}
+{{- define "hpa-controller.args" -}}
+{{- $flags := list
+  (list "horizontal-pod-autoscaler-sync-period" .Values.autoscaling.syncPeriod)
+  (list "horizontal-pod-autoscaler-downscale-stabilization" .Values.autoscaling.downscaleStabilization)
+  (list "horizontal-pod-autoscaler-tolerance" .Values.autoscaling.tolerance)
+  (list "horizontal-pod-autoscaler-cpu-initialization-period" .Values.autoscaling.cpuInitializationPeriod)
+  (list "horizontal-pod-autoscaler-initial-readiness-delay" .Values.autoscaling.initialReadinessDelay)
+  (list "concurrent-horizontal-pod-autoscaler-syncs" .Values.autoscaling.concurrentSyncs)
+  (list "scale-to-zero" .Values.autoscaling.scaleToZero)
+  (list "kube-api-qps" .Values.client.qps)
+  (list "kube-api-burst" .Values.client.burst)
+  (list "request-timeout" .Values.client.requestTimeout)
+  (list "leader-elect" (eq (include "hpa-controller.elects" .) "true"))
+  (list "leader-elect-resource-name" (include "hpa-controller.lease" .))
+  (list "leader-elect-lease-duration" .Values.leaderElection.leaseDuration)
+  (list "leader-elect-renew-deadline" .Values.leaderElection.renewDeadline)
+  (list "leader-elect-retry-period" .Values.leaderElection.retryPeriod)
+  (list "keep-history" .Values.leaderElection.keepHistory)
+  (list "log-level" .Values.log.level)
+  (list "log-format" .Values.log.format)
+  (list "shutdown-grace-period" .Values.shutdownGracePeriod)
+  (list "metrics-port" .Values.metrics.port)
+-}}
+- run
+- --in-cluster
+{{- range $flags }}
+{{- if not (kindIs "invalid" (last .)) }}
+- {{ printf "--%s=%v" (first .) (last .) | quote }}
+{{- end }}
+{{- end }}
+{{- if ne .Values.autoscalerApi "core" }}
+- {{ printf "--autoscaler-api=%s" .Values.autoscalerApi | quote }}
+{{- end }}
+{{- range .Values.namespaces }}
+- {{ printf "--namespace=%s" . | quote }}
+{{- end }}
+{{- if .Values.dryRun }}
+- --dry-run
+{{- end }}
+{{- if .Values.metrics.perAutoscaler }}
+- --per-hpa-metrics
+{{- end }}
+{{- if .Values.metrics.tls.secretName }}
+- --tls-cert-file=/etc/hpa/tls/tls.crt
+- --tls-private-key-file=/etc/hpa/tls/tls.key
+{{- end }}
+{{- range .Values.extraArgs }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}

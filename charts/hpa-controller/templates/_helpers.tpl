@@ -1,0 +1,95 @@
+{{/* The name of what this is: a label's value. */}}
+{{- define "hpa-controller.name" -}}
+{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of the objects: that of the release, if it has the chart's name in it. At most 52 characters, for suffixes. */}}
+{{- define "hpa-controller.fullname" -}}
+{{- $name := include "hpa-controller.name" . }}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- .Values.fullnameOverride | default $full | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What selects the pods; must never change. */}}
+{{- define "hpa-controller.selector" -}}
+app.kubernetes.io/name: {{ include "hpa-controller.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "hpa-controller.labels" -}}
+{{ include "hpa-controller.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "hpa-controller.serviceAccount" -}}
+{{- $own := ternary (include "hpa-controller.fullname" .) "default" .Values.serviceAccount.create }}
+{{- .Values.serviceAccount.name | default $own }}
+{{- end }}
+
+{{- define "hpa-controller.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}
+{{- printf "%s@%s" .repository .digest }}
+{{- else }}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The lease; the ConfigMaps of the kept histories begin with its name. */}}
+{{- define "hpa-controller.lease" -}}
+{{- .Values.leaderElection.resourceName | default (include "hpa-controller.fullname" .) }}
+{{- end }}
+
+{{/* The rules of what autoscaling needs, with their reasons, as text. With dryRun only what reads: it could not write if it would. */}}
+{{- define "hpa-controller.rules" -}}
+{{- $file := .Files.Get "files/clusterrole.yaml" }}
+{{- if .Values.dryRun }}
+{{- $reading := list }}
+{{- range $rule := (fromYaml $file).rules }}
+{{- with without $rule.verbs "create" "update" "patch" "delete" }}
+{{- $reading = append $reading (merge (dict "verbs" .) $rule) }}
+{{- end }}
+{{- end }}
+{{- toYaml $reading | indent 2 }}
+{{- else }}
+{{- include "hpa-controller.text" $file }}
+{{- end }}
+{{- end }}
+
+{{/* The rules of a role under files/, as text. */}}
+{{- define "hpa-controller.text" -}}
+{{- regexReplaceAll "(?s)^.*?\nrules:\n" . "" | trimSuffix "\n" }}
+{{- end }}
+
+{{/* Whether instances elect a leader; who writes nothing needs none. */}}
+{{- define "hpa-controller.elects" -}}
+{{- if and .Values.leaderElection.enabled (not .Values.dryRun) }}true{{ end }}
+{{- end }}
+
+{{/* What a role's binding has in common with all others. */}}
+{{- define "hpa-controller.subjects" -}}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "hpa-controller.serviceAccount" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- define "hpa-controller.scheme" -}}
+{{- ternary "HTTPS" "HTTP" (not (empty .Values.metrics.tls.secretName)) }}
+{{- end }}
+
+{{/* What fits no schema. */}}
+{{- define "hpa-controller.check" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) (not .Values.dryRun) }}
+{{- fail "leaderElection.enabled=false needs replicas=1: two instances would overwrite each other's decisions" }}
+{{- end }}
+{{- if and .Values.client.burst (not .Values.client.qps) }}
+{{- fail "client.burst needs client.qps" }}
+{{- end }}
+{{- end }}
