@@ -1,0 +1,127 @@
+//! The documentation against what it is about.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::{files, repository};
+
+/// What the section of an alert says.
+const SAYS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
+
+/// Each alert has a section, in the order of the rules, and there is no section of none.
+pub(crate) fn alerts() -> Result<()> {
+    let rules = files::read("files/rules.yaml")?;
+    let alerts: Vec<&str> = rules["groups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
+        .filter_map(|rule| rule["alert"].as_str())
+        .collect();
+    ensure!(!alerts.is_empty(), "no alerts");
+    let text = fs::read_to_string(repository("docs/alerts.md"))?;
+    let sections: Vec<&str> = text.split("\n## ").skip(1).collect();
+    let titles: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
+    ensure!(titles == alerts, "sections {titles:?}, alerts {alerts:?}");
+    for section in sections {
+        for part in SAYS {
+            ensure!(section.contains(part), "{part} is missing: {section}");
+        }
+    }
+    Ok(())
+}
+
+/// Each reason that a condition can have is explained, and no other.
+pub(crate) fn reasons() -> Result<()> {
+    let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
+    let named = code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
+    let known: BTreeSet<&str> = named.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
+    let text = fs::read_to_string(repository("docs/debugging.md"))?;
+    let section =
+        text.split("\n## ").find(|section| section.starts_with("Conditions")).context("no section")?;
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let explained: BTreeSet<&str> = rows.collect();
+    ensure!(known.len() > 20, "only {known:?}");
+    ensure!(explained == known, "explained {explained:?}, known {known:?}");
+    Ok(())
+}
+
+fn documents() -> Result<Vec<PathBuf>> {
+    let mut found = vec![repository("README.md"), repository("DESIGN.md"), repository("CHANGELOG.md")];
+    for entry in fs::read_dir(repository("docs"))? {
+        found.push(entry?.path());
+    }
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    ensure!(found.len() > 4, "{found:?}");
+    Ok(found)
+}
+
+/// Each relative link leads to a file, and where it names a section to a section.
+pub(crate) fn links() -> Result<()> {
+    let mut wrong = Vec::new();
+    for document in documents()? {
+        let text = fs::read_to_string(&document)?;
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if !link.contains("://") && !leads(&document, link)? {
+                wrong.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n  "));
+    Ok(())
+}
+
+fn leads(document: &Path, link: &str) -> Result<bool> {
+    let (path, section) = link.split_once('#').unwrap_or((link, ""));
+    let directory = document.parent().context("a file is in a folder")?;
+    let target = if path.is_empty() { document.to_owned() } else { directory.join(path) };
+    if section.is_empty() || !target.is_file() {
+        return Ok(target.exists());
+    }
+    let text = fs::read_to_string(target)?;
+    Ok(text.lines().filter(|line| line.starts_with('#')).any(|heading| anchor(heading) == section))
+}
+
+/// How GitHub names a section.
+fn anchor(heading: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter(kept)
+        .collect::<String>()
+        .replace(' ', "-")
+}
+
+/// Each value that a document sets by `--set` is one of the chart's.
+pub(crate) fn values() -> Result<()> {
+    let schema = files::read("values.schema.json")?;
+    let mut seen = BTreeSet::new();
+    for document in documents()? {
+        let text = fs::read_to_string(&document)?;
+        for set in text.split("--set ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
+            let name = set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default();
+            ensure!(is_value(&schema, name), "{}: there is no value {name}", document.display());
+            seen.insert(name.to_owned());
+        }
+    }
+    ensure!(seen.contains("dryRun") && seen.contains("image.repository"), "only {seen:?}");
+    Ok(())
+}
+
+/// Whether the schema has it. What is under an object of the API's it leaves to the API.
+fn is_value(schema: &Value, name: &str) -> bool {
+    let mut at = schema;
+    for part in name.split('.') {
+        let Some(properties) = at.get("properties") else { return at["type"] == "object" };
+        let Some(member) = properties.get(part) else { return false };
+        at = member;
+    }
+    true
+}

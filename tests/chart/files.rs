@@ -1,0 +1,51 @@
+//! The chart's files, without helm.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value};
+
+use crate::repository;
+
+/// A YAML or JSON file of the chart.
+pub(crate) fn read(path: &str) -> Result<Value> {
+    let path = repository("charts/hpa-controller").join(path);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(serde_saphyr::from_str(&text)?)
+}
+
+/// `values.yaml` and its schema name the same values, and the schema refuses others.
+pub(crate) fn schema() -> Result<()> {
+    let (values, schema) = (read("values.yaml")?, read("values.schema.json")?);
+    compare("", &values, &schema)
+}
+
+fn compare(path: &str, value: &Value, schema: &Value) -> Result<()> {
+    // An object of which the schema does not say the members is the API's.
+    let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object()) else {
+        return Ok(());
+    };
+    ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} takes other members");
+    let (here, known) = (keys(members), keys(properties));
+    // Helm's own `global`, and what a container may have besides.
+    let optional = BTreeSet::from(["global", "claims"]);
+    let unknown: Vec<_> = here.difference(&known).collect();
+    let absent: Vec<_> = known.difference(&here).filter(|key| !optional.contains(*key)).collect();
+    ensure!(unknown.is_empty(), "not in the schema: {path} {unknown:?}");
+    ensure!(absent.is_empty(), "not in values.yaml: {path} {absent:?}");
+    members.iter().try_for_each(|(key, member)| compare(&format!("{path}.{key}"), member, &properties[key]))
+}
+
+fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
+    object.keys().map(String::as_str).collect()
+}
+
+/// The roles can also be applied without helm: their names are what the flags of `hpa run` default to.
+pub(crate) fn names() -> Result<()> {
+    for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
+        let role = read(file)?;
+        ensure!(role["kind"] == kind && role["metadata"]["name"] == "hpa-controller", "{file}");
+        ensure!(role["rules"].as_array().is_some_and(|rules| !rules.is_empty()), "{file} has no rules");
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Helm, and what it makes of the chart.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::repository;
+
+/// The values the chart is rendered with: files under `values/`, but for the first, which is none.
+pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "own"];
+/// Those of them whose flags `hpa run` has.
+pub(crate) const TAKEN: [&str; 3] = ["defaults", "everything", "namespaced"];
+/// The release. Another name than the chart's, so that nothing is right by chance.
+pub(crate) const RELEASE: &str = "test";
+pub(crate) const NAMESPACE: &str = "autoscaling-system";
+
+/// A helm that works.
+pub(crate) struct Helm {
+    path: PathBuf,
+    pub(crate) version: String,
+}
+
+/// Each helm there is to test with. `Err` says what was looked for.
+pub(crate) fn find() -> Result<Vec<Helm>, String> {
+    let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
+    let is_named = named.is_some();
+    let candidates: Vec<PathBuf> = match named {
+        Some(paths) => env::split_paths(&paths).collect(),
+        None => vec![PathBuf::from("helm")],
+    };
+    let mut found = Vec::new();
+    for path in candidates {
+        match version(&path) {
+            Ok(version) => found.push(Helm { path, version }),
+            Err(_) if !is_named => return Err("HELM is not set, and there is no helm in PATH".to_owned()),
+            Err(error) => return Err(format!("HELM={}: {error:#}", path.display())),
+        }
+    }
+    Ok(found)
+}
+
+fn version(path: &PathBuf) -> Result<String> {
+    let output = Command::new(path).args(["version", "--short"]).output()?;
+    ensure!(output.status.success(), "{}", told(&output));
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn told(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Helm {
+    fn run(&self, arguments: &[&str], more: &[String]) -> Result<Output> {
+        let mut command = Command::new(&self.path);
+        command.args(arguments).arg(repository("charts/hpa-controller")).args(more);
+        command.output().context("helm")
+    }
+
+    /// `helm lint --strict` has nothing to say.
+    pub(crate) fn lint(&self, set: &str) -> Result<()> {
+        let output = self.run(&["lint", "--strict"], &values(set))?;
+        ensure!(output.status.success(), "helm lint: {}", told(&output));
+        Ok(())
+    }
+
+    /// The objects that a set of values renders.
+    pub(crate) fn template(&self, set: &str) -> Result<Vec<Value>> {
+        self.render(&values(set))
+    }
+
+    /// The objects that `--set` renders.
+    pub(crate) fn template_with(&self, set: &str) -> Result<Vec<Value>> {
+        self.render(&["--set".to_owned(), set.to_owned()])
+    }
+
+    fn render(&self, values: &[String]) -> Result<Vec<Value>> {
+        let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
+        if !output.status.success() {
+            bail!("helm template: {}", told(&output));
+        }
+        documents(&String::from_utf8(output.stdout)?)
+    }
+}
+
+fn values(set: &str) -> Vec<String> {
+    if set == "defaults" {
+        return Vec::new();
+    }
+    let file = repository(&format!("tests/chart/values/{set}.yaml"));
+    vec!["--values".to_owned(), file.display().to_string()]
+}
+
+/// The objects of a stream of YAML documents.
+fn documents(text: &str) -> Result<Vec<Value>> {
+    let parse = |document: &str| {
+        serde_saphyr::from_str::<Value>(document).with_context(|| format!("not YAML:\n{document}"))
+    };
+    let all: Vec<Value> =
+        text.split("\n---").map(|one| one.trim_start_matches("---")).map(parse).collect::<Result<_>>()?;
+    Ok(all.into_iter().filter(|object| !object.is_null()).collect())
+}

@@ -1,0 +1,228 @@
+//! What the rendered objects have to be.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::files;
+use crate::helm::{Helm, NAMESPACE};
+
+/// What a dry run must have no right to.
+const READING: [&str; 3] = ["get", "list", "watch"];
+
+pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|object| object["kind"] == kind).collect()
+}
+
+fn deployment(objects: &[Value]) -> Result<&Value> {
+    of_kind(objects, "Deployment").first().copied().context("no Deployment")
+}
+
+/// The arguments of the container.
+pub(crate) fn arguments(objects: &[Value]) -> Result<Vec<String>> {
+    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
+    Ok(serde_json::from_value(container["args"].clone())?)
+}
+
+/// Unprivileged, probed, bounded; and what selects the pods does.
+pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
+    let deployment = deployment(objects)?;
+    let template = &deployment["spec"]["template"];
+    let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
+    let context = &pod["securityContext"];
+    ensure!(context["runAsNonRoot"] == true && context["runAsUser"].as_u64() > Some(0), "{context}");
+    ensure!(context["seccompProfile"]["type"] == "RuntimeDefault", "{context}");
+    let context = &container["securityContext"];
+    ensure!(context["readOnlyRootFilesystem"] == true && context["privileged"] == false, "{context}");
+    ensure!(context["allowPrivilegeEscalation"] == false, "{context}");
+    ensure!(context["capabilities"] == json!({"drop": ["ALL"]}), "{context}");
+    for host in ["hostNetwork", "hostPID", "hostIPC"] {
+        ensure!(pod[host].is_null(), "{host}");
+    }
+    ensure!(container["resources"]["requests"]["memory"].is_string(), "no memory is asked for");
+    for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
+        let get = &container[probe]["httpGet"];
+        ensure!(get["path"] == path && get["port"] == "metrics", "{probe}: {get}");
+        let tls = arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
+        ensure!(get["scheme"] == if tls { "HTTPS" } else { "HTTP" }, "{probe}: {get}");
+    }
+    selects(objects, deployment)
+}
+
+/// Each selector of the pods selects them.
+fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let selectors = [
+        ("Deployment", "/spec/selector/matchLabels"),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+        ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+        ("PodMonitor", "/spec/selector/matchLabels"),
+        ("Service", "/spec/selector"),
+    ];
+    for (kind, pointer) in selectors {
+        for object in of_kind(objects, kind) {
+            let selector = object.pointer(pointer).and_then(Value::as_object).context(kind)?;
+            ensure!(
+                !selector.is_empty() && selector.iter().all(|(key, value)| labels[key] == *value),
+                "{kind}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The rights are those of the files: of the `ClusterRole`, as a whole or in each namespace, and of the election.
+pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
+    let (shipped, election) = (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
+    let main = |role: &&&Value| !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election");
+    let cluster_roles = of_kind(objects, "ClusterRole");
+    let roles = of_kind(objects, "Role");
+    if set == "namespaced" {
+        ensure!(cluster_roles.is_empty(), "a ClusterRole");
+        let namespaces: Vec<_> = roles.iter().map(|role| &role["metadata"]["namespace"]).collect();
+        ensure!(namespaces == ["shop", "pay"], "{namespaces:?}");
+    }
+    for role in cluster_roles.iter().chain(roles.iter().filter(main)) {
+        if set == "shadow" {
+            reads_only(role, &shipped)?;
+        } else {
+            ensure!(role["rules"] == shipped["rules"], "{}", role["metadata"]["name"]);
+        }
+    }
+    let elections: Vec<_> = roles.iter().filter(|role| !main(role)).collect();
+    ensure!(elections.len() == usize::from(elects(objects)?), "{} roles of the election", elections.len());
+    for role in elections {
+        ensure!(role["rules"] == of_lease(&election["rules"], &lease(objects)?)?, "the role of the election");
+        ensure!(role["metadata"]["namespace"] == NAMESPACE, "the role is not where the lease is");
+    }
+    bound(objects)
+}
+
+/// What the file allows, without what writes.
+fn reads_only(role: &Value, shipped: &Value) -> Result<()> {
+    let reading = |rule: &Value| {
+        let mut rule = rule.clone();
+        let verbs = rule["verbs"].as_array_mut()?;
+        verbs.retain(|verb| READING.iter().any(|reading| verb == reading));
+        (!verbs.is_empty()).then_some(rule)
+    };
+    let expected: Vec<Value> =
+        shipped["rules"].as_array().into_iter().flatten().filter_map(reading).collect();
+    ensure!(expected.len() > 3 && role["rules"] == Value::Array(expected), "{}", role["rules"]);
+    Ok(())
+}
+
+fn elects(objects: &[Value]) -> Result<bool> {
+    Ok(arguments(objects)?.contains(&"--leader-elect=true".to_owned()))
+}
+
+fn lease(objects: &[Value]) -> Result<String> {
+    let named =
+        |argument: String| argument.strip_prefix("--leader-elect-resource-name=").map(ToOwned::to_owned);
+    arguments(objects)?.into_iter().find_map(named).context("no lease")
+}
+
+/// The rules, for a lease of another name.
+fn of_lease(rules: &Value, lease: &str) -> Result<Value> {
+    Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
+}
+
+/// Each role is bound to the account of the pods, and nothing else is.
+fn bound(objects: &[Value]) -> Result<()> {
+    let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
+    for (kind, binding) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
+        let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binding));
+        ensure!(roles.len() == bindings.len(), "{} {kind}s, {} bindings", roles.len(), bindings.len());
+        for (role, binding) in roles.iter().zip(bindings) {
+            ensure!(binding["roleRef"]["name"] == role["metadata"]["name"], "{binding}");
+            ensure!(binding["metadata"]["namespace"] == role["metadata"]["namespace"], "{binding}");
+            let subject = json!([{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]);
+            ensure!(binding["subjects"] == subject, "{binding}");
+        }
+    }
+    Ok(())
+}
+
+/// Definition, alerts, dashboard and scraping are those of the files.
+pub(crate) fn files(objects: &[Value]) -> Result<()> {
+    for definition in of_kind(objects, "CustomResourceDefinition") {
+        ensure!(definition["spec"] == files::read("files/crd.yaml")?["spec"], "the definition");
+        let policy = &definition["metadata"]["annotations"]["helm.sh/resource-policy"];
+        ensure!(policy == "keep", "uninstalling would delete every autoscaler");
+    }
+    for rule in of_kind(objects, "PrometheusRule") {
+        ensure!(rule["spec"] == files::read("files/rules.yaml")?, "the alerts");
+    }
+    for monitor in of_kind(objects, "PodMonitor") {
+        let shipped = files::read("files/podmonitor.yaml")?;
+        let (endpoint, expected) =
+            (&monitor["spec"]["podMetricsEndpoints"][0], &shipped["spec"]["podMetricsEndpoints"][0]);
+        for member in ["port", "path", "honorLabels"] {
+            ensure!(endpoint[member] == expected[member], "{endpoint}");
+        }
+    }
+    for map in of_kind(objects, "ConfigMap") {
+        let dashboard: Value =
+            serde_json::from_str(map["data"]["hpa-controller.json"].as_str().context("no dashboard")?)?;
+        ensure!(dashboard == files::read("files/dashboard.json")?, "the dashboard");
+    }
+    Ok(())
+}
+
+/// `hpa run` knows each flag, and takes its value. `--help` ends it after it has read those before.
+pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
+    let arguments = arguments(objects)?;
+    ensure!(arguments.first().is_some_and(|first| first == "run"), "{arguments:?}");
+    let output = Command::new(binary).args(&arguments).arg("--help").output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// What is off by default comes with its value, and only then.
+pub(crate) fn switches(helm: &Helm) -> Result<()> {
+    let defaults = helm.template("defaults")?;
+    let switches = [
+        ("metrics.service.enabled=true", "Service"),
+        ("metrics.podMonitor.enabled=true", "PodMonitor"),
+        ("metrics.rules.enabled=true", "PrometheusRule"),
+        ("metrics.dashboard.enabled=true", "ConfigMap"),
+        ("crd.install=true", "CustomResourceDefinition"),
+        ("networkPolicy.enabled=true", "NetworkPolicy"),
+    ];
+    for (set, kind) in switches {
+        ensure!(of_kind(&defaults, kind).is_empty(), "{kind} by default");
+        ensure!(of_kind(&helm.template_with(set)?, kind).len() == 1, "no {kind} by {set}");
+    }
+    ensure!(of_kind(&defaults, "PodDisruptionBudget").len() == 1, "no PodDisruptionBudget");
+    ensure!(of_kind(&helm.template_with("replicas=1")?, "PodDisruptionBudget").is_empty(), "one for one pod");
+    let bare = helm.template_with("rbac.create=false,serviceAccount.create=false")?;
+    for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
+        ensure!(of_kind(&bare, kind).is_empty(), "{kind}");
+    }
+    for (set, flag) in [("autoscalerApi=both", "--autoscaler-api=both"), ("dryRun=true", "--dry-run")] {
+        ensure!(arguments(&helm.template_with(set)?)?.contains(&flag.to_owned()), "no {flag} by {set}");
+    }
+    Ok(())
+}
+
+/// What cannot work is refused before it is applied, with the value named.
+pub(crate) fn refused(helm: &Helm) -> Result<()> {
+    let bad = [
+        ("replica=3", "replica"),
+        ("autoscaling.syncPeriod=15", "syncPeriod"),
+        ("autoscaling.tolerance=-1", "tolerance"),
+        ("autoscalerApi=mine", "autoscalerApi"),
+        ("namespaces={Shop}", "namespaces"),
+        ("image.digest=latest", "digest"),
+        ("metrics.port=80", "port"),
+        ("leaderElection.enabled=false", "replicas=1"),
+        ("client.burst=5", "client.qps"),
+    ];
+    for (set, named) in bad {
+        let error = helm.template_with(set).err().with_context(|| format!("{set} is taken"))?;
+        ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
+    }
+    Ok(())
+}
