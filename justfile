@@ -38,6 +38,35 @@ fuzz TARGET SECONDS="60":
 each-alone:
     for crate in hpa-calc hpa-crd hpa-metrics-client hpa-controller hpa; do cargo test -p $crate || exit 1; done
 
+# The chart, with helm and a real kube-apiserver where there are such; HELM names one helm or several, separated by colons.
+chart:
+    cargo test --test chart
+
 # Licences, advisories, duplicate and banned crates; needs cargo-deny.
 deny:
     cargo deny check
+
+# Advisories alone, from the lock file; needs cargo-audit.
+audit:
+    cargo audit
+
+# What the binary is made of, as CycloneDX in crates/hpa/hpa.cdx.json; needs cargo-cyclonedx.
+sbom:
+    cargo cyclonedx --manifest-path crates/hpa/Cargo.toml --format json --override-filename hpa.cdx
+
+# The image, by docker, podman or what CONTAINER_TOOL names.
+image NAME="localhost/hpa:0.1.0":
+    ${CONTAINER_TOOL:-docker} build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) --tag {{ NAME }} .
+
+# The same for several platforms at once, pushed; needs docker buildx.
+image-all NAME:
+    docker buildx build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+        --platform linux/amd64,linux/arm64 --provenance=true --sbom=true --push --tag {{ NAME }} .
+
+# Completions and manual pages, in target/dist.
+completions:
+    cargo build --release -p hpa
+    mkdir -p target/dist
+    for shell in bash elvish fish powershell zsh; do target/release/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
+    target/release/hpa man > target/dist/hpa.1
+    for command in run crd convert; do target/release/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
