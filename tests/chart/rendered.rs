@@ -101,7 +101,7 @@ pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
 }
 
 /// What the file allows, without what writes.
-fn reads_only(role: &Value, shipped: &Value) -> Result<()> {
+fn reads_only(given: &Value, shipped: &Value) -> Result<()> {
     let reading = |rule: &Value| {
         let mut rule = rule.clone();
         let verbs = rule["verbs"].as_array_mut()?;
@@ -110,7 +110,7 @@ fn reads_only(role: &Value, shipped: &Value) -> Result<()> {
     };
     let expected: Vec<Value> =
         shipped["rules"].as_array().into_iter().flatten().filter_map(reading).collect();
-    ensure!(expected.len() > 3 && role["rules"] == Value::Array(expected), "{}", role["rules"]);
+    ensure!(expected.len() > 3 && given["rules"] == Value::Array(expected), "{}", given["rules"]);
     Ok(())
 }
 
@@ -132,8 +132,8 @@ fn of_lease(rules: &Value, lease: &str) -> Result<Value> {
 /// Each role is bound to the account of the pods, and nothing else is.
 fn bound(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
-    for (kind, binding) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
-        let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binding));
+    for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
+        let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binder));
         ensure!(roles.len() == bindings.len(), "{} {kind}s, {} bindings", roles.len(), bindings.len());
         for (role, binding) in roles.iter().zip(bindings) {
             ensure!(binding["roleRef"]["name"] == role["metadata"]["name"], "{binding}");
