@@ -42,6 +42,10 @@ impl Decision<'_> {
                 self.observe();
                 self.draft.status.desired_replicas = self.current;
             }
+            (Outcome::Held { to }, _) => {
+                self.observe();
+                self.draft.status.desired_replicas = to;
+            }
             (Outcome::Rescale { to, reason }, Ok(())) => {
                 self.rescaled(to, &reason, now);
                 scaled_to = Some(to);

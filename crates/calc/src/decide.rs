@@ -46,6 +46,8 @@ pub(crate) enum Outcome {
     Keep,
     /// The scale is to be written.
     Rescale { to: i32, reason: String },
+    /// The scale stays because of a pause, and would be written otherwise.
+    Held { to: i32 },
 }
 
 /// Why a reconcile counts as failed; in the reference controller's words. The scale may have been written all the

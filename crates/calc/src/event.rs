@@ -44,6 +44,8 @@ pub enum EventReason {
     FailedRescale,
     /// The autoscaler's status could not be written.
     FailedUpdateStatus,
+    /// An annotation has a value that is not known, and is not heeded; not of the reference.
+    InvalidAnnotation,
     /// A metric spec's type is not known.
     InvalidMetricSourceType,
     /// The target's selector does not parse.
@@ -68,6 +70,7 @@ impl EventReason {
             Self::FailedGetScale => "FailedGetScale",
             Self::FailedRescale => "FailedRescale",
             Self::FailedUpdateStatus => "FailedUpdateStatus",
+            Self::InvalidAnnotation => "InvalidAnnotation",
             Self::InvalidMetricSourceType => "InvalidMetricSourceType",
             Self::InvalidSelector => "InvalidSelector",
             Self::SelectorRequired => "SelectorRequired",

@@ -38,6 +38,8 @@ pub enum Summary {
     NoChange,
     /// The scale is to be written, for the reason the event gives.
     Rescale(String),
+    /// The scale would be written for this reason, but scaling in this direction is paused.
+    Paused(String),
     /// The target is at zero replicas by somebody else's doing.
     ScalingDisabled,
     /// There is nothing to decide on.
@@ -78,6 +80,13 @@ impl fmt::Display for Explanation {
             Summary::NoChange => write!(f, "keep {}", self.current_replicas)?,
             Summary::Rescale(reason) => {
                 write!(f, "{} -> {}: {reason}", self.current_replicas, self.desired_replicas)?;
+            }
+            Summary::Paused(reason) => {
+                write!(
+                    f,
+                    "keep {}: paused; else {}: {reason}",
+                    self.current_replicas, self.desired_replicas
+                )?;
             }
             Summary::ScalingDisabled => write!(f, "disabled: the target is at zero replicas")?,
             Summary::Failed(error) => write!(f, "keep {}: {error}", self.current_replicas)?,
@@ -144,6 +153,7 @@ mod tests {
     #[rstest]
     #[case::no_change(Summary::NoChange, "keep 2")]
     #[case::rescale(Summary::Rescale("m above target".into()), "2 -> 5: m above target")]
+    #[case::paused(Summary::Paused("m above target".into()), "keep 2: paused; else 5: m above target")]
     #[case::disabled(Summary::ScalingDisabled, "disabled: the target is at zero replicas")]
     #[case::failed(Summary::Failed("no".into()), "keep 2: no")]
     fn summaries(#[case] summary: Summary, #[case] text: &str) {

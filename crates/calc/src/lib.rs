@@ -68,6 +68,7 @@ pub mod history;
 mod metric;
 mod names;
 mod normalize;
+pub mod pause;
 pub mod plan;
 pub mod pods;
 mod policies;

@@ -8,6 +8,8 @@ open_enum! {
     ConditionType {
         /// Whether the scale can be read and written.
         AbleToScale = "AbleToScale",
+        /// Whether a direction of scaling is paused; not of the reference (see [`crate::pause`]).
+        Paused = "Paused",
         /// Whether the workload is at zero because the autoscaler put it there (KEP-2021).
         ScaledToZero = "ScaledToZero",
         /// Whether replicas can be computed from the metrics.
@@ -56,6 +58,8 @@ open_enum! {
         InvalidSelector = "InvalidSelector",
         /// The workload is not at zero by the autoscaler's doing.
         NotScaledToZero = "NotScaledToZero",
+        /// An annotation says so; not of the reference.
+        PausedByAnnotation = "PausedByAnnotation",
         /// Stabilization changed nothing.
         ReadyForNewScale = "ReadyForNewScale",
         /// The downward rate held the wish back.

@@ -7,6 +7,7 @@ use hpa_calc::{
     conclude::Conclusion,
     decide::Decision,
     history::{History, Recommendation},
+    pause::Pause,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{MetricsApi, ReadError, Reading},
     settings::Settings,
@@ -64,6 +65,7 @@ pub(crate) struct World {
     pub(crate) history: History,
     pub(crate) settings: Settings,
     pub(crate) written: Result<(), String>,
+    pub(crate) pause: Pause,
 }
 
 impl World {
@@ -76,7 +78,12 @@ impl World {
             history: History { recommendations: vec![long_ago], ..History::default() },
             settings: Settings::default(),
             written: Ok(()),
+            pause: Pause::NONE,
         }
+    }
+
+    pub(crate) fn paused(self, pause: Pause) -> Self {
+        Self { pause, ..self }
     }
 
     pub(crate) fn reconcile(mut self, hpa: &HorizontalPodAutoscaler) -> Conclusion {
@@ -90,7 +97,7 @@ impl World {
     }
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
-        let Self { scale, reads, autoscalers, history, settings, .. } = self;
+        let Self { scale, reads, autoscalers, history, settings, pause, .. } = self;
         let pods =
             vec![Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap()).into()];
         let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
@@ -99,7 +106,7 @@ impl World {
             None => Err(ReadError::Fetch { api: MetricsApi::External, message: "down".into() }),
         };
         let readings = reads.into_iter().map(|value| Some(read(value))).collect();
-        then(plan.decide(readings, history, now()))
+        then(plan.decide(readings, history, now()).paused(pause))
     }
 }
 
