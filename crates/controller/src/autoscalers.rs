@@ -26,6 +26,8 @@ pub struct Autoscaler {
     target: Mutex<Option<CrossVersionObjectReference>>,
     /// How the last reconcile failed, if it did.
     failure: Mutex<Option<String>>,
+    /// What was last told of its annotations.
+    fault: Mutex<Option<String>>,
     /// What metrics tell of it.
     pub(crate) observed: Mutex<Observed>,
 }
@@ -70,6 +72,7 @@ impl Autoscaler {
             past: Mutex::default(),
             target: Mutex::default(),
             failure: Mutex::default(),
+            fault: Mutex::default(),
             observed: Mutex::default(),
         }
     }
@@ -144,18 +147,31 @@ impl Autoscaler {
         }
     }
 
-    /// Takes over a version of the object; whether it calls for a reconcile: its spec is another, or it could not be
+    /// Keeps what is wrong with the annotations, if anything; whether that is news to its owner.
+    pub fn set_fault(&self, fault: Option<&str>) -> bool {
+        let mut last = self.fault.lock();
+        let is_news = fault.is_some() && last.as_deref() != fault;
+        *last = fault.map(ToOwned::to_owned);
+        is_news
+    }
+
+    /// Takes over a version of the object; whether it calls for a reconcile: it asks for something else, or could not be
     /// decoded before. A change that is older than what is known is left out.
     fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> bool {
         let mut known = self.object.write();
         if seen == Seen::Changed && is_older(&object.metadata, &known.metadata) {
             return false;
         }
-        let spec_changed = known.spec != object.spec;
+        let changed = !asks_the_same(&known, &object);
         *known = Arc::new(object);
         let was_suspended = self.suspended.swap(false, Ordering::Relaxed);
-        spec_changed || was_suspended
+        changed || was_suspended
     }
+}
+
+/// Whether two versions of an object ask for the same, by the spec and by the annotations that are for us.
+pub(crate) fn asks_the_same(a: &HorizontalPodAutoscaler, b: &HorizontalPodAutoscaler) -> bool {
+    a.spec == b.spec && a.metadata.annotations == b.metadata.annotations
 }
 
 /// Whether a version is older than another. Versions are numbers that grow (KEP-5504); one that is none is taken as
@@ -181,7 +197,7 @@ pub enum Seen {
 pub enum Change {
     /// It is new, or was re-created.
     Created,
-    /// Its spec is another, or it is known again after it could not be decoded.
+    /// Its spec is another, or what its annotations ask of us, or it is known again after it could not be decoded.
     SpecChanged,
     /// Nothing that calls for a reconcile, for example our own write of the status.
     Nothing,
@@ -212,7 +228,9 @@ impl Autoscalers {
     pub fn apply_known(&self, key: &HpaKey, object: HorizontalPodAutoscaler) -> bool {
         let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
         // A spec that was edited meanwhile is left for the watch to tell.
-        known.is_some_and(|known| known.object().spec == object.spec && !known.update(object, Seen::Changed))
+        known.is_some_and(|known| {
+            asks_the_same(&known.object(), &object) && !known.update(object, Seen::Changed)
+        })
     }
 
     /// An autoscaler was changed to what cannot be decoded: it keeps its history until it can be again, or is gone.
@@ -288,6 +306,23 @@ mod tests {
         let autoscalers = Autoscalers::default();
         autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
         assert_eq!(autoscalers.apply(&key(), object("a", "2", 6), Seen::Changed), Change::SpecChanged);
+    }
+
+    #[test]
+    fn changed_annotation_for_us_is_told_like_a_changed_spec() {
+        let autoscalers = Autoscalers::default();
+        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
+        let mut next = object("a", "2", 5);
+        next.metadata.annotations.insert(crate::annotations::PAUSE.into(), "true".into());
+        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::SpecChanged);
+    }
+
+    #[test]
+    fn fault_of_annotations_is_news_once() {
+        let autoscaler = Autoscaler::new(object("a", "1", 5));
+        let told =
+            [Some("x"), Some("x"), Some("y"), None, None, Some("y")].map(|fault| autoscaler.set_fault(fault));
+        assert_eq!(told, [true, false, true, false, false, true]);
     }
 
     #[test]

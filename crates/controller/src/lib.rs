@@ -15,6 +15,7 @@
 //! [`clock`] tells it the time, and an [`observer`] is told of every reconcile; [`telemetry`] is the one that makes
 //! Prometheus metrics of it.
 
+pub mod annotations;
 pub mod autoscalers;
 pub mod client;
 pub mod clock;

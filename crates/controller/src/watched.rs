@@ -15,6 +15,8 @@ use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
 
+use crate::annotations::{DRY_RUN, PAUSE};
+
 /// What is read of an object's metadata. Every member is a string, a number or only looked for, so that nothing an
 /// API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,6 +29,24 @@ pub struct WatchedMeta {
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
+    annotations: Option<WatchedAnnotations>,
+}
+
+/// The annotations that are for us; no other is kept, or even copied.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct WatchedAnnotations {
+    #[serde(rename = "autoscaling.hpa-rs.dev/pause")]
+    pause: Option<String>,
+    #[serde(rename = "autoscaling.hpa-rs.dev/dry-run")]
+    dry_run: Option<String>,
+}
+
+impl WatchedAnnotations {
+    fn kept(self) -> BTreeMap<String, String> {
+        let kept = [(PAUSE, self.pause), (DRY_RUN, self.dry_run)];
+        kept.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
 }
 
 /// A kind that is watched, in the form it is kept in.
@@ -49,6 +69,7 @@ impl WatchedKind for HorizontalPodAutoscaler {
                 uid: meta.uid,
                 resource_version: meta.resource_version,
                 generation: meta.generation,
+                annotations: meta.annotations.unwrap_or_default().kept(),
                 ..ObjectMeta::default()
             },
             spec: serde_json::from_value(spec)?,
@@ -161,6 +182,19 @@ mod tests {
         }))
         .expect("an object");
         assert_eq!(watched.into_result().expect("it decodes").spec.max_replicas, 3);
+    }
+
+    #[test]
+    fn annotations_for_us_are_kept_and_no_others() {
+        let watched: Watched<HorizontalPodAutoscaler> = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop", "annotations": { PAUSE: "up", DRY_RUN: "true",
+                "kubectl.kubernetes.io/last-applied-configuration": "{}" } },
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
+        }))
+        .expect("an object");
+        let annotations = watched.into_result().expect("it decodes").metadata.annotations;
+        let expected = [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(annotations, BTreeMap::from(expected));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_controller::{
+    annotations::PAUSE,
     autoscalers::{Autoscalers, Seen},
     clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
@@ -52,9 +53,12 @@ struct Server {
     /// The autoscaler is deleted right after a write of the scale.
     hpa_ends_with_scale: bool,
     refuses_statuses: bool,
+    /// Those of the autoscaler.
+    annotations: Value,
     /// Replicas, and the version they were written against.
     scale_writes: Vec<(i64, u64)>,
     status_patches: Vec<Value>,
+    events: Vec<Value>,
 }
 
 impl Server {
@@ -95,10 +99,16 @@ impl Server {
                 json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
             return failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details);
         }
-        let mut object = serde_json::to_value(hpa()).expect("JSON");
+        let mut object = self.hpa();
         object["status"] = merged(&self.status_patches);
         object["metadata"]["resourceVersion"] = json!((100 + self.status_patches.len()).to_string());
         (StatusCode::OK, object)
+    }
+
+    fn hpa(&self) -> Value {
+        let mut object = serde_json::to_value(hpa()).expect("JSON");
+        object["metadata"]["annotations"] = self.annotations.clone();
+        object
     }
 
     fn answer(&mut self, method: &Method, path: &str, body: Value) -> (StatusCode, Value) {
@@ -128,9 +138,12 @@ impl Server {
                     json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
                 failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details)
             }
-            (&Method::GET, HPA) => (StatusCode::OK, serde_json::to_value(hpa()).expect("JSON")),
+            (&Method::GET, HPA) => (StatusCode::OK, self.hpa()),
             (&Method::PATCH, STATUS) => self.patch_status(body),
-            (&Method::POST, "/api/v1/namespaces/shop/events") => (StatusCode::CREATED, body),
+            (&Method::POST, "/api/v1/namespaces/shop/events") => {
+                self.events.push(body.clone());
+                (StatusCode::CREATED, body)
+            }
             (method, path) => panic!("unexpected {method} {path}"),
         }
     }
@@ -289,6 +302,56 @@ async fn scale_is_written_against_the_version_read() {
     assert_eq!(server.status_patches.len(), 1);
     assert_eq!(server.status_patches[0]["metadata"], json!({ "uid": "a" }));
     assert_eq!(server.status_patches[0]["status"]["desiredReplicas"], 4);
+}
+
+/// Reconciles an autoscaler with this annotation so often; and then all events are written.
+async fn reconcile_annotated(value: &str, times: usize) -> Server {
+    let server = Arc::new(Mutex::new(Server { annotations: json!({ PAUSE: value }), ..server() }));
+    let mut reconciler = reconciler(&server);
+    let (events, writer) = EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    reconciler.events = events;
+    let mut annotated = hpa();
+    annotated.metadata.annotations.insert(PAUSE.into(), value.into());
+    reconciler.autoscalers.apply(&key(), annotated, Seen::Listed);
+    for _ in 0..times {
+        reconciler.reconcile(&key()).await;
+    }
+    drop(reconciler);
+    writer.run().await;
+    std::mem::take(&mut *server.lock())
+}
+
+#[tokio::test]
+async fn paused_direction_is_not_written_but_told() {
+    let server = reconcile_annotated("up", 2).await;
+    assert_eq!((server.replicas, server.scale_writes.len()), (2, 0));
+    assert!(
+        conditions(&server).contains("scaling up is paused: 4 replicas are wanted"),
+        "{}",
+        conditions(&server)
+    );
+    assert_eq!(server.status_patches.len(), 1, "a pause that lasts is told once");
+    assert_eq!(server.status_patches[0]["status"]["desiredReplicas"], 4);
+    assert_eq!(server.events.len(), 0);
+}
+
+#[tokio::test]
+async fn other_direction_is_written() {
+    assert_eq!(reconcile_annotated("down", 1).await.scale_writes, [(4, 1)]);
+}
+
+#[tokio::test]
+async fn unknown_pause_is_told_once_and_not_heeded() {
+    let server = reconcile_annotated("yes", 3).await;
+    assert_eq!(server.scale_writes.first(), Some(&(4, 1)));
+    let told: Vec<_> = server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
+    assert_eq!(told.len(), 1, "{:?}", server.events);
+}
+
+#[tokio::test]
+async fn pause_that_was_set_meanwhile_holds() {
+    let server = reconcile_once(Server { annotations: json!({ PAUSE: "true" }), ..server() }).await;
+    assert_eq!(server.scale_writes, []);
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use hpa_calc::{
     conclude::Conclusion,
     decide::Decision,
     explain::MetricExplanation,
+    pause::Pause,
     plan::Plan,
     pods::Census,
 };
@@ -18,7 +19,13 @@ use super::{
     Reconciler, StatusError,
     read::{Target, Unread},
 };
-use crate::{autoscalers::Autoscaler, clock::Moment, selectors::HpaKey, status, targets::ScaleError};
+use crate::{
+    autoscalers::{Autoscaler, asks_the_same},
+    clock::Moment,
+    selectors::HpaKey,
+    status,
+    targets::ScaleError,
+};
 
 /// How often a decision is made anew because the target's replicas changed under it, or its write is repeated
 /// because the target changed otherwise.
@@ -30,6 +37,7 @@ pub(super) struct Attempt<'a> {
     key: &'a HpaKey,
     hpa: &'a HorizontalPodAutoscaler,
     autoscaler: &'a Arc<Autoscaler>,
+    pause: Pause,
     /// The object as it is stored since a zero was foretold.
     pub(super) ahead: Option<HorizontalPodAutoscaler>,
     /// Whether the scale may have been written although no answer says so.
@@ -64,12 +72,14 @@ impl<'a> Attempt<'a> {
         key: &'a HpaKey,
         hpa: &'a HorizontalPodAutoscaler,
         autoscaler: &'a Arc<Autoscaler>,
+        pause: Pause,
     ) -> Self {
         Self {
             reconciler,
             key,
             hpa,
             autoscaler,
+            pause,
             ahead: None,
             is_unsure: false,
             writes_left: MAX_WRITES,
@@ -132,7 +142,8 @@ impl<'a> Attempt<'a> {
         }
         let (readings, reads) = reconciler.read_metrics(hpa, &plan).await;
         let now = reconciler.clock.moment();
-        (plan.decide(readings, self.autoscaler.history(now), now.wall), now, reads)
+        let decision = plan.decide(readings, self.autoscaler.history(now), now.wall);
+        (decision.paused(self.pause), now, reads)
     }
 
     /// Writes what was decided, once it is sure that it may be.
@@ -165,7 +176,7 @@ impl<'a> Attempt<'a> {
         match reconciler.api(&key.namespace).get(&key.name).await {
             Ok(latest) => {
                 let latest = latest.into_result().map_err(failed)?;
-                let is_same = latest.metadata.uid == hpa.metadata.uid && latest.spec == hpa.spec;
+                let is_same = latest.metadata.uid == hpa.metadata.uid && asks_the_same(&latest, hpa);
                 autoscaler.take_over(latest);
                 if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
             }
@@ -199,7 +210,7 @@ impl<'a> Attempt<'a> {
         known.is_some_and(|known| {
             Arc::ptr_eq(&known, self.autoscaler)
                 && !known.is_suspended()
-                && known.object().spec == self.hpa.spec
+                && asks_the_same(&known.object(), self.hpa)
         })
     }
 

@@ -22,7 +22,8 @@ use tracing::{debug, info, warn};
 
 use self::attempt::{Attempt, Outcome};
 use crate::{
-    autoscalers::{Autoscaler, Autoscalers, Failure},
+    annotations::Wishes,
+    autoscalers::{Autoscaler, Autoscalers, Failure, asks_the_same},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
     observer::{ErrorClass, Finished, Observer, Reconciled},
@@ -78,7 +79,12 @@ impl Reconciler {
         let Some(autoscaler) = self.known(key).await else { return false };
         let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
-        let mut attempt = Attempt::new(self, key, &hpa, &autoscaler);
+        let Wishes { pause, fault, .. } = Wishes::of(&hpa);
+        if autoscaler.set_fault(fault.as_deref()) {
+            let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);
+            self.record(&hpa, Event { event_type, reason, message: fault.unwrap_or_default() });
+        }
+        let mut attempt = Attempt::new(self, key, &hpa, &autoscaler, pause);
         let outcome = attempt.run().await;
         let Attempt { ahead, is_unsure, .. } = attempt;
         let Some(Outcome { conclusion, decided, reads }) = outcome else {
@@ -87,7 +93,7 @@ impl Reconciler {
                 // What was foretold did not come to pass.
                 let _stored = self.store(key, &ahead, hpa.status.clone()).await;
             }
-            return autoscaler.object().spec != hpa.spec;
+            return !asks_the_same(&autoscaler.object(), &hpa);
         };
         report(&conclusion, &autoscaler);
         let took = self.clock.moment().running.saturating_sub(begun);
@@ -109,13 +115,13 @@ impl Reconciler {
             status::keep_scaled_to_zero(&mut status, &ahead.status);
         }
         let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status).await;
-        let current = explanation.current_replicas;
+        let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
         let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
         self.observer.finished(&Finished {
             key,
             scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
-            desired_replicas: is_decided.then_some(scaled_to.unwrap_or(current)),
+            desired_replicas: is_decided.then_some(desired),
             error,
             took: self.clock.moment().running.saturating_sub(begun),
         });
