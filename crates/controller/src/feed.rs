@@ -12,7 +12,10 @@ use kube::{
         watcher::{self, DefaultBackoff, watcher},
     },
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -89,11 +92,32 @@ impl Health {
         }
     }
 
+    /// The kind is not served at all, which it need not be.
+    fn absent(&mut self, group: &str) {
+        let now = Instant::now();
+        if self.failed.replace(now).is_none_or(|last| now.duration_since(last) > QUIET) {
+            warn!(
+                watch = self.what,
+                scope = self.scope,
+                "the API group {group} is not installed (hpa crd prints its definition): none of its autoscalers is \
+                 handled until it is"
+            );
+        }
+    }
+
     fn succeeded(&mut self) {
         if self.failed.take().is_some() {
             info!(watch = self.what, scope = self.scope, "the watch works again");
         }
     }
+}
+
+/// Whether a list was refused because the API server does not know the kind.
+fn is_not_served(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// When to list anew because objects could not be decoded. What is garbled on its way is whole the next time; what is
@@ -140,6 +164,8 @@ pub(crate) struct Feed<K> {
     events: Events<K>,
     health: Health,
     relist: Relist,
+    /// Told that the kind is not served, where it need not be.
+    absent: Option<watch::Sender<bool>>,
 }
 
 impl<K> Feed<K>
@@ -149,7 +175,13 @@ where
     /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
     pub(crate) fn new(what: &'static str, client: Client, scope: Scope, pace: Duration) -> Self {
         let (events, health) = (events(&client, &scope, pace), Health::new(what, &scope));
-        Self { client, scope, events, health, relist: Relist::after(pace) }
+        Self { client, scope, events, health, relist: Relist::after(pace), absent: None }
+    }
+
+    /// The same for a kind that need not be served: `absent` is told if it is not, and it is asked for again and
+    /// again.
+    pub(crate) fn optional(self, absent: watch::Sender<bool>) -> Self {
+        Self { absent: Some(absent), ..self }
     }
 
     /// Tells that an object could not be decoded.
@@ -178,8 +210,18 @@ where
             };
             match event {
                 Ok(event) => return self.seen(event),
-                Err(error) => self.health.failed(&error),
+                Err(error) => self.failed(&error),
             }
+        }
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        match &self.absent {
+            Some(absent) if is_not_served(error) => {
+                absent.send_replace(true);
+                self.health.absent(K::GROUP);
+            }
+            _ => self.health.failed(error),
         }
     }
 

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
+    api::AutoscalerApi,
     autoscalers::Autoscalers,
     client::Clients,
     clock::{Clock, SystemClock},
@@ -77,6 +78,8 @@ pub struct Parts {
     pub telemetry: Arc<Telemetry>,
     /// Decides whether this instance is the one that works; unset, it is.
     pub election: Option<Election>,
+    /// The APIs whose autoscalers are handled.
+    pub apis: Vec<AutoscalerApi>,
 }
 
 impl Parts {
@@ -113,6 +116,7 @@ impl Parts {
             observer: Arc::new(()),
             telemetry,
             election: None,
+            apis: vec![AutoscalerApi::Core],
         }
     }
 }
@@ -140,7 +144,7 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         undecodable: caches.undecodable.clone(),
     });
     let mut watches = JoinSet::new();
-    let synced = start_watches(&mut watches, &parts.clients, &caches, scopes, options.sync_period);
+    let synced = start_watches(&mut watches, &parts, &caches, scopes, options.sync_period);
     tokio::select! {
         () = all_synced(synced) => {}
         () = shutdown.cancelled() => return Ok(()),
@@ -185,7 +189,7 @@ impl Leader<'_> {
         watches: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) -> Result<(), RunError> {
-        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election } = parts;
+        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election, .. } = parts;
         let client = self.leadership.fence(&clients.api);
         let keeping = CancellationToken::new();
         let mut keepers = JoinSet::new();
@@ -268,7 +272,7 @@ impl Leader<'_> {
 
 fn start_watches(
     watches: &mut JoinSet<()>,
-    clients: &Clients,
+    parts: &Parts,
     caches: &Caches,
     scopes: Vec<Scope>,
     sync_period: Duration,
@@ -278,11 +282,21 @@ fn start_watches(
     for scope in scopes {
         let (pods_synced, receiver) = watch::channel(false);
         synced.push(receiver);
-        watches.spawn(caches.clone().watch_pods(clients.api.clone(), scope.clone(), pods_synced));
-        let (autoscalers_synced, receiver) = watch::channel(false);
-        synced.push(receiver);
-        let api = clients.api.clone();
-        watches.spawn(caches.clone().watch_autoscalers(api, scope, autoscalers_synced, spread));
+        let client = parts.clients.api.clone();
+        watches.spawn(caches.clone().watch_pods(client, scope.clone(), pods_synced));
+        for api in &parts.apis {
+            let (autoscalers_synced, receiver) = watch::channel(false);
+            synced.push(receiver);
+            let (caches, client, scope) = (caches.clone(), parts.clients.api.clone(), scope.clone());
+            match api {
+                AutoscalerApi::Core => {
+                    watches.spawn(caches.watch_autoscalers(client, scope, autoscalers_synced, spread));
+                }
+                AutoscalerApi::Own => {
+                    watches.spawn(caches.watch_own_autoscalers(client, scope, autoscalers_synced, spread));
+                }
+            }
+        }
     }
     synced
 }

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    api::{AutoscalerApi, AutoscalerKind, OwnAutoscaler},
     autoscalers::{Autoscalers, Change, Seen},
     feed::Feed,
     pods::{Pods, Scope},
@@ -79,7 +80,7 @@ impl Caches {
     /// The object, unless it cannot be decoded: then it is counted, logged and left out.
     fn decoded<K: WatchedKind>(&self, key: &HpaKey, object: Watched<K>) -> Option<K> {
         let decoded = object.into_result();
-        let kind = K::Api::kind(&());
+        let kind = K::KIND;
         decoded
             .inspect_err(|error| {
                 self.undecodable.fetch_add(1, Ordering::Relaxed);
@@ -88,8 +89,7 @@ impl Caches {
             .ok()
     }
 
-    /// Keeps the autoscalers of a scope, without end, and queues those that are new or changed. `synced` is told
-    /// once the first list is in.
+    /// Keeps the autoscalers of Kubernetes' own API in a scope: see [`Caches::watch_autoscalers_of`].
     pub async fn watch_autoscalers(
         self,
         client: Client,
@@ -98,7 +98,37 @@ impl Caches {
         spread: Spread,
     ) {
         let what = "horizontalpodautoscalers";
-        let mut feed = Feed::<HorizontalPodAutoscaler>::new(what, client, scope.clone(), self.pace);
+        let feed = Feed::<HorizontalPodAutoscaler>::new(what, client, scope.clone(), self.pace);
+        self.watch_autoscalers_of(feed, scope, synced, spread).await;
+    }
+
+    /// Keeps the autoscalers of our own API in a scope, if it is installed. Until it is, there are none, which
+    /// `synced` is told too: those of Kubernetes' own API are not to wait for it.
+    pub async fn watch_own_autoscalers(
+        self,
+        client: Client,
+        scope: Scope,
+        synced: watch::Sender<bool>,
+        spread: Spread,
+    ) {
+        let what = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
+        let feed =
+            Feed::<OwnAutoscaler>::new(what, client, scope.clone(), self.pace).optional(synced.clone());
+        self.watch_autoscalers_of(feed, scope, synced, spread).await;
+    }
+
+    /// Keeps the autoscalers of one API in a scope, without end, and queues those that are new or changed. `synced` is
+    /// told once the first list is in.
+    async fn watch_autoscalers_of<K>(
+        self,
+        mut feed: Feed<K>,
+        scope: Scope,
+        synced: watch::Sender<bool>,
+        spread: Spread,
+    ) where
+        K: AutoscalerKind,
+    {
+        let key_of = |object: &Watched<K>| key_in(K::API, object);
         let mut listed = HashSet::new();
         // By namespace: those that can share a request come close to each other. It outlives a list that breaks off.
         let mut created = BTreeSet::new();
@@ -117,7 +147,8 @@ impl Caches {
                 }
                 watcher::Event::InitDone => {
                     let gone = self.autoscalers.keys_where(|key| {
-                        scope.as_deref().is_none_or(|scope| *scope == *key.namespace) && !listed.contains(key)
+                        let is_in_scope = scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
+                        key.api == K::API && is_in_scope && !listed.contains(key)
                     });
                     for key in &gone {
                         self.forget(key);
@@ -153,13 +184,13 @@ impl Caches {
         }
     }
 
-    fn apply(&self, key: &HpaKey, object: Watched<HorizontalPodAutoscaler>, seen: Seen) -> Option<Change> {
+    fn apply<K: AutoscalerKind>(&self, key: &HpaKey, object: Watched<K>, seen: Seen) -> Option<Change> {
         let Some(object) = self.decoded(key, object) else {
             // What it asked for before need not be what it asks for now.
             self.autoscalers.suspend(key);
             return None;
         };
-        let change = self.autoscalers.apply(key, object, seen);
+        let change = self.autoscalers.apply(key, object.into(), seen);
         if change == Change::Created {
             self.selectors.set(key, None);
         }
@@ -175,7 +206,13 @@ impl Caches {
     }
 }
 
+/// The name of an object that is no autoscaler.
 fn key_of<K: Resource>(object: &K) -> HpaKey {
+    key_in(AutoscalerApi::Core, object)
+}
+
+fn key_in<K: Resource>(api: AutoscalerApi, object: &K) -> HpaKey {
     let meta = object.meta();
-    HpaKey::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+    let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+    HpaKey::of(api, namespace.unwrap_or_default(), name.unwrap_or_default())
 }

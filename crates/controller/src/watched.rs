@@ -7,10 +7,7 @@ use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta, Pod, PodSpec, PodStatus},
     defaults::apply_defaults,
 };
-use k8s_openapi::{
-    api::{autoscaling::v2, core::v1},
-    apimachinery::pkg::apis::meta::v1 as meta,
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
@@ -52,14 +49,23 @@ impl WatchedAnnotations {
 /// A kind that is watched, in the form it is kept in.
 pub trait WatchedKind: Sized {
     /// The kind in the API.
-    type Api: Resource<DynamicType = (), Scope = NamespaceResourceScope>;
+    const KIND: &'static str;
+    /// The API group; empty for the core group.
+    const GROUP: &'static str;
+    /// The version that is asked for.
+    const VERSION: &'static str;
+    /// The kind's name in URLs.
+    const PLURAL: &'static str;
 
     /// Makes the kept form of the parts of an object.
     fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error>;
 }
 
 impl WatchedKind for HorizontalPodAutoscaler {
-    type Api = v2::HorizontalPodAutoscaler;
+    const KIND: &'static str = "HorizontalPodAutoscaler";
+    const GROUP: &'static str = "autoscaling";
+    const VERSION: &'static str = "v2";
+    const PLURAL: &'static str = "horizontalpodautoscalers";
 
     fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
         let mut hpa = Self {
@@ -82,7 +88,10 @@ impl WatchedKind for HorizontalPodAutoscaler {
 }
 
 impl WatchedKind for Pod {
-    type Api = v1::Pod;
+    const KIND: &'static str = "Pod";
+    const GROUP: &'static str = "";
+    const VERSION: &'static str = "v1";
+    const PLURAL: &'static str = "pods";
 
     fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
         let spec = Option::<PodSpec>::deserialize(spec)?.unwrap_or_default();
@@ -143,19 +152,19 @@ impl<K: WatchedKind> Resource for Watched<K> {
     type Scope = NamespaceResourceScope;
 
     fn kind((): &()) -> Cow<'_, str> {
-        K::Api::kind(&())
+        K::KIND.into()
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        K::Api::group(&())
+        K::GROUP.into()
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        K::Api::version(&())
+        K::VERSION.into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        K::Api::plural(&())
+        K::PLURAL.into()
     }
 
     fn meta(&self) -> &meta::ObjectMeta {

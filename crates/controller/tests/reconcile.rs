@@ -20,6 +20,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::PAUSE,
+    api::AutoscalerApi,
     autoscalers::{Autoscalers, Seen},
     clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
@@ -40,6 +41,9 @@ use serde_json::{Value, json};
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
 const HPA: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web";
 const STATUS: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web/status";
+const OWN: &str = "/apis/autoscaling.hpa-rs.dev/v2/namespaces/shop/horizontalpodautoscalers/web";
+const OWN_STATUS: &str =
+    "/apis/autoscaling.hpa-rs.dev/v2/namespaces/shop/horizontalpodautoscalers/web/status";
 
 /// What the API server holds, and what it was asked to do.
 #[derive(Default)]
@@ -59,6 +63,7 @@ struct Server {
     scale_writes: Vec<(i64, u64)>,
     status_patches: Vec<Value>,
     events: Vec<Value>,
+    own_status_patches: usize,
 }
 
 impl Server {
@@ -143,6 +148,12 @@ impl Server {
             (&Method::POST, "/api/v1/namespaces/shop/events") => {
                 self.events.push(body.clone());
                 (StatusCode::CREATED, body)
+            }
+            // Our own API is asked for the same.
+            (method, OWN) => self.answer(method, HPA, body),
+            (method, OWN_STATUS) => {
+                self.own_status_patches += 1;
+                self.answer(method, STATUS, body)
             }
             (method, path) => panic!("unexpected {method} {path}"),
         }
@@ -352,6 +363,37 @@ async fn unknown_pause_is_told_once_and_not_heeded() {
 async fn pause_that_was_set_meanwhile_holds() {
     let server = reconcile_once(Server { annotations: json!({ PAUSE: "true" }), ..server() }).await;
     assert_eq!(server.scale_writes, []);
+}
+
+#[tokio::test]
+async fn autoscaler_of_our_own_api_is_written_there() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    let (events, writer) = EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    reconciler.events = events;
+    let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
+    reconciler.autoscalers.remove(&key());
+    reconciler.autoscalers.apply(&own, hpa(), Seen::Listed);
+    reconciler.reconcile(&own).await;
+    drop(reconciler);
+    writer.run().await;
+    let server = server.lock();
+    assert_eq!(server.scale_writes, [(4, 1)]);
+    assert_eq!((server.own_status_patches, server.status_patches.len()), (1, 1));
+    assert_eq!(server.events[0]["involvedObject"]["apiVersion"], "autoscaling.hpa-rs.dev/v2");
+}
+
+#[tokio::test]
+async fn autoscaler_of_each_api_for_the_same_pods_is_ambiguous() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
+    reconciler.selectors.set(&own, Some(Selector::parse("app=web").expect("a selector")));
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!(server.scale_writes, []);
+    let text = "controlled by multiple HPAs: [shop/web rhpa/shop/web]";
+    assert!(conditions(&server).contains(text), "{}", conditions(&server));
 }
 
 #[tokio::test]

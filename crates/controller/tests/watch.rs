@@ -12,7 +12,8 @@ use std::{
 };
 
 use hpa_controller::{
-    autoscalers::Autoscalers,
+    api::AutoscalerApi,
+    autoscalers::{Autoscalers, Seen},
     pods::Pods,
     queue::WorkQueue,
     selectors::{HpaKey, SelectorIndex},
@@ -169,4 +170,45 @@ async fn what_is_stored_garbled_is_listed_ever_less_often() {
     tokio::time::sleep(Duration::from_hours(1)).await;
     let lists = lists.load(Ordering::SeqCst);
     assert!((8..=20).contains(&lists), "{lists} lists in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let count = lists.clone();
+    let client = client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+        0..3 => failure(404),
+        _ => page(&[hpa("one")], ""),
+    });
+    let caches = caches();
+    let (synced, mut is_synced) = watch::channel(false);
+    tokio::spawn(caches.clone().watch_own_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    assert!(caches.autoscalers.is_empty());
+    let waited = lists_reach(&lists, 4).await;
+    assert!(waited < PERIOD * 4, "{waited:?}");
+    tokio::task::yield_now().await;
+    let own = HpaKey::of(AutoscalerApi::Own, "shop", "one");
+    assert_eq!(caches.autoscalers.keys_where(|_| true), [own]);
+    assert_eq!(caches.queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
+    let caches = caches();
+    let own = HpaKey::of(AutoscalerApi::Own, "shop", "one");
+    caches.autoscalers.apply(&own, serde_json::from_value(hpa("one")).unwrap(), Seen::Listed);
+    let (synced, mut is_synced) = watch::channel(false);
+    let client = client(|_| page(&[], ""));
+    tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
+    assert!(caches.autoscalers.get(&own).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_right_is_waited_for() {
+    let (synced, mut is_synced) = watch::channel(false);
+    let client = client(|_| failure(403));
+    tokio::spawn(caches().watch_own_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::time::timeout(PERIOD * 4, is_synced.wait_for(|synced| *synced)).await.unwrap_err();
 }

@@ -5,6 +5,7 @@
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hpa_controller::api::AutoscalerApi;
 use jiff::SignedDuration;
 
 use crate::{completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments};
@@ -172,6 +173,9 @@ pub(crate) struct ClusterArguments {
     /// A namespace whose autoscalers are handled; can be repeated [default: all namespaces]
     #[arg(long = "namespace", short = 'n', env = "HPA_NAMESPACE", value_name = "NAME", value_delimiter = ',', value_parser = namespace)]
     pub(crate) namespaces: Vec<String>,
+    /// The autoscalers that are handled: those of Kubernetes' own API, of ours (hpa crd), or both
+    #[arg(long, env = "HPA_AUTOSCALER_API", value_name = "API", default_value = "core")]
+    pub(crate) autoscaler_api: AutoscalerApiArgument,
     /// Requests to the Kubernetes API per second, on average [default: no limit]
     #[arg(long, env = "HPA_KUBE_API_QPS", value_name = "RATE", value_parser = rate)]
     pub(crate) kube_api_qps: Option<f64>,
@@ -262,6 +266,28 @@ pub(crate) struct ObservationArguments {
     /// for each autoscaler
     #[arg(long, env = "HPA_PER_HPA_METRICS")]
     pub(crate) per_hpa_metrics: bool,
+}
+
+/// Whose autoscalers are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AutoscalerApiArgument {
+    /// autoscaling/v2
+    Core,
+    /// autoscaling.hpa-rs.dev/v2
+    Own,
+    /// Both
+    Both,
+}
+
+impl AutoscalerApiArgument {
+    /// The APIs that are meant.
+    pub(crate) fn apis(self) -> Vec<AutoscalerApi> {
+        match self {
+            Self::Core => vec![AutoscalerApi::Core],
+            Self::Own => vec![AutoscalerApi::Own],
+            Self::Both => AutoscalerApi::ALL.to_vec(),
+        }
+    }
 }
 
 /// How a log line is written.
@@ -446,6 +472,15 @@ mod tests {
     fn namespaces_can_be_repeated_or_listed() {
         let cluster = parse(&["--namespace", "a", "-n", "b,c"]).expect("namespaces").cluster;
         assert_eq!(cluster.namespaces, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn autoscaler_api_is_kubernetes_own_unless_told() {
+        use AutoscalerApi::{Core, Own};
+        let apis = |arguments: &[&str]| parse(arguments).expect("an API").cluster.autoscaler_api.apis();
+        assert_eq!(apis(&[]), [Core]);
+        assert_eq!(apis(&["--autoscaler-api=own"]), [Own]);
+        assert_eq!(apis(&["--autoscaler-api=both"]), [Core, Own]);
     }
 
     #[test]

@@ -45,7 +45,8 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
-    let parts = Parts { election, ..Parts::with_telemetry(clients, &options, telemetry) };
+    let apis = arguments.cluster.autoscaler_api.apis();
+    let parts = Parts { election, apis, ..Parts::with_telemetry(clients, &options, telemetry) };
     let outcome = hpa_controller::run::run(parts, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;

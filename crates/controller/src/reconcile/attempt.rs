@@ -173,9 +173,9 @@ impl<'a> Attempt<'a> {
         let failed = |message: String| {
             Written::Done(Err(format!("the autoscaler could not be read once more: {message}")))
         };
-        match reconciler.api(&key.namespace).get(&key.name).await {
+        match reconciler.get(key).await {
             Ok(latest) => {
-                let latest = latest.into_result().map_err(failed)?;
+                let latest = latest.map_err(failed)?;
                 let is_same = latest.metadata.uid == hpa.metadata.uid && asks_the_same(&latest, hpa);
                 autoscaler.take_over(latest);
                 if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
@@ -191,7 +191,7 @@ impl<'a> Attempt<'a> {
     async fn foretell(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
         let Some(status) = decision.status_ahead() else { return Ok(()) };
         let stored = self.ahead.as_ref().unwrap_or(self.hpa);
-        match self.reconciler.patch_status(stored, &status::as_stored(status)).await {
+        match self.reconciler.patch_status(self.key, stored, &status::as_stored(status)).await {
             Ok(None) => Ok(()),
             Ok(Some(stored)) => {
                 self.ahead = Some(stored);

@@ -6,7 +6,7 @@ mod read;
 use std::sync::Arc;
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ObjectMeta},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     conclude::Conclusion,
     decide::ReconcileError,
     event::{Event, EventReason, EventType},
@@ -18,11 +18,13 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
+use serde_json::Value;
 use tracing::{debug, info, warn};
 
 use self::attempt::{Attempt, Outcome};
 use crate::{
     annotations::Wishes,
+    api::{AutoscalerApi, AutoscalerKind, OwnAutoscaler},
     autoscalers::{Autoscaler, Autoscalers, Failure, asks_the_same},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
@@ -82,7 +84,7 @@ impl Reconciler {
         let Wishes { pause, fault, .. } = Wishes::of(&hpa);
         if autoscaler.set_fault(fault.as_deref()) {
             let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);
-            self.record(&hpa, Event { event_type, reason, message: fault.unwrap_or_default() });
+            self.record(key, &hpa, Event { event_type, reason, message: fault.unwrap_or_default() });
         }
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler, pause);
         let outcome = attempt.run().await;
@@ -107,7 +109,7 @@ impl Reconciler {
         let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
         autoscaler.set_history(history, decided);
         for event in events {
-            self.record(&hpa, event);
+            self.record(key, &hpa, event);
         }
         let mut status = status::as_stored(status);
         if let Some(ahead) = ahead.as_ref().filter(|_| is_unsure) {
@@ -133,8 +135,7 @@ impl Reconciler {
     async fn known(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if autoscaler.is_suspended() {
-            let latest = self.api(&key.namespace).get(&key.name).await.ok()?;
-            autoscaler.take_over(latest.into_result().ok()?);
+            autoscaler.take_over(self.get(key).await.ok()?.ok()?);
         }
         Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
     }
@@ -147,7 +148,7 @@ impl Reconciler {
         hpa: &HorizontalPodAutoscaler,
         status: HorizontalPodAutoscalerStatus,
     ) -> bool {
-        match self.patch_status(hpa, &status).await {
+        match self.patch_status(key, hpa, &status).await {
             Ok(None) => {}
             // The next reconcile is not to depend on the watch having caught up.
             Ok(Some(stored)) => _ = self.autoscalers.apply_known(key, stored),
@@ -155,7 +156,7 @@ impl Reconciler {
             Err(StatusError::Failed(message)) => {
                 warn!(error = message, "failed to update the status");
                 let (event_type, reason) = (EventType::Warning, EventReason::FailedUpdateStatus);
-                self.record(hpa, Event { event_type, reason, message });
+                self.record(key, hpa, Event { event_type, reason, message });
                 return false;
             }
         }
@@ -165,6 +166,7 @@ impl Reconciler {
     /// Makes `status` of the stored object's status; the object as it is then, `None` if it was so already.
     async fn patch_status(
         &self,
+        key: &HpaKey,
         stored: &HorizontalPodAutoscaler,
         status: &HorizontalPodAutoscalerStatus,
     ) -> Result<Option<HorizontalPodAutoscaler>, StatusError> {
@@ -172,23 +174,41 @@ impl Reconciler {
         let Some(patch) = status::patch(stored, status).map_err(|error| failed(&error))? else {
             return Ok(None);
         };
-        let ObjectMeta { namespace, name, .. } = &stored.metadata;
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        match self.api(namespace).patch_status(name, &params, &Patch::Merge(patch)).await {
-            Ok(stored) => stored.into_result().map(Some).map_err(|error| failed(&error)),
+        let patched = match key.api {
+            AutoscalerApi::Core => self.patch_status_of::<HorizontalPodAutoscaler>(key, patch).await,
+            AutoscalerApi::Own => self.patch_status_of::<OwnAutoscaler>(key, patch).await,
+        };
+        match patched {
+            Ok(stored) => stored.map(Some).map_err(|error| failed(&error)),
             Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
             Err(kube::Error::Api(status)) => Err(StatusError::Failed(status.message)),
             Err(error) => Err(StatusError::Failed(describe(&error))),
         }
     }
 
-    fn api(&self, namespace: &str) -> Api<Watched<HorizontalPodAutoscaler>> {
-        Api::namespaced(self.client.clone(), namespace)
+    async fn patch_status_of<K: AutoscalerKind>(&self, key: &HpaKey, patch: Value) -> Answer {
+        let api: Api<Watched<K>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let stored = api.patch_status(&key.name, &params, &Patch::Merge(patch)).await?;
+        Ok(stored.into_result().map(Into::into))
     }
 
-    fn record(&self, hpa: &HorizontalPodAutoscaler, event: Event) {
+    /// The autoscaler as the API server has it now.
+    async fn get(&self, key: &HpaKey) -> Answer {
+        match key.api {
+            AutoscalerApi::Core => self.get_of::<HorizontalPodAutoscaler>(key).await,
+            AutoscalerApi::Own => self.get_of::<OwnAutoscaler>(key).await,
+        }
+    }
+
+    async fn get_of<K: AutoscalerKind>(&self, key: &HpaKey) -> Answer {
+        let api: Api<Watched<K>> = Api::namespaced(self.client.clone(), &key.namespace);
+        Ok(api.get(&key.name).await?.into_result().map(Into::into))
+    }
+
+    fn record(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler, event: Event) {
         let object = ObjectReference {
-            api_version: "autoscaling/v2".into(),
+            api_version: key.api.api_version().into(),
             kind: "HorizontalPodAutoscaler".into(),
             namespace: hpa.metadata.namespace.clone(),
             name: hpa.metadata.name.clone(),
@@ -204,6 +224,9 @@ impl Reconciler {
         });
     }
 }
+
+/// What the API server answered about an autoscaler, and whether that can be decoded.
+type Answer = Result<Result<HorizontalPodAutoscaler, String>, kube::Error>;
 
 /// Why a status was not stored.
 enum StatusError {

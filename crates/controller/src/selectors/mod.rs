@@ -10,26 +10,37 @@ use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
 use parking_lot::RwLock;
 
+use crate::api::AutoscalerApi;
 use namespace::Namespace;
 
-/// Names a HorizontalPodAutoscaler. Prints as `namespace/name`.
+/// Names a HorizontalPodAutoscaler. Prints as `namespace/name`, one of our own API as `rhpa/namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HpaKey {
     /// The namespace.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
+    /// The API it is of.
+    pub api: AutoscalerApi,
 }
 
 impl HpaKey {
-    /// The key of an autoscaler.
+    /// The key of an autoscaler of Kubernetes' own API.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self::of(AutoscalerApi::Core, namespace, name)
+    }
+
+    /// The key of an autoscaler.
+    pub fn of(api: AutoscalerApi, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self { namespace: namespace.into(), name: name.into(), api }
     }
 }
 
 impl fmt::Display for HpaKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.api == AutoscalerApi::Own {
+            write!(f, "{}/", hpa_crd::SHORT_NAME)?;
+        }
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
@@ -56,14 +67,14 @@ impl SelectorIndex {
         // Held while the selector is set, so that the namespace is not dropped as empty meanwhile.
         let namespaces = self.namespaces.read();
         if let Some(shard) = namespaces.get(&key.namespace) {
-            if !shard.read().has(&key.name, &selector) {
-                shard.write().set(&key.name, selector);
+            if !shard.read().has(key, &selector) {
+                shard.write().set(key, selector);
             }
             return;
         }
         drop(namespaces);
         let mut namespaces = self.namespaces.write();
-        namespaces.entry(Arc::clone(&key.namespace)).or_default().write().set(&key.name, selector);
+        namespaces.entry(Arc::clone(&key.namespace)).or_default().write().set(key, selector);
     }
 
     /// Forgets an autoscaler.
@@ -71,7 +82,7 @@ impl SelectorIndex {
         let Some(shard) = self.shard(&key.namespace) else { return };
         let is_empty = {
             let mut shard = shard.write();
-            shard.remove(&key.name);
+            shard.remove(key);
             shard.is_empty()
         };
         if is_empty {
@@ -82,12 +93,10 @@ impl SelectorIndex {
         }
     }
 
-    /// The autoscalers of a namespace whose selector matches at least one of `pods`, sorted by name.
+    /// The autoscalers of a namespace whose selector matches at least one of `pods`, of whichever API, sorted by name.
     pub fn controlling(&self, namespace: &str, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
         let Some(shard) = self.shard(namespace) else { return Vec::new() };
-        let names = shard.read().matching(pods);
-        let namespace: Arc<str> = namespace.into();
-        names.into_iter().map(|name| HpaKey { namespace: Arc::clone(&namespace), name }).collect()
+        shard.read().matching(pods)
     }
 
     /// The number of autoscalers that have a selector.

@@ -3,6 +3,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::{api::Pod, selector::Selector};
 
+use super::HpaKey;
 use crate::pods::Pair;
 
 type OwnedPair = (Box<str>, Box<str>);
@@ -13,10 +14,10 @@ type OwnedPair = (Box<str>, Box<str>);
 /// matched against it.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
-    by_name: HashMap<Arc<str>, Filed>,
-    by_pair: HashMap<OwnedPair, BTreeSet<Arc<str>>>,
+    by_key: HashMap<HpaKey, Filed>,
+    by_pair: HashMap<OwnedPair, BTreeSet<HpaKey>>,
     /// Those that require no pair.
-    others: BTreeSet<Arc<str>>,
+    others: BTreeSet<HpaKey>,
 }
 
 #[derive(Debug)]
@@ -26,68 +27,73 @@ struct Filed {
 }
 
 impl Namespace {
-    pub(super) fn has(&self, name: &str, selector: &Selector) -> bool {
-        self.by_name.get(name).is_some_and(|filed| filed.selector == *selector)
+    pub(super) fn has(&self, key: &HpaKey, selector: &Selector) -> bool {
+        self.by_key.get(key).is_some_and(|filed| filed.selector == *selector)
     }
 
-    pub(super) fn set(&mut self, name: &Arc<str>, selector: Selector) {
-        self.remove(name);
+    pub(super) fn set(&mut self, key: &HpaKey, selector: Selector) {
+        self.remove(key);
         let filed_under =
-            |(key, value): &(&str, &str)| self.by_pair.get(&Pair(key, value)).map_or(0, BTreeSet::len);
+            |(label, value): &(&str, &str)| self.by_pair.get(&Pair(label, value)).map_or(0, BTreeSet::len);
         // The pair that fewest share tells most.
-        let under =
-            selector.required_pairs().min_by_key(filed_under).map(|(key, value)| (key.into(), value.into()));
-        let names = match &under {
+        let under = selector
+            .required_pairs()
+            .min_by_key(filed_under)
+            .map(|(label, value)| (label.into(), value.into()));
+        let keys = match &under {
             Some(pair) => self.by_pair.entry_ref(pair).or_default(),
             None => &mut self.others,
         };
-        names.insert(Arc::clone(name));
-        self.by_name.insert(Arc::clone(name), Filed { selector, under });
+        keys.insert(key.clone());
+        self.by_key.insert(key.clone(), Filed { selector, under });
     }
 
-    pub(super) fn remove(&mut self, name: &str) {
-        let Some(filed) = self.by_name.remove(name) else { return };
+    pub(super) fn remove(&mut self, key: &HpaKey) {
+        let Some(filed) = self.by_key.remove(key) else { return };
         let Some(pair) = filed.under else {
-            self.others.remove(name);
+            self.others.remove(key);
             return;
         };
-        if let Some(names) = self.by_pair.get_mut(&pair) {
-            names.remove(name);
-            if names.is_empty() {
+        if let Some(keys) = self.by_pair.get_mut(&pair) {
+            keys.remove(key);
+            if keys.is_empty() {
                 self.by_pair.remove(&pair);
             }
         }
     }
 
-    /// The names, sorted, of the autoscalers whose selector matches at least one of the pods.
-    pub(super) fn matching(&self, pods: &[Arc<Pod>]) -> Vec<Arc<str>> {
-        let mut matching: BTreeSet<&Arc<str>> = BTreeSet::new();
+    /// The autoscalers, sorted, whose selector matches at least one of the pods.
+    pub(super) fn matching(&self, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
+        let mut matching: BTreeSet<&HpaKey> = BTreeSet::new();
         let mut seen = HashSet::new();
         for pod in pods {
             // Pods of one workload share their label set; each set is looked at once.
             if !seen.insert(pod.labels.as_ptr()) {
                 continue;
             }
-            let filed =
-                pod.labels.iter().filter_map(|(key, value)| self.by_pair.get(&Pair(key, value))).flatten();
-            for name in filed.chain(&self.others) {
-                if !matching.contains(name) && self.matches(name, pod) {
-                    matching.insert(name);
+            let filed = pod
+                .labels
+                .iter()
+                .filter_map(|(label, value)| self.by_pair.get(&Pair(label, value)))
+                .flatten();
+            for key in filed.chain(&self.others) {
+                if !matching.contains(key) && self.matches(key, pod) {
+                    matching.insert(key);
                 }
             }
         }
-        matching.into_iter().map(Arc::clone).collect()
+        matching.into_iter().cloned().collect()
     }
 
-    fn matches(&self, name: &str, pod: &Pod) -> bool {
-        self.by_name.get(name).is_some_and(|filed| filed.selector.matches(&*pod.labels))
+    fn matches(&self, key: &HpaKey, pod: &Pod) -> bool {
+        self.by_key.get(key).is_some_and(|filed| filed.selector.matches(&*pod.labels))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_name.len()
+        self.by_key.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.by_key.is_empty()
     }
 }

@@ -7,6 +7,7 @@ use hpa_calc::{
 use proptest::prelude::*;
 
 use super::{HpaKey, SelectorIndex};
+use crate::api::AutoscalerApi;
 
 fn pod(name: &str, labels: impl IntoIterator<Item = (String, String)>) -> Arc<Pod> {
     Arc::new(Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default()))
@@ -100,4 +101,19 @@ proptest! {
         prop_assert_eq!(index.len(), model.len());
         prop_assert_eq!(index.is_empty(), model.is_empty());
     }
+}
+
+#[test]
+fn autoscalers_of_both_apis_share_pods_and_not_a_name() {
+    let index = SelectorIndex::new();
+    let selector = Selector::parse("app=web").unwrap();
+    let [core, own] = AutoscalerApi::ALL.map(|api| HpaKey::of(api, "shop", "web"));
+    for key in [&core, &own] {
+        index.set(key, Some(selector.clone()));
+    }
+    let pods = [web("web-0")];
+    assert_eq!(index.controlling("shop", &pods), [core.clone(), own.clone()]);
+    assert_eq!([core.to_string(), own.to_string()], ["shop/web", "rhpa/shop/web"]);
+    index.remove(&core);
+    assert_eq!(index.controlling("shop", &pods), [own]);
 }

@@ -8,7 +8,9 @@ use super::{
     counted::{QUEUE, REFERENCE},
     reconciles::class,
 };
-use crate::{autoscalers::Autoscaler, observer::ErrorClass, queue::QueueStats, selectors::HpaKey};
+use crate::{
+    api::AutoscalerApi, autoscalers::Autoscaler, observer::ErrorClass, queue::QueueStats, selectors::HpaKey,
+};
 
 /// The version of the workspace, which the binary has too.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -34,6 +36,18 @@ impl Family {
 
     fn counter(name: impl Into<String>, help: &str) -> Self {
         Self::new(name, MetricType::COUNTER, help)
+    }
+
+    /// Adds a series of an autoscaler: the labels that name it are added. Only those of our own API have `hpa_group`,
+    /// so that one that has the name of another does not pass for it.
+    fn add_of(&mut self, key: &HpaKey, labels: &[(&str, &str)], value: f64) {
+        let mut labels = [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();
+        if key.api == AutoscalerApi::Own {
+            labels.push(("hpa_group", hpa_crd::GROUP));
+        }
+        // As those of counters are.
+        labels.sort_unstable();
+        self.add(&labels, value);
     }
 
     /// Adds a series. Labels are given by name.
@@ -195,8 +209,7 @@ fn desired_replicas(autoscalers: &[Known]) -> MetricFamily {
     );
     for (key, autoscaler) in autoscalers {
         if let Some(replicas) = autoscaler.observed.lock().desired_replicas {
-            // The labels are sorted, as those of counters are.
-            family.add(&[("hpa_name", &key.name), ("namespace", &key.namespace)], f64::from(replicas));
+            family.add_of(key, &[], f64::from(replicas));
         }
     }
     family.done()
@@ -214,23 +227,21 @@ fn details(autoscalers: &[Known]) -> [MetricFamily; 3] {
     );
     let mut failing = Family::gauge("hpa_controller_failing", "1 where the last reconcile failed.");
     for (key, autoscaler) in autoscalers {
-        let of = [("hpa_name", &*key.name), ("namespace", &*key.namespace)];
-        let [name, namespace] = of;
         let observed = autoscaler.observed.lock();
         if observed.error.is_some() {
-            failing.add(&[("error", class(observed.error)), name, namespace], 1.0);
+            failing.add_of(key, &[("error", class(observed.error))], 1.0);
         }
         let Some(detail) = &observed.detail else { continue };
         for proposal in &detail.proposals {
             let index = proposal.index.to_string();
-            let metric = [("metric", proposal.name.as_str()), ("metric_index", &index)];
-            let [metric, index] = metric;
-            let metric_type = ("metric_type", proposal.metric_type.as_str());
-            proposed.add(&[name, metric, index, metric_type, namespace], f64::from(proposal.replicas));
+            let metric_type = proposal.metric_type.as_str();
+            let labels =
+                [("metric", proposal.name.as_str()), ("metric_index", &index), ("metric_type", metric_type)];
+            proposed.add_of(key, &labels, f64::from(proposal.replicas));
         }
         for (by, reason) in [("stabilization", &detail.stabilized_by), ("limits", &detail.limited_by)] {
             if let Some(reason) = reason {
-                limited.add(&[("by", by), name, namespace, ("reason", reason)], 1.0);
+                limited.add_of(key, &[("by", by), ("reason", reason)], 1.0);
             }
         }
     }

@@ -11,6 +11,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::{
+    api::AutoscalerApi,
     autoscalers::Seen,
     observer::{ErrorClass, Finished, Observer, Reconciled},
 };
@@ -221,4 +222,19 @@ async fn scrape_grows_with_the_autoscalers_only() {
     // Desired, proposed, limited.
     assert_eq!(per_autoscaler, 3 * COUNT);
     assert!(text.lines().count() < empty + 3 * COUNT + 100);
+}
+
+#[tokio::test]
+async fn autoscaler_of_our_own_api_has_series_of_its_own() {
+    let (telemetry, sources) = telemetry(&["web"], TelemetryOptions::default());
+    finish(&telemetry, "web", Some(5), None);
+    let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
+    sources.autoscalers.apply(&own, hpa("own", &["cpu"]), Seen::Changed);
+    let (scaled, took) = (None, Duration::ZERO);
+    telemetry.finished(&Finished { key: &own, scaled, desired_replicas: Some(7), error: None, took });
+    let text = telemetry.render();
+    let name = "horizontal_pod_autoscaler_controller_desired_replicas";
+    assert_eq!(value(&text, &format!("{name}{{hpa_name=\"web\",namespace=\"shop\"}}")), Some(5.0));
+    let labels = "hpa_group=\"autoscaling.hpa-rs.dev\",hpa_name=\"web\",namespace=\"shop\"";
+    assert_eq!(value(&text, &format!("{name}{{{labels}}}")), Some(7.0));
 }
