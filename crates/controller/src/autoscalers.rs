@@ -12,7 +12,7 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{clock::Moment, selectors::HpaKey, telemetry::Observed};
+use crate::{clock::Moment, selectors::HpaKey, shadow::Record, telemetry::Observed};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Autoscaler {
     fault: Mutex<Option<String>>,
     /// What metrics tell of it.
     pub(crate) observed: Mutex<Observed>,
+    /// What is known of it where another controller handles it.
+    pub(crate) shadow: Mutex<Option<Record>>,
 }
 
 /// What has become of an autoscaler's failure.
@@ -74,6 +76,7 @@ impl Autoscaler {
             failure: Mutex::default(),
             fault: Mutex::default(),
             observed: Mutex::default(),
+            shadow: Mutex::default(),
         }
     }
 
@@ -155,17 +158,23 @@ impl Autoscaler {
         is_news
     }
 
-    /// Takes over a version of the object; whether it calls for a reconcile: it asks for something else, or could not be
-    /// decoded before. A change that is older than what is known is left out.
-    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> bool {
+    /// Takes over a version of the object; what changed. One that could not be decoded before counts as changed. A change
+    /// that is older than what is known is left out.
+    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
         let mut known = self.object.write();
         if seen == Seen::Changed && is_older(&object.metadata, &known.metadata) {
-            return false;
+            return Change::Nothing;
         }
-        let changed = !asks_the_same(&known, &object);
+        let change = match () {
+            () if !asks_the_same(&known, &object) => Change::SpecChanged,
+            () if known.status != object.status => Change::StatusChanged,
+            () => Change::Nothing,
+        };
         *known = Arc::new(object);
-        let was_suspended = self.suspended.swap(false, Ordering::Relaxed);
-        changed || was_suspended
+        if self.suspended.swap(false, Ordering::Relaxed) {
+            return Change::SpecChanged;
+        }
+        change
     }
 }
 
@@ -199,7 +208,9 @@ pub enum Change {
     Created,
     /// Its spec is another, or what its annotations ask of us, or it is known again after it could not be decoded.
     SpecChanged,
-    /// Nothing that calls for a reconcile, for example our own write of the status.
+    /// Nothing but its status. That calls for no reconcile: it is our own write, unless another controller handles it.
+    StatusChanged,
+    /// Nothing that is looked at.
     Nothing,
 }
 
@@ -218,7 +229,7 @@ impl Autoscalers {
     /// Takes over a version of an object.
     pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
         if let Some(known) = self.get(key).filter(|known| known.uid == object.metadata.uid) {
-            return if known.update(object, seen) { Change::SpecChanged } else { Change::Nothing };
+            return known.update(object, seen);
         }
         self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object)));
         Change::Created
@@ -229,7 +240,8 @@ impl Autoscalers {
         let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
         // A spec that was edited meanwhile is left for the watch to tell.
         known.is_some_and(|known| {
-            asks_the_same(&known.object(), &object) && !known.update(object, Seen::Changed)
+            asks_the_same(&known.object(), &object)
+                && known.update(object, Seen::Changed) != Change::SpecChanged
         })
     }
 
@@ -291,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn status_only_change_calls_for_nothing() {
+    fn status_only_change_is_told_apart() {
         let autoscalers = Autoscalers::default();
         assert_eq!(autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed), Change::Created);
         let mut next = object("a", "2", 5);
         next.status.desired_replicas = 3;
-        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::Nothing);
+        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::StatusChanged);
         let known = autoscalers.get(&key()).expect("it was applied");
         assert_eq!(known.object().status.desired_replicas, 3);
     }

@@ -30,6 +30,7 @@ pub mod queue;
 pub mod reconcile;
 pub mod run;
 pub mod selectors;
+pub mod shadow;
 pub mod spread;
 mod status;
 pub mod targets;

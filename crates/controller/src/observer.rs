@@ -6,7 +6,7 @@ use hpa_calc::{
     api::HorizontalPodAutoscaler, conclude::Conclusion, decide::ReconcileError, history::Direction,
 };
 
-use crate::selectors::HpaKey;
+use crate::{selectors::HpaKey, shadow::Verdict};
 
 /// A reconcile that came to a conclusion.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,11 @@ pub trait Observer: Send + Sync {
     /// A reconcile came to a conclusion. Its status is not stored yet.
     fn reconciled(&self, reconciled: &Reconciled<'_>);
 
+    /// An autoscaler that another controller handles was compared.
+    fn compared(&self, key: &HpaKey, verdict: Verdict) {
+        let _ = (key, verdict);
+    }
+
     /// A reconcile ended. Of one whose autoscaler was changed or deleted meanwhile nothing is told.
     fn finished(&self, finished: &Finished<'_>) {
         let _ = finished;
@@ -79,6 +84,12 @@ impl Observer for Vec<Arc<dyn Observer>> {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         for observer in self {
             observer.reconciled(reconciled);
+        }
+    }
+
+    fn compared(&self, key: &HpaKey, verdict: Verdict) {
+        for observer in self {
+            observer.compared(key, verdict);
         }
     }
 

@@ -27,6 +27,7 @@ use crate::{
     queue::WorkQueue,
     reconcile::Reconciler,
     selectors::{HpaKey, SelectorIndex},
+    shadow::read_only,
     spread::Spread,
     targets::{MapperConfig, RestMapper, ScaleClient},
     telemetry::{ObservedSource, Sources, Telemetry},
@@ -80,6 +81,8 @@ pub struct Parts {
     pub election: Option<Election>,
     /// The APIs whose autoscalers are handled.
     pub apis: Vec<AutoscalerApi>,
+    /// Whether nothing is written, and decisions are compared with those of the controller that writes.
+    pub dry_run: bool,
 }
 
 impl Parts {
@@ -91,6 +94,28 @@ impl Parts {
 
     /// As [`Parts::new`], with telemetry that somebody asks for.
     pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
+        Self::coalescing(
+            clients,
+            options,
+            telemetry,
+            CoalescingSettings::for_sync_period(options.sync_period),
+        )
+    }
+
+    /// Those of a dry run, which writes nothing: an answer of a metrics API is not kept for the next who asks, so that
+    /// it is as little older than the other controller's as can be.
+    pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
+        let settings = CoalescingSettings::for_sync_period(options.sync_period);
+        let settings = CoalescingSettings { freshness: Duration::ZERO, ..settings };
+        Self { dry_run: true, ..Self::coalescing(clients, options, telemetry, settings) }
+    }
+
+    fn coalescing(
+        clients: Clients,
+        options: &Options,
+        telemetry: Arc<Telemetry>,
+        sharing: CoalescingSettings,
+    ) -> Self {
         let defaults = MapperConfig::default();
         let config = MapperConfig {
             request_timeout: options.request_timeout,
@@ -107,7 +132,7 @@ impl Parts {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
-        let metrics = Coalescing::new(source, CoalescingSettings::for_sync_period(options.sync_period));
+        let metrics = Coalescing::new(source, sharing);
         Self {
             clients,
             mapper,
@@ -117,6 +142,7 @@ impl Parts {
             telemetry,
             election: None,
             apis: vec![AutoscalerApi::Core],
+            dry_run: false,
         }
     }
 }
@@ -137,6 +163,7 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         undecodable: Arc::new(AtomicU64::new(0)),
         // So that what was missed is known in time for the next reconcile but one.
         pace: options.sync_period / 2,
+        dry_run: parts.dry_run,
     };
     telemetry.attach(Sources {
         autoscalers: caches.autoscalers.clone(),
@@ -189,8 +216,8 @@ impl Leader<'_> {
         watches: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) -> Result<(), RunError> {
-        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election, .. } = parts;
-        let client = self.leadership.fence(&clients.api);
+        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election, dry_run, .. } = parts;
+        let client = if dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
         let keeping = CancellationToken::new();
         let mut keepers = JoinSet::new();
         observer = Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]);
@@ -219,8 +246,9 @@ impl Leader<'_> {
             events,
             clock,
             observer,
+            dry_run,
         });
-        info!("reconciling");
+        info!(dry_run, "reconciling");
         let mut workers = JoinSet::new();
         for _ in 0..options.workers {
             let (queue, reconciler) = (caches.queue.clone(), reconciler.clone());
@@ -320,14 +348,17 @@ async fn work(
     while let Some(lease) = queue.get().await {
         // Counted from when it was due: a reconcile that takes its time does not shift those to come.
         let begun = Instant::now();
-        let next = begun - lease.lateness() + period;
+        let due = begun - lease.lateness();
         let key = lease.key().clone();
         telemetry.taken(&key, lease.lateness(), period);
         // A defect that one object brings out is not to stop the others.
         if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
             error!(hpa = %key, "the reconcile panicked; the autoscaler is tried again after a period");
         }
-        if reconciler.autoscalers.get(&key).is_some() {
+        if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
+            // A status that is not answered to for two periods is the other controller's answer to what is now.
+            let next =
+                if reconciler.writes_nothing_for(&autoscaler) { due + period * 2 } else { due + period };
             telemetry.scheduled(&key, next);
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {

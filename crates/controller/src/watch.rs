@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    annotations::Wishes,
     api::{AutoscalerApi, AutoscalerKind, OwnAutoscaler},
     autoscalers::{Autoscalers, Change, Seen},
     feed::Feed,
@@ -40,6 +41,8 @@ pub struct Caches {
     pub undecodable: Arc<AtomicU64>,
     /// How soon everything is listed anew because of one, and how long a watch that failed waits at most.
     pub pace: Duration,
+    /// Whether nothing is written for any autoscaler.
+    pub dry_run: bool,
 }
 
 impl Caches {
@@ -139,8 +142,7 @@ impl Caches {
                     let key = key_of(&object);
                     match self.apply(&key, object, Seen::Listed) {
                         Some(Change::Created) => _ = created.insert(key.clone()),
-                        Some(Change::SpecChanged) => self.queue.add(key.clone()),
-                        Some(Change::Nothing) => {}
+                        Some(change) => self.changed(&key, change),
                         None => feed.relist(),
                     }
                     listed.insert(key);
@@ -163,14 +165,33 @@ impl Caches {
                 watcher::Event::Apply(object) => {
                     let key = key_of(&object);
                     match self.apply(&key, object, Seen::Changed) {
-                        Some(Change::Created | Change::SpecChanged) => self.queue.add(key),
-                        Some(Change::Nothing) => {}
+                        Some(change) => self.changed(&key, change),
                         None => feed.relist(),
                     }
                 }
                 watcher::Event::Delete(object) => self.forget(&key_of(&object)),
             }
         }
+    }
+
+    /// Has an autoscaler looked at as soon as its change calls for it. One that another controller handles is when that
+    /// one has answered, and not before.
+    fn changed(&self, key: &HpaKey, change: Change) {
+        let is_due = match change {
+            Change::Created => true,
+            Change::SpecChanged => !self.is_shadowed(key),
+            Change::StatusChanged => self.is_shadowed(key),
+            Change::Nothing => false,
+        };
+        if is_due {
+            self.queue.add(key.clone());
+        }
+    }
+
+    /// Whether nothing is written for an autoscaler.
+    fn is_shadowed(&self, key: &HpaKey) -> bool {
+        let is_asked = || self.autoscalers.get(key).is_some_and(|known| Wishes::of(&known.object()).dry_run);
+        self.dry_run || is_asked()
     }
 
     /// Queues all autoscalers anew, spread as at a start: what became due while another instance led is not to be

@@ -19,7 +19,7 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_controller::{
-    annotations::PAUSE,
+    annotations::{DRY_RUN, PAUSE},
     api::AutoscalerApi,
     autoscalers::{Autoscalers, Seen},
     clock::SystemClock,
@@ -28,6 +28,7 @@ use hpa_controller::{
     pods::Pods,
     reconcile::Reconciler,
     selectors::{HpaKey, SelectorIndex},
+    shadow::{Verdict, read_only},
     targets::{MapperConfig, RestMapper, ScaleClient},
 };
 use hpa_metrics_client::MetricsClient;
@@ -292,6 +293,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         events,
         clock: Arc::new(SystemClock::default()),
         observer: Arc::new(()),
+        dry_run: false,
         client,
     }
 }
@@ -394,6 +396,88 @@ async fn autoscaler_of_each_api_for_the_same_pods_is_ambiguous() {
     assert_eq!(server.scale_writes, []);
     let text = "controlled by multiple HPAs: [shop/web rhpa/shop/web]";
     assert!(conditions(&server).contains(text), "{}", conditions(&server));
+}
+
+/// Counts verdicts.
+#[derive(Default)]
+struct Verdicts(Mutex<Vec<Verdict>>);
+
+impl Observer for Verdicts {
+    fn reconciled(&self, _: &Reconciled<'_>) {}
+
+    fn compared(&self, _: &HpaKey, verdict: Verdict) {
+        self.0.lock().push(verdict);
+    }
+}
+
+/// The status of a controller that scaled the target from two to so many.
+fn answered(desired: i32) -> HorizontalPodAutoscaler {
+    let mut answered = hpa();
+    let condition = |about: &str, status: &str, reason: &str| json!({ "type": about, "status": status, "reason": reason });
+    answered.status = serde_json::from_value(json!({
+        "currentReplicas": 2, "desiredReplicas": desired,
+        "currentMetrics": [{ "type": "Resource", "resource": { "name": "cpu",
+            "current": { "averageUtilization": 100, "averageValue": "100m" } } }],
+        "conditions": [condition("AbleToScale", "True", "SucceededRescale"),
+            condition("ScalingActive", "True", "ValidMetricFound"),
+            condition("ScalingLimited", "False", "DesiredWithinRange")],
+    }))
+    .expect("a status");
+    answered
+}
+
+/// What a dry run makes of these answers of another controller, which has scaled the target already.
+async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
+    let server = Arc::new(Mutex::new(Server { replicas: answers[0].into(), ..server() }));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.reconcile(&key()).await;
+    for (index, answer) in answers.iter().enumerate() {
+        let mut answered = answered(*answer);
+        // Each is another.
+        answered.status.conditions[0].message = index.to_string().into();
+        reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+        reconciler.reconcile(&key()).await;
+    }
+    let server = server.lock();
+    assert_eq!((server.scale_writes.len(), server.status_patches.len(), server.events.len()), (0, 0, 0));
+    let verdicts = verdicts.0.lock().clone();
+    verdicts
+}
+
+#[tokio::test]
+async fn dry_run_finds_the_decision_of_the_other_controller() {
+    assert_eq!(dry_run(&[4, 4]).await, [Verdict::Same, Verdict::Same]);
+}
+
+#[tokio::test]
+async fn dry_run_finds_another_decision() {
+    assert_eq!(dry_run(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
+}
+
+#[tokio::test]
+async fn annotated_autoscaler_is_not_written() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    let mut annotated = hpa();
+    annotated.metadata.annotations.insert(DRY_RUN.into(), "true".into());
+    reconciler.autoscalers.apply(&key(), annotated, Seen::Listed);
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn client_of_a_dry_run_sends_reads_only() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    // Even if the reconciler believed that it may.
+    reconciler.client = read_only(&reconciler.client);
+    reconciler.scales = ScaleClient::new(reconciler.client.clone(), Duration::from_secs(5));
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
 }
 
 #[tokio::test]

@@ -35,6 +35,7 @@ fn caches() -> Caches {
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
         pace: PERIOD,
+        dry_run: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod read;
+mod shadowed;
 
 use std::sync::Arc;
 
@@ -63,6 +64,8 @@ pub struct Reconciler {
     pub clock: Arc<dyn Clock>,
     /// Is told of every reconcile.
     pub observer: Arc<dyn Observer>,
+    /// Whether nothing is written for any autoscaler: decisions are compared with another controller's.
+    pub dry_run: bool,
 }
 
 impl Reconciler {
@@ -81,7 +84,10 @@ impl Reconciler {
         let Some(autoscaler) = self.known(key).await else { return false };
         let begun = self.clock.moment().running;
         let hpa = autoscaler.object();
-        let Wishes { pause, fault, .. } = Wishes::of(&hpa);
+        let Wishes { pause, fault, dry_run } = Wishes::of(&hpa);
+        if dry_run || self.dry_run {
+            return self.look(key, &autoscaler, &hpa).await;
+        }
         if autoscaler.set_fault(fault.as_deref()) {
             let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);
             self.record(key, &hpa, Event { event_type, reason, message: fault.unwrap_or_default() });
@@ -138,6 +144,11 @@ impl Reconciler {
             autoscaler.take_over(self.get(key).await.ok()?.ok()?);
         }
         Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
+    }
+
+    /// Whether another controller handles an autoscaler, or is to.
+    pub(crate) fn writes_nothing_for(&self, autoscaler: &Autoscaler) -> bool {
+        self.dry_run || Wishes::of(&autoscaler.object()).dry_run
     }
 
     /// Stores the status if it differs from what is known to be stored. Whether nothing is left to be done: a status

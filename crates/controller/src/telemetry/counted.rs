@@ -36,6 +36,7 @@ pub(super) struct Counted {
     pub(super) work_seconds: HistogramVec,
     pub(super) requests: IntCounterVec,
     pub(super) request_seconds: HistogramVec,
+    pub(super) shadow_decisions: IntCounterVec,
     sample_age: HistogramVec,
 }
 
@@ -104,6 +105,11 @@ impl Default for Counted {
                 "Request latency in seconds. Broken down by verb, and host.",
                 &["host", "verb"],
                 &REQUEST_SECONDS,
+            ),
+            shadow_decisions: counter(
+                "hpa_shadow_decisions_total",
+                "Decisions of a dry run that were compared with another controller's. 'result' is 'same', 'unsettled' (different, but not for long enough to count) or 'different'.",
+                &["result"],
             ),
             sample_age: histogram(
                 "hpa_controller_metric_sample_age_seconds",

@@ -25,7 +25,9 @@ use std::sync::{
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::{autoscalers::Autoscalers, events::DroppedEvents, queue::WorkQueue, selectors::HpaKey};
+use crate::{
+    autoscalers::Autoscalers, events::DroppedEvents, queue::WorkQueue, selectors::HpaKey, shadow::Summary,
+};
 
 pub(crate) use autoscaler::Observed;
 use counted::Counted;
@@ -90,6 +92,11 @@ impl Telemetry {
     /// Has these caches and this queue looked at from now on.
     pub fn attach(&self, sources: Sources) {
         *self.sources.lock() = sources;
+    }
+
+    /// What was compared with another controller's decisions so far.
+    pub fn shadow_summary(&self) -> Summary {
+        Summary::of(&self.sources.lock().autoscalers)
     }
 
     /// Has these events counted from now on.

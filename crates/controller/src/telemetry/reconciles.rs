@@ -14,6 +14,7 @@ use crate::{
     autoscalers::Autoscaler,
     observer::{ErrorClass, Finished, Observer, Reconciled},
     selectors::HpaKey,
+    shadow::Verdict,
 };
 
 impl Observer for Telemetry {
@@ -30,6 +31,10 @@ impl Observer for Telemetry {
                 autoscaler.observed.lock().detail = Some(detail);
             }
         }
+    }
+
+    fn compared(&self, _: &HpaKey, verdict: Verdict) {
+        self.counted.shadow_decisions.with_label_values(&[verdict.as_str()]).inc();
     }
 
     fn finished(&self, finished: &Finished<'_>) {

@@ -1,0 +1,156 @@
+//! What is known of one autoscaler in shadow mode, and when a difference counts.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules},
+    settings::Settings,
+};
+use jiff::SignedDuration;
+
+use super::compare::{Comparison, Difference, explained};
+
+/// In how many comparisons in a row a difference has to hold, where both read the same metric values.
+const HOLDS: usize = 2;
+/// The same where they did not.
+const HOLDS_ON_OTHER_METRICS: usize = 4;
+
+/// What a comparison came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Both decided the same.
+    Same,
+    /// They did not, which may be because both read the world at different moments, or because the past is not known.
+    Unsettled,
+    /// They did not, in comparison after comparison.
+    Different,
+}
+
+impl Verdict {
+    /// The name in a metric's label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Unsettled => "unsettled",
+            Self::Different => "different",
+        }
+    }
+}
+
+/// A comparison that was judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// What it came to.
+    pub verdict: Verdict,
+    /// Whether that is another verdict or another difference than was told last.
+    pub is_news: bool,
+}
+
+/// What the next comparison is to go by.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    /// The status that the other controller began with.
+    pub(crate) before: HorizontalPodAutoscalerStatus,
+    /// Whether it wrote another one since the last look.
+    pub(crate) is_answer: bool,
+}
+
+/// An autoscaler in shadow mode.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// As it was at the last look.
+    seen: Arc<HorizontalPodAutoscaler>,
+    /// From when on all of its past that counts is known.
+    knows_past_from: Duration,
+    /// What differed in the last comparisons, how often in a row each.
+    streaks: Vec<(String, usize)>,
+    /// What was told last to differ.
+    told: Vec<Difference>,
+    pub(super) counts: [u64; 3],
+    /// The last differences that counted, with both explanations.
+    pub(super) last: Option<LastDifference>,
+}
+
+/// A difference that counted.
+#[derive(Clone, Debug)]
+pub(super) struct LastDifference {
+    pub(super) differences: Vec<Difference>,
+    pub(super) ours: String,
+    pub(super) theirs: String,
+}
+
+/// How far back the past of an autoscaler counts.
+fn memory(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
+    let behavior = hpa.spec.behavior.as_ref();
+    let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
+    let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
+    let seconds = |seconds: i32| SignedDuration::from_secs(seconds.into());
+    let window = |rules: Option<&ScalingRules>| rules?.stabilization_window_seconds.map(seconds);
+    let policies = up.into_iter().chain(down).flat_map(|rules| rules.policies.iter().flatten());
+    let periods = policies.map(|policy| seconds(policy.period_seconds));
+    let windows = [window(up).unwrap_or_default(), window(down).unwrap_or(settings.downscale_stabilization)];
+    periods.chain(windows).max().unwrap_or_default().unsigned_abs()
+}
+
+impl Record {
+    /// Begins with an autoscaler, at this time of the running clock. One that no controller has decided on yet has no
+    /// past.
+    pub(crate) fn begin(seen: Arc<HorizontalPodAutoscaler>, settings: &Settings, running: Duration) -> Self {
+        let has_past = !seen.status.conditions.is_empty();
+        let memory = if has_past { memory(&seen, settings) } else { Duration::ZERO };
+        Self {
+            seen,
+            knows_past_from: running.saturating_add(memory),
+            streaks: Vec::new(),
+            told: Vec::new(),
+            counts: [0; 3],
+            last: None,
+        }
+    }
+
+    /// Looks at an autoscaler; `None` while the other controller has not answered to what is asked for, or to what was
+    /// changed since the last look.
+    pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Look> {
+        let seen = std::mem::replace(&mut self.seen, hpa.clone());
+        let is_answer = seen.status != hpa.status;
+        if hpa.status.conditions.is_empty() || (!is_answer && seen.spec != hpa.spec) {
+            return None;
+        }
+        Some(Look { before: seen.status.clone(), is_answer })
+    }
+
+    /// Judges a comparison at this time of the running clock.
+    pub(crate) fn judge(
+        &mut self,
+        comparison: &Comparison,
+        theirs: &HorizontalPodAutoscalerStatus,
+        running: Duration,
+    ) -> Judged {
+        let differences = &comparison.differences;
+        let before = std::mem::take(&mut self.streaks);
+        let streak =
+            |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, times)| *times);
+        self.streaks = differences.iter().map(|one| (one.what.clone(), streak(&one.what) + 1)).collect();
+        let holds = if comparison.same_metrics { HOLDS } else { HOLDS_ON_OTHER_METRICS };
+        let is_settled = self.streaks.iter().any(|(_, times)| *times >= holds);
+        let verdict = match () {
+            () if differences.is_empty() => Verdict::Same,
+            () if is_settled && running >= self.knows_past_from => Verdict::Different,
+            () => Verdict::Unsettled,
+        };
+        if let Some(count) = self.counts.get_mut(verdict as usize) {
+            *count += 1;
+        }
+        if verdict == Verdict::Different {
+            let ours = comparison.conclusion.explanation.to_string();
+            let differences = differences.clone();
+            self.last = Some(LastDifference { differences, ours, theirs: explained(theirs) });
+        }
+        let told = if verdict == Verdict::Different { differences.as_slice() } else { &[] };
+        let is_news = verdict != Verdict::Unsettled && self.told != told;
+        if is_news {
+            self.told = told.to_vec();
+        }
+        Judged { verdict, is_news }
+    }
+}
