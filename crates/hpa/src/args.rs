@@ -8,7 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hpa_controller::api::AutoscalerApi;
 use jiff::SignedDuration;
 
-use crate::{completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments};
+use crate::{
+    completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments,
+    shadow::ShadowReportArguments,
+};
 
 /// A HorizontalPodAutoscaler controller: scales as the one in kube-controller-manager does, and says why.
 #[derive(Debug, Parser)]
@@ -24,6 +27,8 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run the controller against a cluster, until it is told to stop.
     Run(Box<RunArguments>),
+    /// Compare decisions with those of the controller that runs, writing nothing, and report the differences
+    ShadowReport(Box<ShadowReportArguments>),
     /// Print the CustomResourceDefinition of our own API, with the schema of autoscaling/v2
     Crd,
     /// Turn HorizontalPodAutoscalers of Kubernetes' own API into ones of ours, and back
@@ -99,6 +104,9 @@ Examples:
   --controllers='*,-horizontal-pod-autoscaler-controller'), for all namespaces:
     hpa run --log-format json
 
+  See how it would decide beside the built-in controller, without writing anything (hpa shadow-report sums up):
+    hpa run --dry-run
+
   See why each decision came out as it did:
     hpa run --log-level info,hpa_controller=debug
 
@@ -119,6 +127,10 @@ pub(crate) struct RunArguments {
     pub(crate) log: LogArguments,
     #[command(flatten)]
     pub(crate) observation: ObservationArguments,
+    /// Write nothing: decide beside the controller that handles the autoscalers, and tell where the two differ. No leader
+    /// is elected
+    #[arg(long, env = "HPA_DRY_RUN")]
+    pub(crate) dry_run: bool,
     /// How long running reconciles may take to finish after SIGTERM or SIGINT
     #[arg(long, env = "HPA_SHUTDOWN_GRACE_PERIOD", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
@@ -312,7 +324,7 @@ fn duration(text: &str) -> Result<SignedDuration, String> {
 /// Longer than any window or period that makes sense, short enough for every calculation with it.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
-fn positive_duration(text: &str) -> Result<SignedDuration, String> {
+pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     match duration(text)? {
         duration if duration < SignedDuration::from_millis(10) => Err("must be at least 10ms".to_owned()),
         duration => Ok(duration),

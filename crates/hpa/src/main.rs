@@ -13,6 +13,7 @@ mod logging;
 mod man;
 mod run;
 mod serve;
+mod shadow;
 
 use std::{io::Write, process::ExitCode};
 
@@ -41,6 +42,7 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(*arguments)?,
         Command::Demo(arguments) => return demo::run(arguments),
+        Command::ShadowReport(arguments) => shadow::report(&arguments)?,
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,

@@ -1,6 +1,6 @@
 //! `hpa run`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use hpa_calc::settings::Settings;
@@ -46,7 +46,12 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let parts = Parts { election, apis, ..Parts::with_telemetry(clients, &options, telemetry) };
+    let parts = if arguments.dry_run {
+        Parts::for_dry_run(clients, &options, telemetry)
+    } else {
+        Parts::with_telemetry(clients, &options, telemetry)
+    };
+    let parts = Parts { election, apis, ..parts };
     let outcome = hpa_controller::run::run(parts, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;
@@ -60,7 +65,8 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 /// The election to take part in. It has a client of its own, without limits: the lease is not to wait for its turn.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
     let election = &arguments.election;
-    if !election.leader_elect {
+    // Who writes nothing need not be the only one, and the lease would be a write.
+    if !election.leader_elect || arguments.dry_run {
         return Ok(None);
     }
     election.check().map_err(anyhow::Error::msg)?;
@@ -83,7 +89,7 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     Ok(Some(Election { client, config }))
 }
 
-fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
+pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
     let shutdown = shutdown.clone();
@@ -103,7 +109,7 @@ fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn client_config(cluster: &ClusterArguments) -> ClientConfig {
+pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     let source = match (&cluster.kubeconfig, &cluster.context) {
         (None, None) if cluster.in_cluster => ClientSource::InCluster,
         (None, None) => ClientSource::Infer,
@@ -128,6 +134,12 @@ fn at_once(qps: f64) -> u32 {
 }
 
 pub(crate) fn options(arguments: &RunArguments) -> Options {
+    let options = options_of(&arguments.autoscaling, &arguments.cluster);
+    Options { shutdown_grace: to_std(arguments.shutdown_grace_period), ..options }
+}
+
+/// The options of a controller that may end at once.
+pub(crate) fn options_of(autoscaling: &AutoscalingArguments, cluster: &ClusterArguments) -> Options {
     let AutoscalingArguments {
         concurrent_horizontal_pod_autoscaler_syncs: workers,
         horizontal_pod_autoscaler_sync_period: sync_period,
@@ -136,7 +148,7 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
         horizontal_pod_autoscaler_cpu_initialization_period: cpu_initialization_period,
         horizontal_pod_autoscaler_initial_readiness_delay: initial_readiness_delay,
         scale_to_zero,
-    } = arguments.autoscaling;
+    } = *autoscaling;
     let settings = Settings {
         tolerance,
         downscale_stabilization,
@@ -149,8 +161,8 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
         settings,
         sync_period: to_std(sync_period),
         workers: usize::try_from(workers).unwrap_or(usize::MAX),
-        namespaces: arguments.cluster.namespaces.clone(),
-        shutdown_grace: to_std(arguments.shutdown_grace_period),
-        request_timeout: to_std(arguments.cluster.request_timeout),
+        namespaces: cluster.namespaces.clone(),
+        shutdown_grace: Duration::ZERO,
+        request_timeout: to_std(cluster.request_timeout),
     }
 }

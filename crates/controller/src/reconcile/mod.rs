@@ -86,7 +86,8 @@ impl Reconciler {
         let hpa = autoscaler.object();
         let Wishes { pause, fault, dry_run } = Wishes::of(&hpa);
         if dry_run || self.dry_run {
-            return self.look(key, &autoscaler, &hpa).await;
+            self.look(key, &autoscaler, &hpa).await;
+            return false;
         }
         if autoscaler.set_fault(fault.as_deref()) {
             let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::shadow::Verdict;
 use hpa_calc::readings::MetricsApi;
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector, exponential_buckets,
@@ -50,6 +51,14 @@ impl Default for Counted {
             let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
             register(&registry, HistogramVec::new(options, labels))
         };
+        let shadow_decisions = counter(
+            "hpa_shadow_decisions_total",
+            "Decisions that were compared with another controller's, and not written. 'result' is 'same', 'different', or 'unsettled': different, but not for long enough to count.",
+            &["result"],
+        );
+        for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
+            shadow_decisions.with_label_values(&[verdict.as_str()]);
+        }
         let own = |name: &str| format!("{REFERENCE}_{name}");
         // 1 ms to 16.384 s, and 10 ns to 10 s.
         let seconds = exponential_buckets(0.001, 2.0, 15).unwrap_or_default();
@@ -106,11 +115,7 @@ impl Default for Counted {
                 &["host", "verb"],
                 &REQUEST_SECONDS,
             ),
-            shadow_decisions: counter(
-                "hpa_shadow_decisions_total",
-                "Decisions of a dry run that were compared with another controller's. 'result' is 'same', 'unsettled' (different, but not for long enough to count) or 'different'.",
-                &["result"],
-            ),
+            shadow_decisions,
             sample_age: histogram(
                 "hpa_controller_metric_sample_age_seconds",
                 "How old the oldest sample of an answer of a metrics API was when it came.",

@@ -1,0 +1,91 @@
+//! `hpa shadow-report`.
+
+use std::{io::Write, sync::Arc};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use hpa_controller::{
+    client::Clients,
+    run::Parts,
+    shadow::Summary,
+    telemetry::{Telemetry, TelemetryOptions},
+};
+use jiff::SignedDuration;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    args::{AutoscalingArguments, ClusterArguments, LogArguments, positive_duration, to_std},
+    logging, run,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  Compare for ten minutes with the controller that runs in the cluster of the current kubeconfig context:
+    hpa shadow-report
+
+  Compare for an hour, in two namespaces, with a controller that keeps replicas for ten minutes and whose gate
+  HPAScaleToZero is off, as it is before Kubernetes 1.37:
+    hpa shadow-report --for 1h -n shop,bank --scale-to-zero=false \\
+      --horizontal-pod-autoscaler-downscale-stabilization 10m
+
+Give the flags that the other controller runs with: they are part of its decisions. What it recommended before is not
+known, so an autoscaler's differences count only after its stabilization windows have passed: five minutes, where
+nothing else is said. Nothing is written to the cluster, and rights to read are enough.
+
+It prints: N HPAs, N decisions, N differences; and for each HPA that differed what did, and both explanations. The exit
+status is 1 if there are differences, or nothing to compare.";
+
+/// The flags of `hpa shadow-report`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShadowReportArguments {
+    /// How long decisions are compared
+    #[arg(long = "for", value_name = "DURATION", default_value = "10m", value_parser = positive_duration)]
+    pub(crate) length: SignedDuration,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+}
+
+/// Compares for a time, or until SIGTERM or SIGINT, and prints the report. Differences are an error.
+pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
+    logging::start(&arguments.log)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let summary = runtime.block_on(compare(arguments));
+    runtime.shutdown_background();
+    let summary = summary?;
+    write!(std::io::stdout(), "{summary}").context("cannot write")?;
+    match summary {
+        Summary { decisions: 0, .. } => bail!("nothing was compared: no other controller wrote a status"),
+        Summary { different: 0, .. } => Ok(()),
+        Summary { different, .. } => bail!("{different} decisions differ"),
+    }
+}
+
+async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
+    let shutdown = CancellationToken::new();
+    run::cancel_on_signal(&shutdown)?;
+    let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
+    let clients = Clients::observed(&run::client_config(&arguments.cluster), &telemetry).await?;
+    let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
+    let apis = arguments.cluster.autoscaler_api.apis();
+    let parts = Parts { apis, ..Parts::for_dry_run(clients, &options, telemetry.clone()) };
+    let length = to_std(arguments.length);
+    info!(?length, "comparing decisions; nothing is written");
+    let end = async {
+        tokio::time::sleep(length).await;
+        shutdown.cancel();
+    };
+    let controller = hpa_controller::run::run(parts, options, shutdown.clone());
+    tokio::pin!(controller);
+    tokio::select! {
+        outcome = &mut controller => outcome?,
+        () = end => controller.await?,
+    }
+    Ok(telemetry.shadow_summary())
+}
