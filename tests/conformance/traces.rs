@@ -3,14 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod, Scale},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, Pod, Scale},
     conclude::Conclusion,
+    decide::Decision,
     history::History,
     plan::{Plan, ScaleReadError, SelectedPods},
     readings::{MetricQuery, MetricsApi, ReadError, Reading},
     selector::Selector,
     settings::Settings,
 };
+use hpa_controller::shadow::{self, Comparison};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -89,6 +91,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     };
     let others = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();
+    let mut shadow = Shadow::new(&hpa);
     for (number, step) in steps.into_iter().enumerate() {
         if let Some(spec) = &step.spec {
             hpa.spec = spec.clone();
@@ -98,10 +101,58 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
+        shadow
+            .compare(&step, &hpa, &settings, &others, now)
+            .map_err(|difference| format!("step {number} at {}s, in shadow mode: {difference}", step.at))?;
         hpa.status = conclusion.status;
         history = conclusion.history;
     }
     Ok(())
+}
+
+/// A dry run beside the reference: it is told no more than what the reference stored, and that something changed.
+struct Shadow {
+    /// What the reference stored last.
+    stored: HorizontalPodAutoscalerStatus,
+    history: History,
+}
+
+impl Shadow {
+    fn new(hpa: &HorizontalPodAutoscaler) -> Self {
+        Self { stored: hpa.status.clone(), history: History::default() }
+    }
+
+    /// Compares with the status that the reference stored in a step. Right after it the target has the replicas that
+    /// the reference gave it.
+    fn compare(
+        &mut self,
+        step: &Step,
+        hpa: &HorizontalPodAutoscaler,
+        settings: &Settings,
+        others: &[(String, Selector)],
+        now: Timestamp,
+    ) -> Result<(), String> {
+        let theirs = HorizontalPodAutoscalerStatus::deserialize(&step.expect["status"])
+            .map_err(|error| format!("unreadable: {error}"))?;
+        let before = std::mem::replace(&mut self.stored, theirs);
+        let theirs = &self.stored;
+        let is_answer = before != *theirs;
+        let scaled_to = step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
+        let hpa = HorizontalPodAutoscaler { status: before, ..hpa.clone() };
+        let scale = step.scale(&hpa).map(|scale| {
+            let now_has = scaled_to.unwrap_or(scale.spec_replicas);
+            let scale = Scale { spec_replicas: now_has, ..scale };
+            if is_answer { shadow::found(theirs, scale) } else { scale }
+        });
+        let history = std::mem::take(&mut self.history);
+        let decision = step.decide(&hpa, scale, settings, others, history, now);
+        let Comparison { conclusion, differences, .. } = shadow::compare(decision, theirs, is_answer, now);
+        self.history = conclusion.history;
+        match differences.first() {
+            Some(difference) => Err(difference.to_string()),
+            None => Ok(()),
+        }
+    }
 }
 
 fn parse_selectors(selectors: &BTreeMap<String, String>) -> Result<Vec<(String, Selector)>, String> {
@@ -121,14 +172,26 @@ impl Step {
         history: History,
         now: Timestamp,
     ) -> Conclusion {
+        let decision = self.decide(hpa, self.scale(hpa), settings, others, history, now);
+        decision.conclude(self.update_error.clone().map_or(Ok(()), Err), now)
+    }
+
+    fn decide<'a>(
+        &self,
+        hpa: &'a HorizontalPodAutoscaler,
+        scale: Result<Scale, ScaleReadError>,
+        settings: &'a Settings,
+        others: &[(String, Selector)],
+        history: History,
+        now: Timestamp,
+    ) -> Decision<'a> {
         let select = |selector: &Selector| self.select(hpa, others, selector);
-        let plan = Plan::new(hpa, self.scale(hpa), settings, select);
+        let plan = Plan::new(hpa, scale, settings, select);
         let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
         for (index, query) in plan.queries() {
             readings[index] = Some(self.read(hpa, query));
         }
-        let decision = plan.decide(readings, history, now);
-        decision.conclude(self.update_error.clone().map_or(Ok(()), Err), now)
+        plan.decide(readings, history, now)
     }
 
     /// Only these kinds are served.
