@@ -348,17 +348,14 @@ async fn work(
     while let Some(lease) = queue.get().await {
         // Counted from when it was due: a reconcile that takes its time does not shift those to come.
         let begun = Instant::now();
-        let due = begun - lease.lateness();
+        let next = begun - lease.lateness() + period;
         let key = lease.key().clone();
         telemetry.taken(&key, lease.lateness(), period);
         // A defect that one object brings out is not to stop the others.
         if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
             error!(hpa = %key, "the reconcile panicked; the autoscaler is tried again after a period");
         }
-        if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
-            // A status that is not answered to for two periods is the other controller's answer to what is now.
-            let next =
-                if reconciler.writes_nothing_for(&autoscaler) { due + period * 2 } else { due + period };
+        if reconciler.autoscalers.get(&key).is_some() {
             telemetry.scheduled(&key, next);
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
         } else {

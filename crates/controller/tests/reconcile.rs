@@ -442,8 +442,7 @@ async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
     }
     let server = server.lock();
     assert_eq!((server.scale_writes.len(), server.status_patches.len(), server.events.len()), (0, 0, 0));
-    let verdicts = verdicts.0.lock().clone();
-    verdicts
+    verdicts.0.lock().clone()
 }
 
 #[tokio::test]

@@ -147,11 +147,6 @@ impl Reconciler {
         Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
     }
 
-    /// Whether another controller handles an autoscaler, or is to.
-    pub(crate) fn writes_nothing_for(&self, autoscaler: &Autoscaler) -> bool {
-        self.dry_run || Wishes::of(&autoscaler.object()).dry_run
-    }
-
     /// Stores the status if it differs from what is known to be stored. Whether nothing is left to be done: a status
     /// of an autoscaler that is gone needs no storing.
     async fn store(

@@ -29,8 +29,8 @@ impl Reconciler {
         let begun = self.clock.moment().running;
         let look = {
             let mut record = autoscaler.shadow.lock();
-            let begin = || Record::begin(hpa.clone(), &self.settings, begun);
-            record.get_or_insert_with(begin).look(hpa)
+            let new = || Record::begin(hpa.clone(), &self.settings, begun);
+            record.get_or_insert_with(new).look(hpa)
         };
         let theirs = &hpa.status;
         let target = self.read_target(hpa).await;
@@ -61,8 +61,8 @@ impl Reconciler {
         let now = self.clock.moment();
         let decision = plan.decide(readings, autoscaler.history(now), now.wall);
         let conclusion = match look {
-            Some(look) => self.compare(key, autoscaler, hpa, decision, look.is_answer),
-            None => foretell(decision, now.wall),
+            Some(look) if look.is_compared => self.compare(key, autoscaler, hpa, decision, look.is_answer),
+            _ => foretell(decision, now.wall),
         };
         let took = self.clock.moment().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled { key, hpa, conclusion: &conclusion, took, reads: &reads });
@@ -110,9 +110,9 @@ impl Reconciler {
     }
 }
 
-/// Where nobody has answered: what would be done.
+/// Where nobody has answered: what would be done, with the history of one that did not do it.
 fn foretell(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
-    debug!(decision = %decision.explanation(), "decided, and nobody to compare with");
+    debug!(decision = %decision.explanation(), "decided, and nothing to compare with");
     let mut conclusion = decision.clone().conclude(Ok(()), now);
     // It was not written.
     conclusion.history = decision.conclude(Err(String::new()), now).history;

@@ -9,12 +9,13 @@
 //! - how its write of the scale went, as its conditions tell;
 //! - a history that is fed by our own recommendations and by the scalings that it did.
 //!
-//! A status that stays the same for two sync periods is its answer to the present state, and compared so. What is
-//! compared: `desiredReplicas`, and status and reason of each condition. A condition `ScaledToZero` that is `False`
+//! A status that stays the same for two sync periods is its answer to the present state, and compared so. Until then its
+//! recommendation is taken to be renewed once a period, as ours is, though its status does not tell. What is compared: `desiredReplicas`, and status and reason of each condition. A condition `ScaledToZero` that is `False`
 //! says the same as none. Not compared: texts, metric values, times.
 //!
 //! Since both read the world at slightly different moments, a difference counts only where it holds in two comparisons
-//! in a row, or in four where the metric values that both read differ as well ([`Verdict`]). And since what the other
+//! in a row, or in four where the metric values that both read differ as well or a stabilization window had a say, since
+//! the times of their recommendations are up to a period apart ([`Verdict`]). And since what the other
 //! one recommended before we came is not known, none counts before the longest window and policy period of an
 //! autoscaler that is older than us have passed.
 

@@ -3,17 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules},
+    api::{
+        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules,
+    },
     settings::Settings,
 };
 use jiff::SignedDuration;
 
 use super::compare::{Comparison, Difference, explained};
 
-/// In how many comparisons in a row a difference has to hold, where both read the same metric values.
+/// In how many comparisons in a row a difference has to hold.
 const HOLDS: usize = 2;
-/// The same where they did not.
-const HOLDS_ON_OTHER_METRICS: usize = 4;
+/// The same where the moment matters: the two read other metric values, or one of them stabilized. Their times of
+/// recommendations are apart by up to a period, so that a window ends for the one that much earlier.
+const HOLDS_WHERE_TIME_MATTERS: usize = 4;
+
+/// For how many periods a status has to stay as it is to be the answer to what is now.
+const SILENT: u32 = 2;
 
 /// What a comparison came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +59,9 @@ pub(crate) struct Look {
     pub(crate) before: HorizontalPodAutoscalerStatus,
     /// Whether it wrote another one since the last look.
     pub(crate) is_answer: bool,
+    /// Whether this is to be compared. If not, the decision only feeds the history: the other controller's last
+    /// recommendation is renewed at each of its reconciles, though its status does not tell.
+    pub(crate) is_compared: bool,
 }
 
 /// An autoscaler in shadow mode.
@@ -62,6 +71,8 @@ pub(crate) struct Record {
     seen: Arc<HorizontalPodAutoscaler>,
     /// From when on all of its past that counts is known.
     knows_past_from: Duration,
+    /// For how many periods its status has not changed.
+    silent: u32,
     /// What differed in the last comparisons, how often in a row each.
     streaks: Vec<(String, usize)>,
     /// What was told last to differ.
@@ -77,6 +88,12 @@ pub(super) struct LastDifference {
     pub(super) differences: Vec<Difference>,
     pub(super) ours: String,
     pub(super) theirs: String,
+}
+
+/// Whether a status says that a window changed the decision.
+fn is_stabilized(status: &HorizontalPodAutoscalerStatus) -> bool {
+    let able = status.condition(&ConditionType::AbleToScale).map(|able| &able.reason);
+    matches!(able, Some(ConditionReason::ScaleUpStabilized | ConditionReason::ScaleDownStabilized))
 }
 
 /// How far back the past of an autoscaler counts.
@@ -101,6 +118,7 @@ impl Record {
         Self {
             seen,
             knows_past_from: running.saturating_add(memory),
+            silent: 0,
             streaks: Vec::new(),
             told: Vec::new(),
             counts: [0; 3],
@@ -113,10 +131,13 @@ impl Record {
     pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Look> {
         let seen = std::mem::replace(&mut self.seen, hpa.clone());
         let is_answer = seen.status != hpa.status;
+        self.silent = if is_answer { 0 } else { self.silent.saturating_add(1) };
         if hpa.status.conditions.is_empty() || (!is_answer && seen.spec != hpa.spec) {
+            self.silent = 0;
             return None;
         }
-        Some(Look { before: seen.status.clone(), is_answer })
+        let is_compared = is_answer || self.silent >= SILENT;
+        Some(Look { before: seen.status.clone(), is_answer, is_compared })
     }
 
     /// Judges a comparison at this time of the running clock.
@@ -131,7 +152,10 @@ impl Record {
         let streak =
             |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, times)| *times);
         self.streaks = differences.iter().map(|one| (one.what.clone(), streak(&one.what) + 1)).collect();
-        let holds = if comparison.same_metrics { HOLDS } else { HOLDS_ON_OTHER_METRICS };
+        let is_timed = !comparison.same_metrics
+            || comparison.conclusion.explanation.stabilized_by.is_some()
+            || is_stabilized(theirs);
+        let holds = if is_timed { HOLDS_WHERE_TIME_MATTERS } else { HOLDS };
         let is_settled = self.streaks.iter().any(|(_, times)| *times >= holds);
         let verdict = match () {
             () if differences.is_empty() => Verdict::Same,

@@ -166,14 +166,19 @@ fn what_the_other_one_has_not_answered_to_is_not_compared() {
     assert!(record.look(&untouched).is_none(), "nobody decided on it yet");
     let answered = Arc::new(hpa(json!(answer(2, 5))));
     let look = record.look(&answered).expect("an answer");
-    assert_eq!((look.is_answer, look.before), (true, untouched.status.clone()));
-    let look = record.look(&answered).expect("it holds");
-    assert_eq!((look.is_answer, look.before), (false, answered.status.clone()));
+    assert_eq!((look.is_answer, look.is_compared, look.before), (true, true, untouched.status.clone()));
+    for is_compared in [false, true] {
+        let look = record.look(&answered).expect("an answer");
+        assert_eq!((look.is_answer, look.is_compared), (false, is_compared));
+        assert_eq!(look.before, answered.status);
+    }
     let mut changed = HorizontalPodAutoscaler::clone(&answered);
     changed.spec.max_replicas = 3;
     let changed = Arc::new(changed);
     assert!(record.look(&changed).is_none(), "the change is not answered to");
-    assert!(record.look(&changed).is_some(), "it was so for another two periods");
+    for is_compared in [false, true] {
+        assert_eq!(record.look(&changed).expect("it stays").is_compared, is_compared);
+    }
 }
 
 #[test]
