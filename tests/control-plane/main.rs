@@ -61,6 +61,8 @@ enum Under {
     Shared,
     /// Those that the scenario starts; the shared one does not run then.
     Own,
+    /// The same, and no other scenario runs: the reference handles all namespaces.
+    Alone,
 }
 
 /// The scenarios to run against one of the control planes.

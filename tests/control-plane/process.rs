@@ -45,6 +45,13 @@ impl Process {
         }
     }
 
+    /// Waits for its end.
+    pub(crate) async fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
+        let ended = timeout(within, self.child.wait()).await;
+        Ok(ended
+            .map_err(|_| anyhow!("{} did not end within {within:?}\n{}", self.name, self.tail(20, "")))??)
+    }
+
     /// Sends SIGTERM and waits for the end.
     pub(crate) async fn terminate(&mut self, within: Duration) -> Result<ExitStatus> {
         self.check()?;

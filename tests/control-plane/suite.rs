@@ -57,6 +57,7 @@ pub(crate) async fn run(
         report.line(&full_name(selection.plane, "shared_controller_ends_well"), result, start.elapsed());
     }
     batch(selection, Under::Own, &world, None, report).await;
+    batch(selection, Under::Alone, &world, None, report).await;
     cache.abort();
     Ok(())
 }
@@ -78,7 +79,7 @@ async fn batch(
                 (scenario, one(scenario, world).await, start.elapsed())
             }
         })
-        .buffer_unordered(CONCURRENCY);
+        .buffer_unordered(if under == Under::Alone { 1 } else { CONCURRENCY });
     while let Some((scenario, result, time)) = results.next().await {
         let result = result.map_err(|error| match shared {
             Some(shared) => {

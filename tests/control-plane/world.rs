@@ -169,6 +169,14 @@ impl World {
         controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
     }
 
+    /// Starts a report of a dry run of this namespace for a time, with the usual flags.
+    pub(crate) fn shadow_report(&self, name: &str, length: &str) -> Result<Process> {
+        let flags = [format!("--namespace={}", self.ns), format!("--for={length}")];
+        let command =
+            command(&*self.plane, &self.binary, "shadow-report", &flags.each_ref().map(String::as_str));
+        Process::start(self.plane.dir(), &format!("{}-{name}", self.ns), command)
+    }
+
     /// What there is in the namespace, for a failure's report.
     pub(crate) async fn dump(&self) -> String {
         let mut text = String::new();
@@ -262,6 +270,14 @@ pub(crate) fn controller(
     name: &str,
     flags: &[&str],
 ) -> Result<Process> {
+    let mut command = command(plane, binary, "run", flags);
+    // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
+    command.env("HPA_LEADER_ELECT", "false");
+    Process::start(plane.dir(), name, command)
+}
+
+/// A command of the binary under test with the usual flags and then `flags`.
+fn command(plane: &dyn ControlPlane, binary: &std::path::Path, name: &str, flags: &[&str]) -> Command {
     let usual = [
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
@@ -276,7 +292,7 @@ pub(crate) fn controller(
     }
     // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
     // Several run on this machine at a time.
-    command.arg("run").args(usual).args(flags).env("HPA_LEADER_ELECT", "false").env("HPA_METRICS_PORT", "0");
+    command.arg(name).args(usual).args(flags).env("HPA_LEADER_ELECT", "false").env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
-    Process::start(plane.dir(), name, command)
+    command
 }

@@ -33,6 +33,13 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// arrived, and what they write changes before they go on.
     fn hold_scale_writes<'a>(&'a self, ns: &'a str, target: &'a Target) -> BoxFuture<'a, Result<HeldWrites>>;
 
+    /// What a controller gets that has the chart's Role for one namespace there, and no other right.
+    fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
+
+    /// Starts the reference controller with the settings of the one under test, for all namespaces. `None` where there
+    /// is none.
+    fn reference(&self) -> Result<Option<Process>>;
+
     /// Whether the rights that the controller has sufficed for all that it did.
     fn rights_sufficed(&self, controller: &Process) -> Result<()>;
 }

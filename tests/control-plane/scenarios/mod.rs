@@ -2,6 +2,7 @@
 
 mod api;
 mod autoscalers;
+mod coexistence;
 mod lifecycle;
 mod metric_types;
 mod outage;
@@ -81,6 +82,9 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Own lifecycle => immediate,
     Own lifecycle => restart,
     Own lifecycle => refused_flags,
+    Own coexistence => own_api,
+    Own coexistence => role_in_a_namespace,
+    Alone coexistence => shadow_finds_no_difference,
 ];
 
 /// `metrics` with CPU utilization only.

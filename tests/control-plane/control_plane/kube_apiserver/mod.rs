@@ -14,7 +14,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Service, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
 use kube::config::Kubeconfig;
@@ -37,6 +37,8 @@ use crate::world::Target;
 const START: Duration = Duration::from_secs(90);
 /// The role that the chart ships: all that the controller under test may do.
 const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/clusterrole.yaml");
+/// The one that it ships for a namespace.
+const NAMESPACED_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/role-namespaced.yaml");
 const SYSTEM: &str = "kube-system";
 const ACCOUNT: &str = "hpa-controller";
 /// The service by which the API server finds the aggregated metrics API.
@@ -52,6 +54,8 @@ pub(super) struct Plane {
     client: Client,
     authority: Authority,
     controller_kubeconfig: PathBuf,
+    /// Where the binaries are.
+    assets: PathBuf,
     url: String,
     /// Of it and the metrics, behind one port.
     webhook: Webhook,
@@ -81,6 +85,40 @@ impl ControlPlane for Plane {
             self.webhook.hold(self.client(), &url, &self.authority.pem(), ns, target).await
         }
         .boxed()
+    }
+
+    fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>> {
+        async move {
+            let role = parse_yaml::<Role>(NAMESPACED_ROLE).context("role-namespaced.yaml")?;
+            let name = role.metadata.name.clone().context("the role has no name")?;
+            create(&Api::namespaced(self.client(), ns), &role).await?;
+            let token = self.account(ns).await?;
+            let bindings = Api::<RoleBinding>::namespaced(self.client(), ns);
+            create(&bindings, &from(binding("Role", &name, ns))?).await?;
+            self.kubeconfig_file(&format!("{ns}.kubeconfig"), &token)
+        }
+        .boxed()
+    }
+
+    fn reference(&self) -> Result<Option<Process>> {
+        let binary = self.assets.join("kube-controller-manager");
+        if !binary.is_file() {
+            return Ok(None);
+        }
+        let kubeconfig = self.kubeconfig_file("reference.kubeconfig", "admin")?;
+        let mut command = Command::new(binary);
+        command.args([
+            "--controllers=horizontal-pod-autoscaler-controller",
+            "--horizontal-pod-autoscaler-sync-period=1s",
+            "--horizontal-pod-autoscaler-downscale-stabilization=2s",
+            "--feature-gates=HPAScaleToZero=true",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            "--leader-elect=false",
+            "--secure-port=0",
+            &format!("--kubeconfig={}", kubeconfig.display()),
+        ]);
+        Process::start(self.dir(), "kube-controller-manager", command).map(Some)
     }
 
     /// The controller has the `ClusterRole` of the chart and no other right.
@@ -150,8 +188,18 @@ impl Plane {
             authority.server("metrics", &[&format!("{METRICS_SERVICE}.{SYSTEM}.svc"), "127.0.0.1"])?;
         let webhook = Webhook::default();
         let server = MetricsServer::start(metrics, &identity, webhook.router()).await?;
-        let mut plane =
-            Self { client, authority, controller_kubeconfig, url, webhook, server, apiserver, etcd, dir };
+        let mut plane = Self {
+            client,
+            authority,
+            controller_kubeconfig,
+            assets: assets.to_owned(),
+            url,
+            webhook,
+            server,
+            apiserver,
+            etcd,
+            dir,
+        };
         plane.ready().await?;
         plane.grant().await?;
         plane.aggregate_metrics().await.with_context(|| plane.tails())?;
@@ -185,17 +233,18 @@ impl Plane {
         let role = parse_yaml::<ClusterRole>(CLUSTER_ROLE).context("clusterrole.yaml")?;
         let name = role.metadata.name.clone().context("the role has no name")?;
         create(&Api::all(client.clone()), &role).await?;
-        let account = json!({"metadata": {"name": ACCOUNT}});
-        let accounts = Api::<ServiceAccount>::namespaced(client.clone(), SYSTEM);
         create(&Api::<Namespace>::all(client.clone()), &from(json!({"metadata": {"name": SYSTEM}}))?).await?;
-        create(&accounts, &from(account)?).await?;
-        let binding = json!({
-            "metadata": {"name": ACCOUNT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}],
-        });
+        let token = self.account(SYSTEM).await?;
+        let binding = binding("ClusterRole", &name, SYSTEM);
         create(&Api::<ClusterRoleBinding>::all(client.clone()), &from(binding)?).await?;
+        self.kubeconfig_file("controller.kubeconfig", &token)?;
+        Ok(())
+    }
 
+    /// Creates a service account in a namespace; a token of it.
+    async fn account(&self, ns: &str) -> Result<String> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client(), ns);
+        create(&accounts, &from(json!({"metadata": {"name": ACCOUNT}}))?).await?;
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 expiration_seconds: Some(3600 * 4),
@@ -204,10 +253,15 @@ impl Plane {
             ..TokenRequest::default()
         };
         let answer = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
-        let token = answer.status.and_then(|status| status.token).context("no token")?;
-        let kubeconfig = kubeconfig(&self.url, &self.authority, &token);
-        std::fs::write(&self.controller_kubeconfig, serde_json::to_vec_pretty(&kubeconfig)?)?;
-        Ok(())
+        answer.status.and_then(|status| status.token).context("no token")
+    }
+
+    /// Writes a kubeconfig with a token.
+    fn kubeconfig_file(&self, name: &str, token: &str) -> Result<PathBuf> {
+        let kubeconfig = kubeconfig(&self.url, &self.authority, token);
+        let path = self.dir.path().join(name);
+        std::fs::write(&path, serde_json::to_vec_pretty(&kubeconfig)?)?;
+        Ok(path)
     }
 
     /// Makes the metrics server the metrics APIs of the cluster.
@@ -251,6 +305,15 @@ impl Plane {
         }
         Ok(())
     }
+}
+
+/// Gives the account of a namespace a role.
+fn binding(kind: &str, role: &str, ns: &str) -> Value {
+    json!({
+        "metadata": {"name": ACCOUNT},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ns}],
+    })
 }
 
 /// Reads the YAML of one object by the one YAML parser that is here: that of kubeconfigs.
