@@ -290,9 +290,8 @@ fn command(plane: &dyn ControlPlane, binary: &std::path::Path, name: &str, flags
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
         command.env_remove(variable);
     }
-    // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
     // Several run on this machine at a time.
-    command.arg(name).args(usual).args(flags).env("HPA_LEADER_ELECT", "false").env("HPA_METRICS_PORT", "0");
+    command.arg(name).args(usual).args(flags).env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
     command
 }
