@@ -11,8 +11,6 @@ use crate::repository;
 
 /// The values the chart is rendered with: files under `values/`, but for the first, which is none.
 pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "own"];
-/// Those of them whose flags `hpa run` has.
-pub(crate) const TAKEN: [&str; 3] = ["defaults", "everything", "namespaced"];
 /// The release. Another name than the chart's, so that nothing is right by chance.
 pub(crate) const RELEASE: &str = "test";
 pub(crate) const NAMESPACE: &str = "autoscaling-system";

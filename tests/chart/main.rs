@@ -40,7 +40,7 @@ use std::{
 
 use anyhow::{Result, anyhow};
 
-use crate::helm::{Helm, SETS, TAKEN};
+use crate::helm::{Helm, SETS};
 
 /// The results so far.
 #[derive(Default)]
@@ -108,11 +108,9 @@ fn with_helm(helm: &Helm, report: &mut Report) {
         report.line(&format!("{set}::is_safe"), rendered::is_safe(&objects));
         report.line(&format!("{set}::has_the_rights_of_the_files"), rendered::rights(&objects, set));
         report.line(&format!("{set}::ships_the_files"), rendered::files(&objects));
-        if TAKEN.contains(&set) {
-            let taken = binary.as_ref().map_err(|error| anyhow!("{error:#}"));
-            let taken = taken.and_then(|binary| rendered::flags(&objects, binary));
-            report.line(&format!("{set}::flags_are_taken"), taken);
-        }
+        let taken = binary.as_ref().map_err(|error| anyhow!("{error:#}"));
+        let taken = taken.and_then(|binary| rendered::flags(&objects, binary));
+        report.line(&format!("{set}::flags_are_taken"), taken);
         all.push((set, objects));
     }
     report.line("switches_add_what_they_name", rendered::switches(helm));
