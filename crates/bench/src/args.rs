@@ -1,0 +1,189 @@
+//! The command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
+
+use crate::controller::Controller;
+
+/// A load generator for HorizontalPodAutoscaler controllers: measures them from outside, side by side.
+#[derive(Debug, Parser)]
+#[command(name = "hpa-bench", version, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Measure one controller after the other, each against a server of its own, and print a table.
+    Run(RunArguments),
+    /// Only the server: populated, with metrics, counting what it is asked. `run` starts it.
+    Serve(ServeArguments),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  A thousand autoscalers of ten pods each, both controllers in turn:
+    cargo build --release -p hpa -p hpa-bench
+    hpa-bench run --controller ours=target/release/hpa \\
+      --controller reference=/path/to/kube-controller-manager
+
+  Two builds of our own, numbers to a file:
+    hpa-bench run --controller ours=old/hpa --controller ours=new/hpa --json numbers.json
+
+  Load that rises and falls, so that targets are scaled and pods come and go:
+    hpa-bench run --change wave --for 5m --controller ours=target/release/hpa
+
+How it is measured:
+  A server of its own (the testbed, a Kubernetes API server in memory) is started for each controller and
+  populated; then the controller is started. A reconcile is a read of a target's scale, as the server sees
+  it; a decision a status that was written. Cycle time is from one reconcile of an autoscaler to its next;
+  its lateness is how far that exceeds the period. What is still outstanding at the end counts with what it
+  has lasted. CPU and memory are the controller's own, from /proc (so this needs Linux).
+  The server has a process of its own; its CPU and how long it took to answer are told too: where they are
+  high, it is the server that was measured.
+
+The exit status is 0 if every controller was measured, whatever came out, else 1. Everything that was
+started ends with this process, also on Ctrl-C and SIGTERM.";
+
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub(crate) population: Population,
+    /// What to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be repeated
+    #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
+    pub(crate) controllers: Vec<Controller>,
+    /// How long to measure after all autoscalers were decided
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = positive_duration)]
+    pub(crate) duration: Duration,
+    /// How long to wait until all autoscalers are decided; after that it is measured without those that are not
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
+    pub(crate) within: Duration,
+    /// How many autoscalers to create one by one meanwhile, to see how soon they are decided
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) extra: u32,
+    /// The controllers' --concurrent-horizontal-pod-autoscaler-syncs
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) concurrent_syncs: u32,
+    /// Write the numbers to this file too, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Keep the temporary folder with the logs of controllers and servers
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArguments {
+    #[command(flatten)]
+    pub(crate) population: Population,
+    /// Where to write the kubeconfig
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: PathBuf,
+    /// End when the standard input does: so with who started this
+    #[arg(long)]
+    pub(crate) until_end_of_input: bool,
+}
+
+/// What is in the cluster.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct Population {
+    /// How many autoscalers, each with a Deployment
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) autoscalers: u32,
+    /// How many pods each Deployment has, to begin with
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) pods: u32,
+    /// Over how many namespaces they are spread
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) namespaces: u32,
+    /// What is scaled on
+    #[arg(long, value_name = "KIND", default_value = "cpu")]
+    pub(crate) metric: Metric,
+    /// What the load does
+    #[arg(long, value_name = "KIND", default_value = "steady")]
+    pub(crate) change: Change,
+    /// How often each autoscaler is to be reconciled; metrics are measured as often
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    pub(crate) period: Duration,
+}
+
+/// What autoscalers scale on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Metric {
+    /// CPU utilization of the pods.
+    Cpu,
+    /// A metric of no object, one series for each autoscaler.
+    External,
+}
+
+/// What the load does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Change {
+    /// It is what the targets have replicas for: nothing is scaled.
+    Steady,
+    /// By half up and down in forty periods, each target at its own time.
+    Wave,
+}
+
+impl Population {
+    /// The flags that say the same to another process.
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let name = |value: Option<clap::builder::PossibleValue>| {
+            value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+        };
+        vec![
+            format!("--autoscalers={}", self.autoscalers),
+            format!("--pods={}", self.pods),
+            format!("--namespaces={}", self.namespaces),
+            format!("--metric={}", name(self.metric.to_possible_value())),
+            format!("--change={}", name(self.change.to_possible_value())),
+            format!("--period={}ms", self.period.as_millis()),
+        ]
+    }
+}
+
+const MAX_DURATION: Duration = Duration::from_hours(24);
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    match duration {
+        None => Err("must be a duration such as 15s, 500ms or 5m".to_owned()),
+        Some(duration) if duration < Duration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        Some(duration) if duration > MAX_DURATION => Err("must be at most 24h".to_owned()),
+        Some(duration) => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test may stop where it was misled")]
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_of_a_population_say_the_same() {
+        let given = ["hpa-bench", "serve", "--kubeconfig=x", "--autoscalers=7", "--pods=3", "--namespaces=2"];
+        let more = ["--metric=external", "--change=wave", "--period=1500ms"];
+        let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
+            Command::Serve(arguments) => arguments.population,
+            Command::Run(_) => unreachable!("serve was asked for"),
+        };
+        let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
+        assert_eq!(first.flags(), [&given[3..], &more].concat());
+        let start = given[..3].iter().map(ToString::to_string).collect::<Vec<_>>();
+        let second = parse([start, first.flags()].concat());
+        assert_eq!(second.flags(), first.flags());
+    }
+}

@@ -1,0 +1,49 @@
+//! `hpa-bench`: populates an API server with autoscalers, their targets and pods, serves their metrics, and measures a
+//! HorizontalPodAutoscaler controller from outside.
+//!
+//! The server is the testbed, in a process of its own (`hpa-bench serve`), which notes what it is asked and when.
+//! `hpa-bench run` starts server and controller, one controller after the other, and compares.
+
+mod args;
+mod controller;
+mod front;
+mod load;
+mod measure;
+mod objects;
+mod outcome;
+mod percentiles;
+mod process;
+mod record;
+mod report;
+mod request;
+mod scaling;
+mod serve;
+mod server;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+
+use crate::args::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let Arguments { command } = Arguments::parse();
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("hpa-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match command {
+            Command::Run(arguments) => measure::run(&arguments).await,
+            Command::Serve(arguments) => serve::run(&arguments).await,
+        }
+    })
+}

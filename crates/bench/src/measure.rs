@@ -1,0 +1,108 @@
+//! `hpa-bench run`: one controller after the other.
+
+use std::{fs, io::Write as _, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    args::RunArguments,
+    controller::Controller,
+    outcome::{Moment, Outcome, Run},
+    process::Process,
+    report,
+    server::Server,
+};
+
+/// How often it is asked how far the controller is.
+const POLL: Duration = Duration::from_millis(50);
+
+pub(crate) async fn run(arguments: &RunArguments) -> Result<()> {
+    let (mut terminated, mut interrupted) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // What was started ends with the future that is dropped.
+    let outcomes = tokio::select! {
+        outcomes = measure_all(arguments) => outcomes?,
+        _ = terminated.recv() => bail!("told to end"),
+        _ = interrupted.recv() => bail!("interrupted"),
+    };
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&outcomes)?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    std::io::stdout().write_all(report::table(arguments, &outcomes).as_bytes()).context("cannot write")
+}
+
+async fn measure_all(arguments: &RunArguments) -> Result<Vec<Outcome>> {
+    let mut folder = tempfile::tempdir()?;
+    folder.disable_cleanup(arguments.keep);
+    if arguments.keep {
+        eprintln!("hpa-bench: logs are in {}", folder.path().display());
+    }
+    let mut outcomes = Vec::new();
+    for (index, controller) in arguments.controllers.iter().enumerate() {
+        let name = format!("{}-{index}", controller.name());
+        let outcome = measure(arguments, controller, folder.path(), &name).await;
+        outcomes.push(outcome.with_context(|| format!("cannot measure {}", controller.binary.display()))?);
+    }
+    Ok(outcomes)
+}
+
+async fn measure(
+    arguments: &RunArguments,
+    controller: &Controller,
+    folder: &Path,
+    name: &str,
+) -> Result<Outcome> {
+    eprintln!("hpa-bench: {name}: populating");
+    let kubeconfig = folder.join(format!("{name}.yaml"));
+    let server = Server::start(&arguments.population, folder, &kubeconfig, &format!("{name}-server")).await?;
+    let flags = controller.flags(&kubeconfig, arguments.population.period, arguments.concurrent_syncs);
+    let started = server.progress().await?.now;
+    let mut process = Process::start_silent(controller.command(&flags), folder, name)?;
+    eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
+    wait_until_decided(arguments, &server, &mut process).await?;
+    let begin = moment(&server, &process).await?;
+    eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
+    watch(arguments, &server, &mut process).await?;
+    let end = moment(&server, &process).await?;
+    process.end().await?;
+    server.process.end().await?;
+    let run = Run { name: controller.name(), binary: &controller.binary, flags, started, begin, end };
+    Ok(Outcome::new(run, arguments.population.period))
+}
+
+/// Waits until all are decided, or as long as was said.
+async fn wait_until_decided(arguments: &RunArguments, server: &Server, process: &mut Process) -> Result<()> {
+    let all = usize::try_from(arguments.population.autoscalers)?;
+    let deadline = Instant::now() + arguments.within;
+    while Instant::now() < deadline && server.progress().await?.decided < all {
+        process.check()?;
+        sleep(POLL).await;
+    }
+    Ok(())
+}
+
+/// Lets the time of the measurement pass, and adds autoscalers in its first half: the second is for their decisions.
+async fn watch(arguments: &RunArguments, server: &Server, process: &mut Process) -> Result<()> {
+    let begin = Instant::now();
+    for index in 0..arguments.extra {
+        sleep_until(begin + arguments.duration / 2 * index / arguments.extra).await;
+        process.check()?;
+        server.add().await?;
+    }
+    while begin.elapsed() < arguments.duration {
+        process.check()?;
+        sleep(POLL.min(arguments.duration.saturating_sub(begin.elapsed()))).await;
+    }
+    process.check()
+}
+
+async fn moment(server: &Server, process: &Process) -> Result<Moment> {
+    let controller = process.usage()?;
+    let stats = server.stats().await?;
+    Ok(Moment { stats, controller, server: server.process.usage()? })
+}

@@ -1,0 +1,140 @@
+//! Child processes: what they log, and what they cost.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use tokio::{
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+/// How long a process may take to end when it is told to.
+const GRACE: Duration = Duration::from_secs(15);
+/// How much of a log is shown.
+const LINES: usize = 20;
+
+/// A process; killed when dropped.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Usage {
+    /// CPU time, of user and system, in seconds.
+    pub(crate) cpu_seconds: f64,
+    /// The most memory that it ever had resident, in bytes.
+    pub(crate) peak_memory: u64,
+}
+
+impl Process {
+    /// Starts a command. What it writes goes to a file, its standard output if that is not piped.
+    pub(crate) fn start(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = command
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Starts a command that gets no input and whose output nobody reads.
+    pub(crate) fn start_silent(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self::start(command, folder, name)
+    }
+
+    /// Its standard output, if that is piped; it is given once.
+    pub(crate) fn output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// An error if it has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended ({status})\n{}", self.name, self.log_end()),
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let id = self.child.id().with_context(|| format!("{} has ended", self.name))?;
+        let read = |file: &str| {
+            let path = format!("/proc/{id}/{file}");
+            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let cpu_seconds = cpu_seconds(&read("stat")?).context("cannot make out the CPU time")?;
+        let peak_memory = peak_memory(&read("status")?).context("cannot make out the memory")?;
+        Ok(Usage { cpu_seconds, peak_memory })
+    }
+
+    /// Tells it to end, and sees to it.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(id) = id {
+            kill_process(id, Signal::TERM)?;
+        }
+        if timeout(GRACE, self.child.wait()).await.is_err() {
+            self.child.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// The last lines that it logged.
+    pub(crate) fn log_end(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let mut lines: Vec<&str> = text.lines().rev().take(LINES).collect();
+        lines.reverse();
+        lines.join("\n")
+    }
+}
+
+/// Of `/proc/PID/stat`.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name is in parentheses and may have some itself.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Of `/proc/PID/status`.
+fn peak_memory(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_that_of_user_and_system() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!("17 (a) b) S 1 2 3 4 5 6 7 8 9 10 {} {} 0 0 20 0 1", ticks * 2, ticks);
+        assert_eq!(cpu_seconds(&stat), Some(3.0));
+        assert_eq!(cpu_seconds("17 (a) S 1"), None);
+    }
+
+    #[test]
+    fn peak_memory_is_in_bytes() {
+        assert_eq!(
+            peak_memory("Name:\ta\nVmPeak:\t 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"),
+            Some(2_097_152)
+        );
+        assert_eq!(peak_memory("Name:\ta\n"), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! The table for a person.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use crate::{
+    args::RunArguments,
+    outcome::{Outcome, Requests},
+    percentiles::Summary,
+    request::Kind,
+};
+
+const MEBI: f64 = 1_048_576.0;
+
+/// What is told of each controller.
+type Cell = fn(&Outcome) -> String;
+
+const ROWS: &[(&str, Cell)] = &[
+    ("all decided after start", |one| all_decided(one)),
+    ("  first decision, median / p99", |one| {
+        format!("{} / {}", seconds(one.decided.p50), seconds(one.decided.p99))
+    }),
+    ("CPU time until then", |one| seconds(one.usage_at_begin.cpu_seconds)),
+    ("peak memory until then", |one| mebibytes(one.usage_at_begin.peak_memory)),
+    ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
+    ("decisions per second", |one| format!("{:.1}", one.reconciles_per_second)),
+    ("decisions made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
+    ("cycle, median / p99", |one| format!("{} / {}", seconds(one.cycle.p50), seconds(one.cycle.p99))),
+    ("  p99.9 / max", |one| format!("{} / {}", seconds(one.cycle.p999), seconds(one.cycle.max))),
+    ("lateness, median / p99", |one| {
+        format!("{} / {}", seconds(one.lateness.p50), seconds(one.lateness.p99))
+    }),
+    ("  p99.9 / max", |one| format!("{} / {}", seconds(one.lateness.p999), seconds(one.lateness.max))),
+    ("CPU per decision", |one| seconds(one.cpu_per_reconcile)),
+    ("CPUs in use", |one| format!("{:.3}", one.cpus)),
+    ("new autoscaler decided, median / max", |one| new_decided(one)),
+    ("requests per decision", |one| format!("{:.3}", total(one))),
+    ("received per second", |one| format!("{:.2} MiB", one.bytes_per_second / MEBI)),
+    ("the server: CPUs in use", |one| format!("{:.3}", one.server_cpus)),
+    ("  peak memory", |one| mebibytes(one.server_peak_memory)),
+    ("  answers, median / p99 / max", |one| answers(&one.server_answers)),
+];
+
+/// All that was measured, a column for each controller.
+pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
+    let population = &arguments.population;
+    let mut text = format!(
+        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?}\n\n",
+        population.autoscalers,
+        population.pods,
+        population.namespaces,
+        population.metric,
+        population.change,
+        population.period,
+        arguments.duration
+    )
+    .to_lowercase();
+    let names = outcomes.iter().enumerate().map(|(index, one)| column(outcomes, index, one));
+    let mut rows = vec![[vec![String::new()], names.collect()].concat()];
+    rows.extend(
+        ROWS.iter()
+            .map(|(name, cell)| [vec![(*name).to_owned()], outcomes.iter().map(cell).collect()].concat()),
+    );
+    rows.push(Vec::new());
+    rows.push(vec!["requests per decision (and in all, with those until all were decided)".to_owned()]);
+    rows.extend(request_rows(outcomes));
+    write_aligned(&mut text, &rows);
+    text
+}
+
+/// Two of a kind are told apart by their place.
+fn column(outcomes: &[Outcome], index: usize, one: &Outcome) -> String {
+    let has_namesake = outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
+    if has_namesake { format!("{} ({})", one.controller, index + 1) } else { one.controller.clone() }
+}
+
+fn all_decided(one: &Outcome) -> String {
+    if one.decided.count < one.autoscalers {
+        return format!("{} of {} never", one.autoscalers - one.decided.count, one.autoscalers);
+    }
+    seconds(one.decided.max)
+}
+
+fn new_decided(one: &Outcome) -> String {
+    let Summary { count, p50, max, .. } = one.extra_decided;
+    let late = match one.extra_undecided {
+        0 => String::new(),
+        undecided => format!(", {undecided} never"),
+    };
+    if count == 0 { format!("-{late}") } else { format!("{} / {}{late}", seconds(p50), seconds(max)) }
+}
+
+fn total(one: &Outcome) -> f64 {
+    one.requests.iter().map(|requests| requests.per_reconcile).sum()
+}
+
+fn answers(answers: &Summary) -> String {
+    [answers.p50, answers.p99, answers.max].map(seconds).join(" / ")
+}
+
+fn request_rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
+    let all = outcomes.iter().flat_map(|one| &one.requests);
+    let kinds: BTreeSet<&Kind> = all.map(|requests| &requests.kind).collect();
+    let row = |kind: &Kind| {
+        let of = |one: &Outcome| {
+            let found = one.requests.iter().find(|requests| requests.kind == *kind);
+            found.map_or_else(|| "-".to_owned(), request_cell)
+        };
+        [vec![format!("  {}", request_name(kind))], outcomes.iter().map(of).collect()].concat()
+    };
+    kinds.into_iter().map(row).collect()
+}
+
+fn request_name(kind: &Kind) -> String {
+    let resource = if kind.resource.is_empty() { "(discovery, version)" } else { &kind.resource };
+    let slash = if kind.subresource.is_empty() { "" } else { "/" };
+    format!("{} {resource}{slash}{}", kind.verb, kind.subresource)
+}
+
+fn request_cell(requests: &Requests) -> String {
+    let failed = match requests.failed {
+        0 => String::new(),
+        failed => format!(", {failed} refused"),
+    };
+    format!("{:.3} ({}{failed})", requests.per_reconcile, requests.at_start + requests.count)
+}
+
+/// A time in the unit that suits it.
+fn seconds(seconds: f64) -> String {
+    if seconds >= 0.9995 {
+        format!("{seconds:.2} s")
+    } else if seconds >= 0.000_999_5 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{:.0} µs", seconds * 1e6)
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / MEBI)
+}
+
+/// The first column to the left, the others to the right.
+fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let full = rows.iter().filter(|row| row.len() == columns);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+        .map(Option::unwrap_or_default)
+        .collect();
+    for row in rows {
+        let mut line = String::new();
+        for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // A string takes whatever is written to it.
+            let _ = if index == 0 { write!(line, "{cell:width$}") } else { write!(line, "  {cell:>width$}") };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0.0, "0 µs")]
+    #[case(0.000_25, "250 µs")]
+    #[case(0.000_999_6, "1.0 ms")]
+    #[case(0.25, "250.0 ms")]
+    #[case(0.9996, "1.00 s")]
+    #[case(15.0, "15.00 s")]
+    fn time_has_the_unit_that_suits_it(#[case] time: f64, #[case] expected: &str) {
+        assert_eq!(seconds(time), expected);
+    }
+
+    #[test]
+    fn numbers_are_aligned_and_a_heading_widens_nothing() {
+        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut text = String::new();
+        write_aligned(
+            &mut text,
+            &[row(&["", "a"]), row(&["long", "1"]), row(&["a long heading"]), row(&["b", "100"])],
+        );
+        assert_eq!(text, "        a\nlong    1\na long heading\nb     100\n");
+    }
+}

@@ -1,0 +1,103 @@
+//! What a request is about.
+
+use http::{Method, Uri};
+use serde::{Deserialize, Serialize};
+
+/// Verb, resource and subresource of a request, as the API server's own metrics have them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Kind {
+    pub(crate) verb: String,
+    /// With its group (`deployments.apps`). Empty for discovery and the like. All external metrics are one.
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+}
+
+/// A request's kind and the object it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct About {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+pub(crate) const POD_METRICS: &str = "pods.metrics.k8s.io";
+const EXTERNAL_METRICS: &str = "external.metrics.k8s.io";
+
+impl About {
+    pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+        let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let (group, rest) = match segments.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", [].as_slice()),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let (plural, name, subresource) = match rest {
+            [] => ("", "", ""),
+            [plural] => (*plural, "", ""),
+            [plural, name] => (*plural, *name, ""),
+            [plural, name, subresource, ..] => (*plural, *name, *subresource),
+        };
+        let resource = match (plural, group) {
+            ("", _) => String::new(),
+            (_, EXTERNAL_METRICS) => EXTERNAL_METRICS.to_owned(),
+            (plural, "") => plural.to_owned(),
+            (plural, group) => format!("{plural}.{group}"),
+        };
+        let is_collection = !plural.is_empty() && name.is_empty();
+        let verb = verb(method, is_collection, is_watch(uri)).to_owned();
+        Self {
+            kind: Kind { verb, resource, subresource: subresource.to_owned() },
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    pub(crate) fn is(&self, verbs: &[&str], resource: &str, subresource: &str) -> bool {
+        let Kind { verb, resource: own, subresource: sub } = &self.kind;
+        verbs.contains(&verb.as_str()) && own == resource && sub == subresource
+    }
+}
+
+fn verb(method: &Method, is_collection: bool, is_watch: bool) -> &'static str {
+    match method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ if is_watch => "watch",
+        _ if is_collection => "list",
+        _ => "get",
+    }
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(Method::GET, "/apis", ["get", "", "", "", ""])]
+    #[case(Method::GET, "/apis/apps/v1", ["get", "", "", "", ""])]
+    #[case(Method::GET, "/api/v1/pods?limit=500", ["list", "pods", "", "", ""])]
+    #[case(Method::GET, "/api/v1/pods?a=b&watch=true", ["watch", "pods", "", "", ""])]
+    #[case(Method::GET, "/api/v1/namespaces/n", ["get", "namespaces", "", "", "n"])]
+    #[case(Method::POST, "/api/v1/namespaces/n/events", ["create", "events", "", "n", ""])]
+    #[case(Method::GET, "/apis/apps/v1/namespaces/n/deployments/w/scale", ["get", "deployments.apps", "scale", "n", "w"])]
+    #[case(Method::PUT, "/apis/apps/v1/namespaces/n/deployments/w/scale", ["update", "deployments.apps", "scale", "n", "w"])]
+    #[case(Method::GET, "/apis/metrics.k8s.io/v1/namespaces/n/pods", ["list", POD_METRICS, "", "n", ""])]
+    #[case(Method::GET, "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m", ["list", EXTERNAL_METRICS, "", "n", ""])]
+    fn request_is_about(#[case] method: Method, #[case] uri: &'static str, #[case] expected: [&str; 5]) {
+        let About { kind, namespace, name } = About::new(&method, &Uri::from_static(uri));
+        assert_eq!([kind.verb, kind.resource, kind.subresource, namespace, name], expected);
+    }
+}

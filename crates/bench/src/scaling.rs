@@ -1,0 +1,50 @@
+//! Plays the workload controllers and the kubelets: a target that was scaled gets its pods at once.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use hpa_testbed::Testbed;
+use jiff::Timestamp;
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    core::GroupVersionKind,
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::{load::Load, objects};
+
+/// Namespace and name of a target whose scale was written.
+pub(crate) type Scaled = (String, String);
+
+/// Follows until nobody can scale any more.
+pub(crate) async fn follow(testbed: Testbed, load: Arc<Load>, mut scaled: mpsc::UnboundedReceiver<Scaled>) {
+    let client = testbed.client();
+    while let Some((namespace, name)) = scaled.recv().await {
+        if let Err(error) = adapt(&testbed, &client, &load, &namespace, &name).await {
+            eprintln!("hpa-bench: {namespace}/{name} was scaled, but its pods did not follow: {error:#}");
+        }
+    }
+}
+
+async fn adapt(testbed: &Testbed, client: &Client, load: &Load, namespace: &str, name: &str) -> Result<()> {
+    let deployment =
+        testbed.get("apps/v1", "Deployment", namespace, name).context("there is no such target")?;
+    let wanted = deployment.pointer("/spec/replicas").and_then(serde_json::Value::as_u64).unwrap_or(1);
+    let wanted = u32::try_from(wanted)?;
+    let present = load.replicas(namespace, name).context("there is no such load")?;
+    for index in present..wanted {
+        testbed.apply(objects::pod(namespace, name, index, Timestamp::now()))?;
+    }
+    for index in wanted..present {
+        testbed.delete("v1", "Pod", namespace, &objects::pod_name(name, index))?;
+    }
+    load.set_replicas(namespace, name, wanted);
+    // A patch: the controller may write the scale meanwhile.
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let status = Patch::Merge(json!({ "status": objects::deployment_status(wanted) }));
+    api.patch_status(name, &PatchParams::default(), &status).await?;
+    Ok(())
+}
