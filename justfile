@@ -30,6 +30,12 @@ control-plane *SCENARIOS:
 bench:
     cargo bench -p hpa-calc --bench engine
 
+# Measures a release build of the controller from outside, 1000 autoscalers of 10 pods; a kube-controller-manager beside it
+# by `--controller reference=FILE`. See `hpa-bench run --help`.
+load *FLAGS:
+    cargo build --release -p hpa -p hpa-bench
+    target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
+
 # Fuzz a target (quantity, selector, autoscaler, decide) for some seconds; needs nightly and cargo-fuzz.
 fuzz TARGET SECONDS="60":
     cargo +nightly fuzz run {{ TARGET }} -- -max_total_time={{ SECONDS }}

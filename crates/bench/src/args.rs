@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Only the server: populated, with metrics, counting what it is asked. `run` starts it.
     Serve(ServeArguments),
+    /// Become another program that ends when who started this does.
+    #[command(hide = true)]
+    Tied(TiedArguments),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -83,9 +86,13 @@ pub(crate) struct ServeArguments {
     /// Where to write the kubeconfig
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
-    /// End when the standard input does: so with who started this
-    #[arg(long)]
-    pub(crate) until_end_of_input: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct TiedArguments {
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// What is in the cluster.
@@ -178,7 +185,7 @@ mod tests {
         let more = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,
-            Command::Run(_) => unreachable!("serve was asked for"),
+            Command::Run(_) | Command::Tied(_) => unreachable!("serve was asked for"),
         };
         let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
         assert_eq!(first.flags(), [&given[3..], &more].concat());

@@ -2,11 +2,14 @@
 
 use std::{
     path::{Path, PathBuf},
+    process::Stdio,
     str::FromStr,
     time::Duration,
 };
 
 use tokio::process::Command;
+
+use crate::process::tied;
 
 /// A controller to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +75,8 @@ impl Controller {
     }
 
     /// What starts it.
-    pub(crate) fn command(&self, flags: &[String]) -> Command {
-        let mut command = Command::new(&self.binary);
+    pub(crate) fn command(&self, flags: &[String]) -> anyhow::Result<Command> {
+        let mut command = tied(&self.binary)?;
         if self.kind == Kind::Ours {
             command.arg("run");
         }
@@ -83,8 +86,8 @@ impl Controller {
                 command.env_remove(variable);
             }
         }
-        command.args(flags);
-        command
+        command.args(flags).stdout(Stdio::null());
+        Ok(command)
     }
 }
 

@@ -62,7 +62,7 @@ async fn measure(
     let server = Server::start(&arguments.population, folder, &kubeconfig, &format!("{name}-server")).await?;
     let flags = controller.flags(&kubeconfig, arguments.population.period, arguments.concurrent_syncs);
     let started = server.progress().await?.now;
-    let mut process = Process::start_silent(controller.command(&flags), folder, name)?;
+    let mut process = Process::start(controller.command(&flags)?, folder, name)?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
     wait_until_decided(arguments, &server, &mut process).await?;
     let begin = moment(&server, &process).await?;

@@ -1,14 +1,16 @@
 //! Child processes: what they log, and what they cost.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
 use tokio::{
     process::{Child, ChildStdout, Command},
@@ -37,22 +39,17 @@ pub(crate) struct Usage {
 }
 
 impl Process {
-    /// Starts a command. What it writes goes to a file, its standard output if that is not piped.
+    /// Starts a command without input. What it writes to its standard error goes to a file.
     pub(crate) fn start(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
+            .stdin(Stdio::null())
             .stderr(file)
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
         Ok(Self { name: name.to_owned(), child, log })
-    }
-
-    /// Starts a command that gets no input and whose output nobody reads.
-    pub(crate) fn start_silent(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::null());
-        Self::start(command, folder, name)
     }
 
     /// Its standard output, if that is piped; it is given once.
@@ -99,6 +96,22 @@ impl Process {
         lines.reverse();
         lines.join("\n")
     }
+}
+
+/// A command that runs a program by way of [`become_tied`]. To be started by a thread that lasts: the kernel takes the
+/// end of that thread for the end of the process.
+pub(crate) fn tied(program: &Path) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.arg("tied").arg("--").arg(program);
+    Ok(command)
+}
+
+/// Turns this process into another program, which is killed when the process that started it ends, however that ends.
+pub(crate) fn become_tied(command: &[OsString]) -> Result<()> {
+    let (program, arguments) = command.split_first().context("no program is given")?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let error = std::process::Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
 
 /// Of `/proc/PID/stat`.

@@ -48,3 +48,36 @@ async fn adapt(testbed: &Testbed, client: &Client, load: &Load, namespace: &str,
     api.patch_status(name, &PatchParams::default(), &status).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
+
+    use std::time::Duration;
+
+    use super::*;
+    use crate::args::{Change, Metric, Population};
+
+    #[tokio::test]
+    async fn scaled_target_gets_its_pods_and_its_status() {
+        let (metric, change, period) = (Metric::Cpu, Change::Steady, Duration::from_hours(1));
+        let population = Population { autoscalers: 1, pods: 0, namespaces: 1, metric, change, period };
+        let (testbed, load) = (Testbed::default(), Load::new(&population));
+        load.add("n", "a", 0);
+        testbed.apply(objects::namespace("n")).expect("a namespace");
+        for wanted in [3, 5, 2, 0] {
+            let mut deployment = objects::deployment("n", "a", wanted);
+            deployment["status"] = objects::deployment_status(0);
+            testbed.apply(deployment).expect("a target");
+            adapt(&testbed, &testbed.client(), &load, "n", "a").await.expect("pods follow");
+            let names = testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
+            let expected: Vec<String> = (0..wanted).map(|index| objects::pod_name("a", index)).collect();
+            assert_eq!(names.collect::<Vec<_>>(), expected);
+            let deployment = testbed.get("apps/v1", "Deployment", "n", "a").expect("a target");
+            // A zero is left out.
+            let ready = deployment["status"]["readyReplicas"].as_u64().unwrap_or_default();
+            assert_eq!(ready, u64::from(wanted));
+            assert_eq!(load.replicas("n", "a"), Some(wanted));
+        }
+    }
+}

@@ -11,7 +11,6 @@ use anyhow::{Context as _, Result};
 use hpa_testbed::{Config, Testbed};
 use jiff::Timestamp;
 use tokio::{
-    io::AsyncReadExt as _,
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::mpsc,
@@ -50,19 +49,16 @@ pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
     output.flush()?;
     tokio::select! {
         served = axum::serve(listener, front.router()) => served.context("cannot serve"),
-        ended = told_to_end(arguments.until_end_of_input) => ended,
+        ended = told_to_end() => ended,
     }
 }
 
-async fn told_to_end(until_end_of_input: bool) -> Result<()> {
+async fn told_to_end() -> Result<()> {
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut nothing = [0];
-    let mut input = tokio::io::stdin();
     tokio::select! {
         _ = terminated.recv() => {}
         _ = interrupted.recv() => {}
-        _ = input.read(&mut nothing), if until_end_of_input => {}
     }
     Ok(())
 }

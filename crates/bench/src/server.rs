@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use crate::{
     args::Population,
     front,
-    process::Process,
+    process::{Process, tied},
     record::{Progress, Stats},
 };
 
@@ -32,14 +32,9 @@ impl Server {
         name: &str,
     ) -> Result<Self> {
         let own = std::env::current_exe().context("cannot find this program")?;
-        let mut command = tokio::process::Command::new(own);
-        command
-            .arg("serve")
-            .args(population.flags())
-            .arg("--until-end-of-input")
-            .arg("--kubeconfig")
-            .arg(kubeconfig);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut command = tied(&own)?;
+        command.arg("serve").args(population.flags()).arg("--kubeconfig").arg(kubeconfig);
+        command.stdout(Stdio::piped());
         let mut process = Process::start(command, folder, name)?;
         let output = process.output().context("the server has no output")?;
         let mut line = String::new();
