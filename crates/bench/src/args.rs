@@ -86,6 +86,9 @@ pub(crate) struct ServeArguments {
     /// Where to write the kubeconfig
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
+    /// How many more targets to have whose autoscalers are created by a POST to /add, one by one
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub(crate) extra: u32,
 }
 
 #[derive(Args, Debug)]

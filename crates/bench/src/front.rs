@@ -27,7 +27,7 @@ use tower::Service as _;
 use crate::{
     args::Population,
     load::Load,
-    record::{EXTRA, Record},
+    record::{EXTRA, EXTRA_NAMESPACE, Record},
     request::{About, POD_METRICS},
     scaling::Scaled,
     serve,
@@ -48,6 +48,8 @@ pub(crate) struct Front {
     pub(crate) record: Arc<Record>,
     pub(crate) scaled: mpsc::UnboundedSender<Scaled>,
     pub(crate) population: Population,
+    /// How many targets there are whose autoscalers are still to be added.
+    pub(crate) extra: u32,
     /// How many autoscalers were added.
     pub(crate) added: Arc<AtomicU32>,
 }
@@ -65,7 +67,10 @@ impl Front {
     fn add(&self) -> Response {
         let index = self.added.fetch_add(1, Ordering::Relaxed);
         let name = format!("{EXTRA}{index}");
-        match serve::add(self, "bench-0", &name, self.population.autoscalers.saturating_add(index)) {
+        if index >= self.extra {
+            return (StatusCode::CONFLICT, "there are no more targets without an autoscaler").into_response();
+        }
+        match serve::add_autoscaler(self, EXTRA_NAMESPACE, &name) {
             Ok(()) => Json(self.record.progress()).into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
         }

@@ -59,7 +59,9 @@ async fn measure(
 ) -> Result<Outcome> {
     eprintln!("hpa-bench: {name}: populating");
     let kubeconfig = folder.join(format!("{name}.yaml"));
-    let server = Server::start(&arguments.population, folder, &kubeconfig, &format!("{name}-server")).await?;
+    let server =
+        Server::start(&arguments.population, arguments.extra, folder, &kubeconfig, &format!("{name}-server"))
+            .await?;
     let flags = controller.flags(&kubeconfig, arguments.population.period, arguments.concurrent_syncs);
     let started = server.progress().await?.now;
     let mut process = Process::start(controller.command(&flags)?, folder, name)?;

@@ -13,6 +13,8 @@ use crate::request::{About, Kind};
 
 /// Autoscalers that are created later have names that begin with this.
 pub(crate) const EXTRA: &str = "extra-";
+/// Where they are.
+pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
 
 /// All that was noted. Times are seconds since the server started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ use crate::{
     front::Front,
     load::Load,
     objects,
-    record::Record,
+    record::{EXTRA, EXTRA_NAMESPACE, Record},
     scaling,
 };
 
@@ -36,6 +36,7 @@ pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
         record: Arc::new(Record::new()),
         scaled,
         population: arguments.population.clone(),
+        extra: arguments.extra,
         added: Arc::new(AtomicU32::new(0)),
     };
     populate(&front)?;
@@ -70,20 +71,32 @@ fn populate(front: &Front) -> Result<()> {
         front.testbed.apply(objects::namespace(namespace))?;
     }
     for (index, namespace) in (0..population.autoscalers).zip(namespaces.iter().cycle()) {
-        add(front, namespace, &format!("app-{index}"), index)?;
+        let name = format!("app-{index}");
+        add_target(front, namespace, &name, index)?;
+        add_autoscaler(front, namespace, &name)?;
+    }
+    // Long before their autoscalers: else a controller could see these before the pods.
+    for index in 0..front.extra {
+        let place = population.autoscalers.saturating_add(index);
+        add_target(front, EXTRA_NAMESPACE, &format!("{EXTRA}{index}"), place)?;
     }
     Ok(())
 }
 
-/// Creates a Deployment, its pods, and at last its autoscaler.
-pub(crate) fn add(front: &Front, namespace: &str, name: &str, index: u32) -> Result<()> {
+/// Creates a Deployment and its pods.
+fn add_target(front: &Front, namespace: &str, name: &str, index: u32) -> Result<()> {
     let Front { testbed, load, population, .. } = front;
     testbed.apply(objects::deployment(namespace, name, population.pods))?;
     for pod in 0..population.pods {
         testbed.apply(objects::pod(namespace, name, pod, Timestamp::now()))?;
     }
     load.add(namespace, name, index);
+    Ok(())
+}
+
+/// Creates the autoscaler of a Deployment.
+pub(crate) fn add_autoscaler(front: &Front, namespace: &str, name: &str) -> Result<()> {
     front.record.creates(namespace, name);
-    testbed.apply(objects::autoscaler(namespace, name, population))?;
+    front.testbed.apply(objects::autoscaler(namespace, name, &front.population))?;
     Ok(())
 }

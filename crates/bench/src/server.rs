@@ -27,6 +27,7 @@ impl Server {
     /// Starts it and waits until it is populated.
     pub(crate) async fn start(
         population: &Population,
+        extra: u32,
         folder: &Path,
         kubeconfig: &Path,
         name: &str,
@@ -34,7 +35,7 @@ impl Server {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = tied(&own)?;
         command.arg("serve").args(population.flags()).arg("--kubeconfig").arg(kubeconfig);
-        command.stdout(Stdio::piped());
+        command.arg(format!("--extra={extra}")).stdout(Stdio::piped());
         let mut process = Process::start(command, folder, name)?;
         let output = process.output().context("the server has no output")?;
         let mut line = String::new();
