@@ -92,7 +92,7 @@ impl Caches {
             .ok()
     }
 
-    /// Keeps the autoscalers of Kubernetes' own API in a scope: see [`Caches::watch_autoscalers_of`].
+    /// Keeps the autoscalers of Kubernetes' own API in a scope: as all autoscalers are kept.
     pub async fn watch_autoscalers(
         self,
         client: Client,

@@ -1,0 +1,129 @@
+use clap::CommandFactory;
+
+use hpa_controller::api::AutoscalerApi;
+use jiff::SignedDuration;
+
+use super::{values::duration, *};
+
+fn parse(arguments: &[&str]) -> Result<RunArguments, String> {
+    let arguments = ["hpa", "run"].iter().chain(arguments);
+    match Arguments::try_parse_from(arguments) {
+        Ok(Arguments { command: Command::Run(run) }) => Ok(*run),
+        Ok(Arguments { command }) => Err(format!("another command: {command:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn definition_is_sound() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn defaults_are_the_reference_controllers() {
+    let autoscaling = parse(&[]).expect("the defaults").autoscaling;
+    assert_eq!(autoscaling.concurrent_horizontal_pod_autoscaler_syncs, 5);
+    assert_eq!(autoscaling.horizontal_pod_autoscaler_sync_period, SignedDuration::from_secs(15));
+    assert_eq!(autoscaling.horizontal_pod_autoscaler_downscale_stabilization, SignedDuration::from_mins(5));
+    assert!((autoscaling.horizontal_pod_autoscaler_tolerance - 0.1).abs() < f64::EPSILON);
+    assert_eq!(autoscaling.horizontal_pod_autoscaler_cpu_initialization_period, SignedDuration::from_mins(5));
+    assert_eq!(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay, SignedDuration::from_secs(30));
+}
+
+#[test]
+fn durations_are_written_as_in_kubernetes() {
+    for (text, seconds) in [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)] {
+        assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+    }
+    assert_eq!(duration("1.5s"), Ok(SignedDuration::from_millis(1500)));
+    assert_eq!(duration("250ms"), Ok(SignedDuration::from_millis(250)));
+}
+
+#[test]
+fn bad_value_is_refused_with_its_flag_named() {
+    for (flag, value) in [
+        ("--concurrent-horizontal-pod-autoscaler-syncs", "0"),
+        ("--horizontal-pod-autoscaler-sync-period", "0s"),
+        ("--horizontal-pod-autoscaler-sync-period", "15"),
+        ("--horizontal-pod-autoscaler-downscale-stabilization", "-1s"),
+        ("--horizontal-pod-autoscaler-tolerance", "-0.1"),
+        ("--horizontal-pod-autoscaler-tolerance", "NaN"),
+        ("--horizontal-pod-autoscaler-cpu-initialization-period", "soon"),
+        ("--horizontal-pod-autoscaler-initial-readiness-delay", "9000h"),
+        ("--kube-api-qps", "0"),
+        ("--namespace", "Not-A-Namespace"),
+        ("--log-level", "hpa=loud"),
+        ("--log-format", "xml"),
+        ("--request-timeout", "0"),
+        ("--bind-address", "localhost"),
+        ("--metrics-port", "65536"),
+        ("--leader-elect", "maybe"),
+        ("--leader-elect-lease-duration", "0s"),
+        ("--leader-elect-renew-deadline", "-1s"),
+        ("--leader-elect-retry-period", "0"),
+        ("--leader-elect-resource-name", "Not A Name"),
+        ("--leader-elect-resource-namespace", ""),
+    ] {
+        let argument = format!("{flag}={value}");
+        let error = parse(&[&argument]).expect_err(&argument);
+        assert!(error.contains(flag), "{argument}: {error}");
+    }
+}
+
+#[test]
+fn election_is_the_reference_controllers() {
+    let election = parse(&[]).expect("the defaults").election;
+    let seconds = |duration: SignedDuration| duration.as_secs();
+    assert!(election.leader_elect && election.keep_history);
+    assert_eq!(seconds(election.leader_elect_lease_duration), 15);
+    assert_eq!(seconds(election.leader_elect_renew_deadline), 10);
+    assert_eq!(seconds(election.leader_elect_retry_period), 2);
+    assert_eq!(election.check(), Ok(()));
+    assert!(parse(&["--leader-elect"]).expect("a flag").election.leader_elect);
+    assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.leader_elect);
+}
+
+#[test]
+fn durations_of_the_election_must_fit_each_other() {
+    for (arguments, named) in [
+        (["--leader-elect-lease-duration=10s"], "--leader-elect-lease-duration must be greater"),
+        (["--leader-elect-renew-deadline=15s"], "than --leader-elect-renew-deadline (15s, 15s)"),
+        (["--leader-elect-renew-deadline=2400ms"], "--leader-elect-renew-deadline must be greater"),
+        (["--leader-elect-retry-period=9s"], "1.2 times --leader-elect-retry-period (10s, 9s)"),
+    ] {
+        let error = parse(&arguments).expect("each alone is good").election.check();
+        assert!(error.as_ref().is_err_and(|error| error.contains(named)), "{arguments:?}: {error:?}");
+    }
+}
+
+#[test]
+fn namespaces_can_be_repeated_or_listed() {
+    let cluster = parse(&["--namespace", "a", "-n", "b,c"]).expect("namespaces").cluster;
+    assert_eq!(cluster.namespaces, ["a", "b", "c"]);
+}
+
+#[test]
+fn autoscaler_api_is_kubernetes_own_unless_told() {
+    use AutoscalerApi::{Core, Own};
+    let apis = |arguments: &[&str]| parse(arguments).expect("an API").cluster.autoscaler_api.apis();
+    assert_eq!(apis(&[]), [Core]);
+    assert_eq!(apis(&["--autoscaler-api=own"]), [Own]);
+    assert_eq!(apis(&["--autoscaler-api=both"]), [Core, Own]);
+}
+
+#[test]
+fn certificate_goes_with_its_key() {
+    let error = parse(&["--tls-cert-file", "tls.crt"]).expect_err("no key");
+    assert!(error.contains("--tls-private-key-file"), "{error}");
+}
+
+#[test]
+fn every_flag_of_run_has_an_environment_variable() {
+    let command = Arguments::command();
+    let run = command.find_subcommand("run").expect("run");
+    for argument in
+        run.get_arguments().filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+    {
+        assert!(argument.get_env().is_some(), "{}", argument.get_id());
+    }
+}

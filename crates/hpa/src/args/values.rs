@@ -1,0 +1,67 @@
+//! How values of flags are read.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
+    let duration = if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
+    match duration {
+        Ok(duration) if duration.is_negative() => Err("must not be negative".to_owned()),
+        Ok(duration) if duration > MAX_DURATION => Err("must be at most 8760h (a year)".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(_) => Err("must be a duration such as 15s, 5m0s or 1h30m".to_owned()),
+    }
+}
+
+/// Longer than any window or period that makes sense, short enough for every calculation with it.
+const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
+
+pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
+    match duration(text)? {
+        duration if duration < SignedDuration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+pub(super) fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1.0..=600.0).contains(&speed) => Ok(speed),
+        _ => Err("must be a number from 1 to 600".to_owned()),
+    }
+}
+
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(fraction) if fraction.is_finite() && fraction >= 0.0 => Ok(fraction),
+        _ => Err("must be a number of at least 0, such as 0.1".to_owned()),
+    }
+}
+
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("must be a number above 0".to_owned()),
+    }
+}
+
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let is_label = !text.is_empty()
+        && text.len() <= 63
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
+}
+
+pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    match tracing_subscriber::EnvFilter::builder().parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A duration that is known not to be negative, as the standard library has it.
+pub(crate) fn to_std(duration: SignedDuration) -> Duration {
+    duration.unsigned_abs()
+}
