@@ -4,6 +4,7 @@ mod plan;
 
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -27,7 +28,8 @@ use crate::{
 const CALM: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
 /// The name of the controller to the API server.
 pub(crate) const CONTROLLER: &str = "controller";
-/// How many seeds are run unless `RELIABILITY_SEEDS` says otherwise; `RELIABILITY_SEED` names one to run alone.
+/// How many seeds are run unless `RELIABILITY_SEEDS` says otherwise: how many, or `FROM..TO`. `RELIABILITY_SEED` names one
+/// to run alone.
 const SEEDS: u64 = 1000;
 /// No seed takes this long, in real time.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -36,11 +38,17 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
 }
 
+fn range(variable: &str) -> Option<Range<u64>> {
+    let text = std::env::var(variable).ok()?;
+    let (from, to) = text.split_once("..").unwrap_or(("0", &text));
+    Some(from.parse().expect("a number")..to.parse().expect("a number"))
+}
+
 #[test]
 fn random_faults() {
     let seeds = match number("RELIABILITY_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("RELIABILITY_SEEDS").unwrap_or(SEEDS),
+        None => range("RELIABILITY_SEEDS").unwrap_or(0..SEEDS),
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
