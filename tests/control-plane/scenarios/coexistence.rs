@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::runtime::watcher;
 use serde_json::{Value, json};
 
 use super::{cpu, external};
@@ -50,14 +51,13 @@ pub(super) async fn own_api(w: World) -> Result<()> {
     })
     .await?;
     ensure!(object.data["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 3), "{object:?}");
-    let event = w.event("web", "SuccessfulRescale", "New size: 4").await?;
-    let about = event.involved_object.api_version.clone().unwrap_or_default();
-    ensure!(about == "autoscaling/v2" || about == hpa_crd::API_VERSION, "{about}");
-    let events = w.events().list(&kube::api::ListParams::default()).await?;
-    let of_own = |event: &k8s_openapi::api::core::v1::Event| {
-        event.involved_object.api_version.as_deref() == Some(hpa_crd::API_VERSION)
-    };
-    ensure!(events.iter().any(of_own), "no event names our API");
+    let config = watcher::Config::default().fields("involvedObject.name=web");
+    wait::any(&w.events(), config, "an event about the one of ours", PATIENCE, |event| {
+        let about = event.involved_object.api_version.as_deref();
+        (about == Some(hpa_crd::API_VERSION) && event.reason.as_deref() == Some("SuccessfulRescale"))
+            .then_some(event)
+    })
+    .await?;
 
     // Paused by its annotation, which no spec change tells of.
     let pause = |value: Value| {
