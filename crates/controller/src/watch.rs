@@ -50,26 +50,35 @@ impl Caches {
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let Some(index) = self.pods.index(scope.as_deref().unwrap_or_default()) else { return };
         let mut feed = Feed::<Pod>::new("pods", client, scope, self.pace);
+        let mut is_garbled = false;
         while let Some(event) = feed.next().await {
             match event {
-                watcher::Event::Init => index.begin_init(),
+                watcher::Event::Init => {
+                    is_garbled = false;
+                    index.begin_init();
+                }
                 watcher::Event::InitApply(pod) => {
                     let key = key_of(&pod);
-                    match self.decoded(&key, pod) {
-                        Some(pod) => index.init_apply(&key.namespace, pod),
-                        None => feed.relist(),
+                    if let Some(pod) = self.decoded(&key, pod) {
+                        index.init_apply(&key.namespace, pod);
+                    } else {
+                        is_garbled = true;
+                        feed.relist();
                     }
                 }
                 watcher::Event::InitDone => {
                     index.init_done();
+                    index.set_incomplete(is_garbled);
                     synced.send_replace(true);
                 }
                 watcher::Event::Apply(pod) => {
                     let key = key_of(&pod);
-                    match self.decoded(&key, pod) {
-                        Some(pod) => index.apply(&key.namespace, pod),
+                    if let Some(pod) = self.decoded(&key, pod) {
+                        index.apply(&key.namespace, pod);
+                    } else {
                         // It stays as it was until the list has it.
-                        None => feed.relist(),
+                        index.set_incomplete(true);
+                        feed.relist();
                     }
                 }
                 watcher::Event::Delete(pod) => {

@@ -1,4 +1,7 @@
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
@@ -15,6 +18,8 @@ pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
     /// What a list in progress has brought so far.
     listed: Mutex<Option<HashMap<Box<str>, Namespace>>>,
+    /// Some pods could not be decoded since they were listed last.
+    incomplete: AtomicBool,
 }
 
 type Namespaces = HashMap<Box<str>, Arc<RwLock<Namespace>>>;
@@ -23,6 +28,16 @@ impl PodIndex {
     /// An index without pods.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Notes whether there are pods that could not be decoded.
+    pub fn set_incomplete(&self, incomplete: bool) {
+        self.incomplete.store(incomplete, Ordering::Relaxed);
+    }
+
+    /// Whether there are pods that could not be decoded.
+    pub fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed)
     }
 
     /// Adds a pod, or replaces the one of that name.

@@ -10,6 +10,7 @@ use hpa_calc::{
     pause::Pause,
     plan::Plan,
     pods::Census,
+    selector::Selector,
 };
 use hpa_metrics_client::describe;
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use super::{
 use crate::{
     autoscalers::{Autoscaler, asks_the_same},
     clock::Moment,
+    pods::PodIndex,
     selectors::HpaKey,
     status,
     targets::ScaleError,
@@ -99,6 +101,9 @@ impl<'a> Attempt<'a> {
             self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
         }
         loop {
+            if let Ok(target) = &target {
+                self.make_up_for_garbled_pods(&target.read.scale).await;
+            }
             let (decision, decided, reads) = self.decide(&target).await;
             let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
                 let conclusion = decision.conclude(Ok(()), decided.wall);
@@ -119,6 +124,21 @@ impl<'a> Attempt<'a> {
     fn now_since(&self, earlier: Moment) -> Timestamp {
         let passed = self.reconciler.clock.moment().running.saturating_sub(earlier.running);
         earlier.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Lists the target's pods where some could not be decoded and it has more than are known: everything is listed anew
+    /// ever less often because of them.
+    async fn make_up_for_garbled_pods(&mut self, scale: &Scale) {
+        let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
+        let is_incomplete = reconciler.pods.index(namespace).is_some_and(PodIndex::is_incomplete);
+        if self.listed.is_some() || !is_incomplete {
+            return;
+        }
+        let Ok(selector) = Selector::parse(&scale.selector) else { return };
+        let known = reconciler.pods.select(namespace, &selector).len();
+        if known < usize::try_from(scale.status_replicas).unwrap_or(0) {
+            self.listed = reconciler.list_pods(namespace, &scale.selector).await.ok();
+        }
     }
 
     /// Decides on a target; with the decision comes when that was, and how long each metric took to be read.
