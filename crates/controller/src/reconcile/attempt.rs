@@ -214,6 +214,8 @@ impl<'a> Attempt<'a> {
         match self.reconciler.patch_status(self.key, stored, &status::as_stored(status)).await {
             Ok(None) => Ok(()),
             Ok(Some(stored)) => {
+                // Whatever becomes of the rest, the next reconcile is to know of it.
+                self.reconciler.autoscalers.apply_known(self.key, stored.clone());
                 self.ahead = Some(stored);
                 Ok(())
             }
