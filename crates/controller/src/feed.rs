@@ -5,23 +5,21 @@ use std::{fmt::Debug, time::Duration};
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics_client::describe;
 use kube::{
-    Api, Client,
+    Api, Resource,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
         watcher::{self, DefaultBackoff, watcher},
     },
 };
+use serde::de::DeserializeOwned;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
 
-use crate::{
-    pods::Scope,
-    watched::{Watched, WatchedKind},
-};
+use crate::pods::Scope;
 
 /// Objects a page of a list holds: it bounds what is in memory before it is made small.
 const PAGE_SIZE: u32 = 500;
@@ -30,17 +28,15 @@ const PAGE_SIZE: u32 = 500;
 const QUIET: Duration = Duration::from_mins(1);
 
 /// A watch's events, a failure being what a retry follows on.
-type Events<K> = stream::BoxStream<'static, watcher::Result<watcher::Event<Watched<K>>>>;
+type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
 
-/// Watches the objects of a kind in a scope, without end, backing off after failures.
-fn events<K>(client: &Client, scope: &Scope, longest: Duration) -> Events<K>
-where
-    K: WatchedKind + Clone + Debug + Send + Sync + 'static,
-{
-    let api: Api<Watched<K>> = match scope {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
+/// What can be watched.
+pub(crate) trait Watchable: Resource + DeserializeOwned + Clone + Debug + Send + 'static {}
+
+impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
+
+/// Watches objects, without end, backing off after failures.
+fn events<T: Watchable>(api: Api<T>, longest: Duration) -> Events<T> {
     let config = watcher::Config::default().page_size(PAGE_SIZE);
     let backoff = SteadyBackoff { backoff: DefaultBackoff::default(), longest };
     watcher(api, config).backoff(backoff).boxed()
@@ -67,14 +63,14 @@ impl Backoff for SteadyBackoff {
 
 /// Logs the failures of a watch once when they begin and once when they end.
 struct Health {
-    what: &'static str,
+    what: String,
     scope: String,
     /// When it failed last, if it did not work since.
     failed: Option<Instant>,
 }
 
 impl Health {
-    fn new(what: &'static str, scope: &Scope) -> Self {
+    fn new(what: String, scope: &Scope) -> Self {
         let scope = scope.clone().unwrap_or_else(|| "all namespaces".to_owned());
         Self { what, scope, failed: None }
     }
@@ -158,30 +154,30 @@ impl Relist {
 }
 
 /// The events of a watch of a kind in a scope, without end. Failures are logged and waited out.
-pub(crate) struct Feed<K> {
-    client: Client,
-    scope: Scope,
-    events: Events<K>,
+pub(crate) struct Feed<T> {
+    api: Api<T>,
+    events: Events<T>,
     health: Health,
     relist: Relist,
-    /// Told that the kind is not served, where it need not be.
-    absent: Option<watch::Sender<bool>>,
+    /// Of a kind that need not be served: its API group, and who is told that it is not.
+    absent: Option<(&'static str, watch::Sender<bool>)>,
 }
 
-impl<K> Feed<K>
-where
-    K: WatchedKind + Clone + Debug + Send + Sync + 'static,
-{
+/// A watch failed; it goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interrupted;
+
+impl<T: Watchable> Feed<T> {
     /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
-    pub(crate) fn new(what: &'static str, client: Client, scope: Scope, pace: Duration) -> Self {
-        let (events, health) = (events(&client, &scope, pace), Health::new(what, &scope));
-        Self { client, scope, events, health, relist: Relist::after(pace), absent: None }
+    pub(crate) fn new(what: impl Into<String>, api: Api<T>, scope: &Scope, pace: Duration) -> Self {
+        let (events, health) = (events(api.clone(), pace), Health::new(what.into(), scope));
+        Self { api, events, health, relist: Relist::after(pace), absent: None }
     }
 
-    /// The same for a kind that need not be served: `absent` is told if it is not, and it is asked for again and
-    /// again.
-    pub(crate) fn optional(self, absent: watch::Sender<bool>) -> Self {
-        Self { absent: Some(absent), ..self }
+    /// The same for a kind of a group that need not be served: `absent` is told if it is not, and it is asked for
+    /// again and again.
+    pub(crate) fn optional(self, group: &'static str, absent: watch::Sender<bool>) -> Self {
+        Self { absent: Some((group, absent)), ..self }
     }
 
     /// Tells that an object could not be decoded.
@@ -190,7 +186,16 @@ where
     }
 
     /// The next event; `None` does not occur while kube's watches are endless.
-    pub(crate) async fn next(&mut self) -> Option<watcher::Event<Watched<K>>> {
+    pub(crate) async fn next(&mut self) -> Option<watcher::Event<T>> {
+        loop {
+            if let Ok(event) = self.next_or_interrupted().await {
+                return event;
+            }
+        }
+    }
+
+    /// As [`Feed::next`], for those who have to know that something may have been missed for a while.
+    pub(crate) async fn next_or_interrupted(&mut self) -> Result<Option<watcher::Event<T>>, Interrupted> {
         loop {
             let at = self.relist.at;
             let due = async {
@@ -204,28 +209,31 @@ where
                 event = self.events.try_next() => event,
                 () = due => {
                     self.relist.begun();
-                    self.events = events(&self.client, &self.scope, self.relist.after);
+                    self.events = events(self.api.clone(), self.relist.after);
                     continue;
                 }
             };
-            match event {
-                Ok(event) => return self.seen(event),
-                Err(error) => self.failed(&error),
-            }
+            return match event {
+                Ok(event) => Ok(self.seen(event)),
+                Err(error) => {
+                    self.failed(&error);
+                    Err(Interrupted)
+                }
+            };
         }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
         match &self.absent {
-            Some(absent) if is_not_served(error) => {
+            Some((group, absent)) if is_not_served(error) => {
                 absent.send_replace(true);
-                self.health.absent(K::GROUP);
+                self.health.absent(group);
             }
             _ => self.health.failed(error),
         }
     }
 
-    fn seen(&mut self, event: Option<watcher::Event<Watched<K>>>) -> Option<watcher::Event<Watched<K>>> {
+    fn seen(&mut self, event: Option<watcher::Event<T>>) -> Option<watcher::Event<T>> {
         // A list begins with every retry, and may break off at a later page.
         if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
             self.health.succeeded();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hpa_calc::api::{HorizontalPodAutoscaler, Pod};
-use kube::{Client, Resource, runtime::watcher};
+use kube::{Api, Client, Resource, core::NamespaceResourceScope, runtime::watcher};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -49,7 +49,8 @@ impl Caches {
     /// Keeps the pods of a scope in the index, without end. `synced` is told once the first list is in.
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let Some(index) = self.pods.index(scope.as_deref().unwrap_or_default()) else { return };
-        let mut feed = Feed::<Pod>::new("pods", client, scope, self.pace);
+        let api = api_in::<Watched<Pod>>(client, &scope);
+        let mut feed = Feed::new("pods", api, &scope, self.pace);
         let mut is_garbled = false;
         while let Some(event) = feed.next().await {
             match event {
@@ -110,7 +111,8 @@ impl Caches {
         spread: Spread,
     ) {
         let what = "horizontalpodautoscalers";
-        let feed = Feed::<HorizontalPodAutoscaler>::new(what, client, scope.clone(), self.pace);
+        let api = api_in::<Watched<HorizontalPodAutoscaler>>(client, &scope);
+        let feed = Feed::new(what, api, &scope, self.pace);
         self.watch_autoscalers_of(feed, scope, synced, spread).await;
     }
 
@@ -124,8 +126,8 @@ impl Caches {
         spread: Spread,
     ) {
         let what = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
-        let feed =
-            Feed::<OwnAutoscaler>::new(what, client, scope.clone(), self.pace).optional(synced.clone());
+        let api = api_in::<Watched<OwnAutoscaler>>(client, &scope);
+        let feed = Feed::new(what, api, &scope, self.pace).optional(OwnAutoscaler::GROUP, synced.clone());
         self.watch_autoscalers_of(feed, scope, synced, spread).await;
     }
 
@@ -133,7 +135,7 @@ impl Caches {
     /// told once the first list is in.
     async fn watch_autoscalers_of<K>(
         self,
-        mut feed: Feed<K>,
+        mut feed: Feed<Watched<K>>,
         scope: Scope,
         synced: watch::Sender<bool>,
         spread: Spread,
@@ -233,6 +235,17 @@ impl Caches {
         }
         self.selectors.remove(key);
         self.queue.forget(key);
+    }
+}
+
+/// The objects of a kind in a scope.
+fn api_in<T>(client: Client, scope: &Scope) -> Api<T>
+where
+    T: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match scope {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
     }
 }
 

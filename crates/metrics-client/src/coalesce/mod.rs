@@ -5,6 +5,7 @@ mod sharing;
 mod single_flight;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,6 +22,7 @@ use crate::{
 };
 use sharing::Sharing;
 pub(crate) use single_flight::SingleFlight;
+use whole::PodList;
 
 /// How far requests are shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,17 @@ impl CoalescingSettings {
     pub fn for_sync_period(period: Duration) -> Self {
         Self { freshness: period / 15, window: period * 2, threshold: 2 }
     }
+
+    /// For how long a list of this many items is fresh: a long one for up to five times as long, a third of the sync
+    /// period.
+    fn freshness_of(&self, items: usize) -> Duration {
+        let times = (items / ITEMS_OF_A_SHORT_LIST).clamp(1, 5);
+        self.freshness.saturating_mul(u32::try_from(times).unwrap_or(1))
+    }
 }
+
+/// With more items a list is a long one.
+const ITEMS_OF_A_SHORT_LIST: usize = 2000;
 
 /// A [`MetricsClient`] that asks a [`MetricsSource`] as little as it can.
 ///
@@ -54,7 +66,8 @@ impl CoalescingSettings {
 /// that is given an answer up to `freshness` old decides as if its turn had come that much earlier, which the
 /// reference leaves to chance (metrics-server takes samples every 15 s by default). Since an autoscaler asks once
 /// per sync period, of which the freshness is a small part, it is never given the same answer in two syncs unless
-/// its spec changes in between.
+/// its spec changes in between. A list of thousands of pods costs much more than its age matters: it is fresh for up to
+/// five times as long, a third of the period.
 ///
 /// # One list for a namespace
 ///
@@ -63,13 +76,13 @@ impl CoalescingSettings {
 /// of every selector, counted in items:
 ///
 /// - apart: `selectors × 100 + items matched`,
-/// - together: `bursts × (100 + items of the namespace) + selectors × items of the namespace / 100`,
+/// - together: `bursts × (100 + items of the namespace) + selectors`,
 ///
-/// where a burst is as many questions as one list can answer, all within `freshness` of the first. 100 stands for
-/// what a request costs beside its items, and for the labels matched here at the cost of fetching one item. So it
-/// pays where autoscalers of a namespace sync together, and not where a few are spread over the period or cover a
-/// corner of a large namespace. The size of the namespace is learned from the first shared list, and looked at again
-/// every 8 windows.
+/// where a burst is as many questions as one list can answer, all within its freshness of the first, and 100 stands for
+/// what a request costs beside its items. So it pays where autoscalers of a namespace sync together, and not where a few
+/// are spread over the period or cover a corner of a large namespace. The size of the namespace is learned from the first
+/// shared list, and looked at again every 8 windows. A list is grouped by labels once, so that what an autoscaler takes
+/// from it costs no more than its own pods.
 ///
 /// If no item of the list has labels (old servers do not copy them), or the list cannot be read at all or is too
 /// large, selectors are asked one by one, at once and for the next 8 windows. If the request failed otherwise, that
@@ -84,7 +97,7 @@ impl CoalescingSettings {
 pub struct Coalescing<S> {
     source: Arc<S>,
     sharing: Sharing,
-    pod_metrics: SingleFlight<PodsKey, Vec<PodMetrics>>,
+    pod_metrics: SingleFlight<PodsKey, PodList>,
     pod_values: SingleFlight<(PodsKey, MetricKey), Vec<MetricValue>>,
     object_values: SingleFlight<(ObjectKey, MetricKey), Vec<MetricValue>>,
     external_values: SingleFlight<(Box<str>, MetricKey), Vec<ExternalMetricValue>>,
@@ -104,7 +117,9 @@ impl<S: MetricsSource> Coalescing<S> {
         Self {
             source: Arc::new(source),
             sharing: Sharing::new(settings),
-            pod_metrics: SingleFlight::new(freshness),
+            pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
+                settings.freshness_of(list.items.len())
+            }),
             pod_values: SingleFlight::new(freshness),
             object_values: SingleFlight::new(freshness),
             external_values: SingleFlight::new(freshness),
@@ -119,25 +134,23 @@ impl<S: MetricsSource> Coalescing<S> {
         reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> Result<PodSamples, ReadError> + Sync,
     ) -> Result<Result<PodSamples, ReadError>, FetchError> {
         if self.sharing.ask(namespace, pods)
-            && let Some(items) = self.whole_list(namespace).await?
+            && let Some(list) = self.whole_list(namespace).await?
         {
-            let mut matched = 0;
-            let selected = items.iter().filter(|item| pods.matches(&item.metadata.labels));
-            let samples = reduce(&mut selected.inspect(|_| matched += 1));
-            self.sharing.matched(namespace, pods, matched);
-            return Ok(samples);
+            let selected = list.select(pods);
+            self.sharing.matched(namespace, pods, selected.len());
+            return Ok(reduce(&mut selected.into_iter()));
         }
-        let items = self.list(namespace, pods).await?;
-        self.sharing.matched(namespace, pods, items.len());
-        Ok(reduce(&mut items.iter()))
+        let list = self.list(namespace, pods).await?;
+        self.sharing.matched(namespace, pods, list.items.len());
+        Ok(reduce(&mut list.items.iter()))
     }
 
     /// The items of all pods of a namespace; `None` if selectors cannot be cut from them.
-    async fn whole_list(&self, namespace: &str) -> Result<Option<Arc<Vec<PodMetrics>>>, FetchError> {
+    async fn whole_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, FetchError> {
         match self.list(namespace, &Selector::everything()).await {
-            Ok(items) if items.is_empty() || items.iter().any(|item| !item.metadata.labels.is_empty()) => {
-                self.sharing.whole(namespace, items.len());
-                Ok(Some(items))
+            Ok(list) if list.can_be_cut() => {
+                self.sharing.whole(namespace, list.items.len());
+                Ok(Some(list))
             }
             Ok(_) => {
                 self.sharing.bar(namespace);
@@ -150,9 +163,13 @@ impl<S: MetricsSource> Coalescing<S> {
         }
     }
 
-    async fn list(&self, namespace: &str, pods: &Selector) -> Result<Arc<Vec<PodMetrics>>, FetchError> {
+    async fn list(&self, namespace: &str, pods: &Selector) -> Result<Arc<PodList>, FetchError> {
         let source = Arc::clone(&self.source);
-        let fetch = |(namespace, pods): PodsKey| async move { source.pod_metrics(&namespace, &pods).await };
+        let fetch = |(namespace, pods): PodsKey| async move {
+            let items = source.pod_metrics(&namespace, &pods).await?;
+            let is_whole = pods.is_empty();
+            Ok(if is_whole { PodList::of_namespace(items) } else { PodList::of_selector(items) })
+        };
         self.pod_metrics.get((namespace.into(), pods.clone()), fetch).await
     }
 }

@@ -12,8 +12,8 @@ use super::{CoalescingSettings, shards::Shards};
 /// authorization, the proxy hop, a connection. A request takes 1 to 2 ms of processor time over all of them, an item
 /// some 10 µs.
 const REQUEST_COST: u64 = 100;
-/// How many labels matched against a selector here cost as much as one item fetched.
-const MATCHES_PER_ITEM: u64 = 100;
+/// What cutting a selector's items from a list costs beside its items, in items.
+const CUT_COST: u64 = 1;
 /// For how many windows the size of a namespace's list, or that it cannot be shared, is remembered.
 const MEMORY_WINDOWS: u32 = 8;
 
@@ -129,10 +129,11 @@ impl Namespace {
         // As long as it is unknown: no more than what was matched. One look will tell.
         let whole = self.whole.map_or(matched, |(items, _)| number(items));
         let apart = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
+        let freshness = settings.freshness_of(usize::try_from(whole).unwrap_or(usize::MAX));
         let together = self
-            .bursts(settings.freshness)
+            .bursts(freshness)
             .saturating_mul(REQUEST_COST.saturating_add(whole))
-            .saturating_add(selectors.saturating_mul(whole) / MATCHES_PER_ITEM);
+            .saturating_add(selectors.saturating_mul(CUT_COST));
         together < apart
     }
 

@@ -23,14 +23,17 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
-    fn fresh_answer(&self, now: Instant, freshness: Duration) -> Option<&Arc<T>> {
-        self.answer.as_ref().filter(|_| now.duration_since(self.started) < freshness)
+    fn fresh_answer(&self, now: Instant, freshness: &Freshness<T>) -> Option<&Arc<T>> {
+        self.answer.as_ref().filter(|answer| now.duration_since(self.started) < freshness(answer))
     }
 
     fn flight(&self) -> Option<Flight<T>> {
         self.flight.upgrade().filter(|flight| flight.peek().is_none())
     }
 }
+
+/// For how long after the start of its request an answer is given to others.
+type Freshness<T> = dyn Fn(&T) -> Duration + Send + Sync;
 
 /// Answers by key, each from at most one request at a time.
 ///
@@ -40,7 +43,7 @@ impl<T> Entry<T> {
 /// them may be dropped. When all are, it is cancelled.
 pub(crate) struct SingleFlight<K, T> {
     entries: Arc<Shards<K, Entry<T>>>,
-    freshness: Duration,
+    freshness: Arc<Freshness<T>>,
 }
 
 impl<K, T> SingleFlight<K, T>
@@ -49,10 +52,20 @@ where
     T: Send + Sync + 'static,
 {
     pub(crate) fn new(freshness: Duration) -> Self {
+        Self::with_freshness(freshness, move |_| freshness)
+    }
+
+    /// With a freshness that depends on the answer; `usual` is the least of it.
+    pub(crate) fn with_freshness(
+        usual: Duration,
+        freshness: impl Fn(&T) -> Duration + Send + Sync + 'static,
+    ) -> Self {
         // Answers are memory; they go soon after they are of no more use.
-        let sweep_interval = freshness.max(Duration::from_secs(1));
+        let sweep_interval = usual.max(Duration::from_secs(1));
+        let freshness: Arc<Freshness<T>> = Arc::new(freshness);
+        let fresh = freshness.clone();
         let keep = move |entry: &mut Entry<T>, now| {
-            entry.fresh_answer(now, freshness).is_some() || entry.flight().is_some()
+            entry.fresh_answer(now, &*fresh).is_some() || entry.flight().is_some()
         };
         Self { entries: Arc::new(Shards::new(sweep_interval, keep)), freshness }
     }
@@ -76,7 +89,7 @@ where
         self.entries.with(key, |entries| {
             let now = Instant::now();
             if let Some(entry) = entries.get(key) {
-                if let Some(answer) = entry.fresh_answer(now, self.freshness) {
+                if let Some(answer) = entry.fresh_answer(now, &*self.freshness) {
                     return Ok(Arc::clone(answer));
                 }
                 if let Some(flight) = entry.flight() {

@@ -242,6 +242,20 @@ async fn a_threshold_keeps_requests_apart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_long_list_is_fresh_for_longer() {
+    let (source, all) = (serving(2100, true), Selector::everything());
+    let client = Coalescing::new(source.clone(), settings());
+    let ask = || client.resource("ns", &all, &ResourceName::Cpu, None);
+    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    advance(Duration::from_millis(1800)).await;
+    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    assert_eq!(source.asked(), ["ns "], "twice as long as a list of less than 4000 items");
+    advance(Duration::from_millis(200)).await;
+    assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
+    assert_eq!(source.asked(), ["ns "]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn items_without_labels_are_not_shared() {
     let source = serving(3, false);
     let client = Coalescing::new(source.clone(), settings());

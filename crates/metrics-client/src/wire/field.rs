@@ -128,7 +128,7 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
 }
 
 /// The labels of an item: each `key\0value\0` in one allocation, since they are only ever matched once or never.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ItemLabels(Box<str>);
 
 impl ItemLabels {
@@ -136,17 +136,17 @@ impl ItemLabels {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// Keys and values.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut parts = self.0.split_terminator('\0');
+        std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
 }
 
 impl Labels for ItemLabels {
     fn label(&self, key: &str) -> Option<&str> {
-        let mut parts = self.0.split_terminator('\0');
-        while let (Some(own), Some(value)) = (parts.next(), parts.next()) {
-            if own == key {
-                return Some(value);
-            }
-        }
-        None
+        self.pairs().find(|(own, _)| *own == key).map(|(_, value)| value)
     }
 }
 
