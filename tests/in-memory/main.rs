@@ -39,14 +39,17 @@ const PERIOD: Duration = Duration::from_millis(50);
 struct World {
     usage: AtomicI64,
     scales_fail: AtomicBool,
-    /// How many requests for scales there were: one for each reconcile of a steady autoscaler.
+    /// How many requests for scales there were: one for each reconcile where scales are not watched.
     scale_requests: watch::Sender<usize>,
+    /// How many requests for metrics there were: one for each reconcile.
+    metrics_requests: watch::Sender<usize>,
 }
 
 struct Metrics(Arc<World>);
 
 impl MetricsProvider for Metrics {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        self.0.metrics_requests.send_modify(|requests| *requests += 1);
         let usage = format!("{}m", self.0.usage.load(Ordering::SeqCst));
         let containers = BTreeMap::from([("app".to_owned(), BTreeMap::from([("cpu".to_owned(), usage)]))]);
         let metrics = |(namespace, name): &(String, String)| PodMetrics {
@@ -89,6 +92,10 @@ struct Cluster {
 
 impl Cluster {
     fn start(usage: i64) -> Self {
+        Self::start_with(usage, true)
+    }
+
+    fn start_with(usage: i64, watch_scales: bool) -> Self {
         let world = Arc::new(World { usage: usage.into(), ..World::default() });
         let testbed = Testbed::new(Config {
             metrics: Some(Arc::new(Metrics(world.clone()))),
@@ -99,7 +106,7 @@ impl Cluster {
             testbed.apply(object).expect("an object that the API takes");
         }
         let shutdown = CancellationToken::new();
-        let controller = tokio::spawn(control(testbed.client(), shutdown.clone()));
+        let controller = tokio::spawn(control(testbed.client(), watch_scales, shutdown.clone()));
         Self { testbed, world, shutdown, controller }
     }
 
@@ -132,7 +139,11 @@ impl Cluster {
     }
 }
 
-async fn control(client: kube::Client, shutdown: CancellationToken) -> Result<(), RunError> {
+async fn control(
+    client: kube::Client,
+    watch_scales: bool,
+    shutdown: CancellationToken,
+) -> Result<(), RunError> {
     let settings = Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
     let options = Options {
         settings,
@@ -141,6 +152,7 @@ async fn control(client: kube::Client, shutdown: CancellationToken) -> Result<()
         namespaces: Vec::new(),
         shutdown_grace: LIMIT,
         request_timeout: LIMIT,
+        watch_scales,
     };
     let clients = Clients { api: client.clone(), metrics: client };
     hpa_controller::run::run(Parts::new(clients, &options), options, shutdown).await
@@ -221,7 +233,7 @@ async fn changed_spec_is_followed() {
 
 #[tokio::test]
 async fn outage_of_the_scale_is_told_and_passes() {
-    let cluster = Cluster::start(50);
+    let cluster = Cluster::start_with(50, false);
     cluster.autoscaler("a first decision", has("ScalingActive", "True", "ValidMetricFound")).await;
     cluster.world.scales_fail.store(true, Ordering::SeqCst);
     cluster.autoscaler("the outage", has("AbleToScale", "False", "FailedGetScale")).await;
@@ -249,10 +261,16 @@ async fn steady_state_writes_nothing() {
     let cluster = Cluster::start(50);
     cluster.autoscaler("a first decision", has("ScalingLimited", "False", "DesiredWithinRange")).await;
     let before = cluster.testbed.resource_version();
-    let mut requests = cluster.world.scale_requests.subscribe();
+    let mut requests = cluster.world.metrics_requests.subscribe();
     let later = *requests.borrow() + 10;
     let reconciled = requests.wait_for(|requests| *requests >= later);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a cluster");
     assert_eq!(cluster.testbed.resource_version(), before);
+    // The scale is known from a watch, but for the first reconciles.
+    assert!(
+        *cluster.world.scale_requests.borrow() < 5,
+        "{} requests",
+        *cluster.world.scale_requests.borrow()
+    );
     cluster.stop().await;
 }

@@ -248,6 +248,7 @@ fn options() -> Options {
         namespaces: Vec::new(),
         shutdown_grace: Duration::from_secs(10),
         request_timeout: Duration::from_secs(10),
+        watch_scales: true,
     }
 }
 

@@ -8,6 +8,7 @@
   (list "horizontal-pod-autoscaler-initial-readiness-delay" .Values.autoscaling.initialReadinessDelay)
   (list "concurrent-horizontal-pod-autoscaler-syncs" .Values.autoscaling.concurrentSyncs)
   (list "scale-to-zero" .Values.autoscaling.scaleToZero)
+  (list "watch-scales" .Values.watchScales)
   (list "kube-api-qps" .Values.client.qps)
   (list "kube-api-burst" .Values.client.burst)
   (list "request-timeout" .Values.client.requestTimeout)

@@ -60,6 +60,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else }}
 {{- include "hpa-controller.text" $file }}
 {{- end }}
+{{- range .Values.customScaleTargets }}
+  - apiGroups: [{{ .group | quote }}]
+    resources: [{{ .resource | quote }}]
+    verbs: [list, watch]
+{{- end }}
 {{- end }}
 
 {{/* The rules of a role under files/, as text. */}}

@@ -21,6 +21,8 @@ pub struct Autoscaler {
     object: RwLock<Arc<HorizontalPodAutoscaler>>,
     /// It was changed to what cannot be decoded.
     suspended: AtomicBool,
+    /// Whether a scale that a watch tells of is at least as new as all that was done to the target.
+    knows_scale: AtomicBool,
     past: Mutex<Past>,
     /// The target of the last reconcile.
     target: Mutex<Option<CrossVersionObjectReference>>,
@@ -71,6 +73,7 @@ impl Autoscaler {
             uid,
             object: RwLock::new(Arc::new(object)),
             suspended: AtomicBool::new(false),
+            knows_scale: AtomicBool::new(false),
             past: Mutex::default(),
             target: Mutex::default(),
             failure: Mutex::default(),
@@ -88,6 +91,16 @@ impl Autoscaler {
     /// Whether it was changed to what cannot be decoded: nothing is decided until it is known again what it asks for.
     pub fn is_suspended(&self) -> bool {
         self.suspended.load(Ordering::Relaxed)
+    }
+
+    /// Whether a scale that a watch tells of may be decided on: the target's was read once, and nothing is uncertain since.
+    pub fn knows_scale(&self) -> bool {
+        self.knows_scale.load(Ordering::Relaxed)
+    }
+
+    /// See [`Autoscaler::knows_scale`].
+    pub fn set_knows_scale(&self, knows: bool) {
+        self.knows_scale.store(knows, Ordering::Relaxed);
     }
 
     /// A copy of the history, to decide on at this moment. Where the wall clock was set since it was kept, its times are set likewise:

@@ -29,6 +29,7 @@ pub mod pods;
 pub mod queue;
 pub mod reconcile;
 pub mod run;
+pub mod scales;
 pub mod selectors;
 pub mod shadow;
 pub mod spread;

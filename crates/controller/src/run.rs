@@ -26,6 +26,7 @@ use crate::{
     pods::{Pods, Scope},
     queue::WorkQueue,
     reconcile::Reconciler,
+    scales::ScaleCache,
     selectors::{HpaKey, SelectorIndex},
     shadow::read_only,
     spread::Spread,
@@ -49,6 +50,18 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// The deadline of a request that is no watch.
     pub request_timeout: Duration,
+    /// Whether the scales of targets are known from watches; if not, each reconcile reads its target's.
+    pub watch_scales: bool,
+}
+
+impl Options {
+    /// Where is looked.
+    fn scopes(&self) -> Vec<Scope> {
+        match self.namespaces.as_slice() {
+            [] => vec![None],
+            namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
+        }
+    }
 }
 
 /// Why a controller ended of itself.
@@ -151,10 +164,7 @@ impl Parts {
 /// caches are filled and kept while another instance leads.
 pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) -> Result<(), RunError> {
     let telemetry = parts.telemetry.clone();
-    let scopes: Vec<Scope> = match options.namespaces.as_slice() {
-        [] => vec![None],
-        namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
-    };
+    let scopes = options.scopes();
     let caches = Caches {
         autoscalers: Arc::new(Autoscalers::default()),
         pods: Arc::new(Pods::of(&scopes)),
@@ -234,6 +244,9 @@ impl Leader<'_> {
         telemetry.attach_events(events.dropped().clone());
         let mut recording = JoinSet::new();
         recording.spawn(writer.run());
+        // A dry run looks as closely as it can.
+        let known_scales = (options.watch_scales && !dry_run)
+            .then(|| ScaleCache::new(clients.api.clone(), options.scopes(), caches.pace));
         let reconciler = Arc::new(Reconciler {
             client: client.clone(),
             settings: options.settings,
@@ -242,6 +255,7 @@ impl Leader<'_> {
             selectors: caches.selectors.clone(),
             mapper,
             scales: ScaleClient::new(client, options.request_timeout),
+            known_scales,
             metrics,
             events,
             clock,

@@ -29,6 +29,19 @@ pub struct WatchedMeta {
     annotations: Option<WatchedAnnotations>,
 }
 
+impl WatchedMeta {
+    /// Name, namespace, identity and version, as kube has them.
+    pub(crate) fn named(&self) -> meta::ObjectMeta {
+        meta::ObjectMeta {
+            name: Some(self.name.clone()),
+            namespace: Some(self.namespace.clone()),
+            uid: Some(self.uid.clone()),
+            resource_version: Some(self.resource_version.clone()),
+            ..meta::ObjectMeta::default()
+        }
+    }
+}
+
 /// The annotations that are for us; no other is kept, or even copied.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -130,13 +143,7 @@ impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
         }
 
         let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
-        let kept = meta::ObjectMeta {
-            name: Some(metadata.name.clone()),
-            namespace: Some(metadata.namespace.clone()),
-            uid: Some(metadata.uid.clone()),
-            resource_version: Some(metadata.resource_version.clone()),
-            ..meta::ObjectMeta::default()
-        };
+        let kept = metadata.named();
         let object = if metadata.name.is_empty() || metadata.namespace.is_empty() {
             // Whatever else it says, nobody knows of whom.
             Err("it has no name or no namespace".to_owned())

@@ -289,6 +289,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         selectors: Arc::new(SelectorIndex::new()),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
+        known_scales: None,
         metrics: Arc::new(usage(100)),
         events,
         clock: Arc::new(SystemClock::default()),

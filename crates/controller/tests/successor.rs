@@ -102,6 +102,7 @@ impl Scene {
             namespaces: Vec::new(),
             shutdown_grace: Duration::from_secs(10),
             request_timeout: Duration::from_secs(10),
+            watch_scales: true,
         };
         let config = ElectionConfig {
             namespace: "kube-system".into(),

@@ -164,5 +164,6 @@ pub(crate) fn options_of(autoscaling: &AutoscalingArguments, cluster: &ClusterAr
         namespaces: cluster.namespaces.clone(),
         shutdown_grace: Duration::ZERO,
         request_timeout: to_std(cluster.request_timeout),
+        watch_scales: cluster.watch_scales,
     }
 }

@@ -4,6 +4,7 @@
 
 mod bounded;
 mod events;
+mod known_scales;
 mod races;
 mod selectors;
 mod status;

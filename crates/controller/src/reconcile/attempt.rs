@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod, Scale},
+    api::{ConditionStatus, ConditionType, HorizontalPodAutoscaler, Pod, Scale},
     conclude::Conclusion,
     decide::Decision,
     explain::MetricExplanation,
@@ -64,6 +64,8 @@ enum Written {
     Done(Result<(), String>),
     /// What it was decided on is no longer so, or never was, for the reason given.
     Outdated(&'static str),
+    /// The scale that was known is not the one that the API server has; nothing was written.
+    UnlikeKnown,
     /// The autoscaler was changed or deleted; nothing was written.
     AutoscalerChanged,
 }
@@ -96,7 +98,7 @@ impl<'a> Attempt<'a> {
             // What it selected were the pods of another target, and this one may not be readable.
             self.reconciler.selectors.set(self.key, None);
         }
-        let mut target = self.reconciler.read_target(self.hpa).await;
+        let mut target = self.target().await;
         if let Ok(target) = &target {
             self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
         }
@@ -105,19 +107,43 @@ impl<'a> Attempt<'a> {
                 self.make_up_for_garbled_pods(&target.read.scale).await;
             }
             let (decision, decided, reads) = self.decide(&target).await;
-            let (Some(replicas), Ok(target)) = (decision.scale_to(), &mut target) else {
+            let (Some(replicas), Ok(found)) = (decision.scale_to(), &mut target) else {
                 let conclusion = decision.conclude(Ok(()), decided.wall);
                 return Some(Outcome { conclusion, decided, reads });
             };
-            match self.scale(&decision, target, replicas).await {
+            match self.scale(&decision, found, replicas).await {
                 Written::Done(outcome) => {
                     let conclusion = decision.conclude(outcome, self.now_since(decided));
                     return Some(Outcome { conclusion, decided, reads });
                 }
                 Written::AutoscalerChanged => return None,
                 Written::Outdated(what) => debug!("{what}, deciding again"),
+                Written::UnlikeKnown => {
+                    debug!("the scale is not the one that was known, deciding again");
+                    target = self.read_target().await;
+                }
             }
         }
+    }
+
+    /// The target's scale: the known one, where that will do. It will not for an autoscaler that may scale to zero, since
+    /// an older scale than what its status tells of would be taken for somebody else's doing; not before the first read,
+    /// and after a write that failed, since what a predecessor or the write did may not be known yet; and not after a
+    /// reconcile that failed, which may be because the target is gone.
+    async fn target(&self) -> Result<Target, Unread> {
+        if self.autoscaler.knows_scale()
+            && !may_be_at_zero(self.hpa)
+            && let Some(known) = self.reconciler.known_target(self.hpa).await
+        {
+            return Ok(known);
+        }
+        self.read_target().await
+    }
+
+    async fn read_target(&self) -> Result<Target, Unread> {
+        let target = self.reconciler.read_target(self.hpa).await;
+        self.autoscaler.set_knows_scale(target.is_ok());
+        target
     }
 
     /// What a wall clock shows now that nobody has set since an earlier moment.
@@ -246,12 +272,20 @@ impl<'a> Attempt<'a> {
                 return Written::AutoscalerChanged;
             }
             self.writes_left = self.writes_left.saturating_sub(1);
-            let Target { mapping, read } = target;
-            let Err(error) = scales.update(namespace, mapping, name, read, replicas).await else {
-                return Written::Done(Ok(()));
+            let Target { mapping, read, is_known } = target;
+            let error = match scales.update(namespace, mapping, name, read, replicas).await {
+                Ok(written) => {
+                    self.reconciler.learn(self.hpa, mapping, &written);
+                    return Written::Done(Ok(()));
+                }
+                Err(error) => error,
             };
+            if *is_known && error.is_refusal() {
+                return Written::UnlikeKnown;
+            }
             if !matches!(error, ScaleError::Conflict(_)) || self.writes_left == 0 {
                 self.is_unsure = !error.is_refusal();
+                self.autoscaler.set_knows_scale(false);
                 return Written::Done(Err(error.to_string()));
             }
             let Ok(latest) = scales.get(namespace, mapping, name).await else {
@@ -259,11 +293,18 @@ impl<'a> Attempt<'a> {
             };
             let decided_on = std::mem::replace(read, latest);
             // Another object of the same name is not the one that was decided on.
-            if decided_on.scale.spec_replicas != read.scale.spec_replicas || decided_on.uid() != read.uid() {
+            if decided_on.scale.spec_replicas != read.scale.spec_replicas || decided_on.uid != read.uid {
                 return Written::Outdated("the target's replicas changed meanwhile");
             }
         }
     }
+}
+
+/// Whether the target may be at zero because of the autoscaler.
+fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
+    let scaled_to_zero = hpa.status.condition(&ConditionType::ScaledToZero);
+    hpa.spec.min_replicas == Some(0)
+        || scaled_to_zero.is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Whether a decision to scale down counted on fewer pods than the target says that it has: a watch of pods that was

@@ -31,6 +31,7 @@ use crate::{
     events::{EventRecorder, ObjectReference, RecordedEvent},
     observer::{ErrorClass, Finished, Observer, Reconciled},
     pods::Pods,
+    scales::ScaleCache,
     selectors::{HpaKey, SelectorIndex},
     status,
     targets::{RestMapper, ScaleClient},
@@ -56,6 +57,8 @@ pub struct Reconciler {
     pub mapper: Arc<RestMapper>,
     /// Scale subresources.
     pub scales: ScaleClient,
+    /// Scales that need not be read; unset, each reconcile reads its target's.
+    pub known_scales: Option<ScaleCache>,
     /// The metrics APIs.
     pub metrics: Arc<dyn MetricsClient>,
     /// Kubernetes events.
@@ -105,6 +108,9 @@ impl Reconciler {
             return !asks_the_same(&autoscaler.object(), &hpa);
         };
         report(&conclusion, &autoscaler);
+        if conclusion.error.is_some() {
+            autoscaler.set_knows_scale(false);
+        }
         let took = self.clock.moment().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,

@@ -26,6 +26,8 @@ const QUERIES_AT_ONCE: usize = 8;
 pub(super) struct Target {
     pub(super) mapping: Mapping,
     pub(super) read: ReadScale,
+    /// Whether the scale is known from a watch, and not what the API server answered just now.
+    pub(super) is_known: bool,
 }
 
 /// A target whose scale could not be read.
@@ -36,6 +38,23 @@ pub(super) struct Unread {
 }
 
 impl Reconciler {
+    /// The target's scale as a watch told it, if one did.
+    pub(super) async fn known_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
+        let scales = self.known_scales.as_ref()?;
+        let target = &hpa.spec.scale_target_ref;
+        let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
+        let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
+        let read = scales.get(&mapping, &hpa.metadata.namespace, &target.name)?;
+        Some(Target { mapping, read, is_known: true })
+    }
+
+    /// Keeps what the API server answered about a scale, if scales are kept.
+    pub(super) fn learn(&self, hpa: &HorizontalPodAutoscaler, mapping: &Mapping, read: &ReadScale) {
+        if let Some(scales) = &self.known_scales {
+            scales.learn(mapping, &hpa.metadata.namespace, &hpa.spec.scale_target_ref.name, read);
+        }
+    }
+
     /// Reads the target's scale, by the first of its kind's resources that serves one of that name.
     pub(super) async fn read_target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
         let target = &hpa.spec.scale_target_ref;
@@ -48,7 +67,10 @@ impl Reconciler {
             error: ScaleReadError::UnknownKind(error.to_string()),
         })?;
         match self.scales.find(&hpa.metadata.namespace, &mappings, &target.name).await {
-            Ok((read, mapping)) => Ok(Target { mapping: mapping.clone(), read }),
+            Ok((read, mapping)) => {
+                self.learn(hpa, mapping, &read);
+                Ok(Target { mapping: mapping.clone(), read, is_known: false })
+            }
             Err(error) => {
                 let is_served = !matches!(error, ScaleError::NotServed(_));
                 if !is_served {

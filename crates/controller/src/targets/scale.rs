@@ -4,7 +4,7 @@ use hpa_calc::api::Scale;
 use http::Method;
 use kube::{Client, core::Status};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     mapper::Mapping,
@@ -66,74 +66,70 @@ impl From<RequestError> for ScaleError {
 pub struct ReadScale {
     /// What a decision reads of it.
     pub scale: Scale,
-    /// The autoscaling/v1 Scale with everything the API server sent, to be written back.
-    object: Value,
+    /// The target's uid; empty if the API server does not tell.
+    pub uid: String,
+    /// The version that the scale has, and that it has to have still when it is written.
+    pub resource_version: String,
 }
 
 impl ReadScale {
-    /// The autoscaling/v1 Scale as the API server sent it.
-    pub fn object(&self) -> &Value {
-        &self.object
-    }
-
-    /// The version that the scale has, and that it has to have still when it is written.
-    pub fn resource_version(&self) -> &str {
-        self.metadata("resourceVersion")
-    }
-
-    /// The target's uid; empty if the API server does not tell.
-    pub fn uid(&self) -> &str {
-        self.metadata("uid")
-    }
-
-    fn metadata(&self, field: &str) -> &str {
-        let value = self.object.get("metadata").and_then(|metadata| metadata.get(field));
-        value.and_then(Value::as_str).unwrap_or_default()
-    }
-
-    /// The object with other `spec.replicas`.
-    fn with_replicas(&self, replicas: i32) -> Value {
-        let mut object = self.object.clone();
-        if let Some(fields) = object.as_object_mut() {
-            let spec = fields.entry("spec").or_insert(Value::Null);
-            match spec.as_object_mut() {
-                Some(spec) => drop(spec.insert("replicas".to_owned(), replicas.into())),
-                None => *spec = serde_json::json!({ "replicas": replicas }),
-            }
-        }
-        object
+    /// The autoscaling/v1 Scale to be written: with other `spec.replicas`, and bound to what was read.
+    fn with_replicas(&self, namespace: &str, name: &str, replicas: i32) -> Value {
+        let told = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        let (uid, resource_version) = (told(&self.uid), told(&self.resource_version));
+        json!({
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": { "namespace": namespace, "name": name, "uid": uid, "resourceVersion": resource_version },
+            "spec": { "replicas": replicas },
+            "status": { "replicas": self.scale.status_replicas, "selector": self.scale.selector },
+        })
     }
 }
 
-impl TryFrom<Value> for ReadScale {
-    type Error = RequestError;
+/// What is read of an autoscaling/v1 Scale.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wire {
+    metadata: Option<Metadata>,
+    spec: Option<Spec>,
+    status: Option<State>,
+}
 
-    fn try_from(object: Value) -> Result<Self, RequestError> {
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Wire {
-            spec: Option<Spec>,
-            status: Option<State>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct Spec {
-            replicas: Option<i32>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct State {
-            replicas: Option<i32>,
-            selector: Option<String>,
-        }
-        let wire = Wire::deserialize(&object).map_err(|error| RequestError::Decode(error.to_string()))?;
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    replicas: Option<i32>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct State {
+    replicas: Option<i32>,
+    selector: Option<String>,
+}
+
+impl From<Wire> for ReadScale {
+    fn from(wire: Wire) -> Self {
         let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
+        let metadata = wire.metadata.unwrap_or_default();
         let scale = Scale {
             spec_replicas: spec.replicas.unwrap_or_default(),
             status_replicas: status.replicas.unwrap_or_default(),
             selector: status.selector.unwrap_or_default(),
         };
-        Ok(Self { scale, object })
+        Self {
+            scale,
+            uid: metadata.uid.unwrap_or_default(),
+            resource_version: metadata.resource_version.unwrap_or_default(),
+        }
     }
 }
 
@@ -156,7 +152,7 @@ impl ScaleClient {
     /// autoscaler never reaches beyond its namespace.
     pub async fn get(&self, namespace: &str, mapping: &Mapping, name: &str) -> Result<ReadScale, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name)?;
-        Ok(request.send::<Value>(Vec::new()).await?.try_into()?)
+        Ok(request.send::<Wire>(Vec::new()).await?.into())
     }
 
     /// Reads the scale by the first mapping that works, and returns that mapping. If none does, the error is that of
@@ -197,8 +193,8 @@ impl ScaleClient {
         replicas: i32,
     ) -> Result<ReadScale, ScaleError> {
         let request = self.request(Method::PUT, namespace, mapping, name)?;
-        let body = read.with_replicas(replicas).to_string();
-        Ok(request.send::<Value>(body.into_bytes()).await?.try_into()?)
+        let body = read.with_replicas(namespace, name, replicas).to_string();
+        Ok(request.send::<Wire>(body.into_bytes()).await?.into())
     }
 
     fn request<'a>(

@@ -105,6 +105,10 @@ pub(crate) struct ClusterArguments {
     /// Requests to the Kubernetes API at once above the average [default: the rate of --kube-api-qps, at least 1]
     #[arg(long, env = "HPA_KUBE_API_BURST", value_name = "COUNT", requires = "kube_api_qps", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kube_api_burst: Option<u32>,
+    /// Whether Deployments, StatefulSets, ReplicaSets and custom resources with a scale are watched once an autoscaler
+    /// targets one of their kind. If not, or without the right to, each reconcile reads its target's scale
+    #[arg(long, env = "HPA_WATCH_SCALES", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) watch_scales: bool,
     /// The deadline of a request to the Kubernetes API or a metrics API
     #[arg(long, env = "HPA_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
     pub(crate) request_timeout: SignedDuration,

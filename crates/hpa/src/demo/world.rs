@@ -189,5 +189,6 @@ fn options(speed: f64) -> Options {
         namespaces: Vec::new(),
         shutdown_grace: SHUTDOWN_GRACE,
         request_timeout: REQUEST_TIMEOUT,
+        watch_scales: true,
     }
 }

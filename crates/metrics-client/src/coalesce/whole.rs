@@ -72,12 +72,11 @@ impl Groups {
         let mut by_labels: HashMap<ItemLabels, usize> = HashMap::new();
         for (place, item) in (0..).zip(items) {
             let labels = std::mem::take(&mut item.metadata.labels);
-            match by_labels.get(&labels).and_then(|index| groups.all.get_mut(*index)) {
-                Some(group) => group.items.push(place),
-                None => {
-                    by_labels.insert(labels.clone(), groups.all.len());
-                    groups.all.push(Group { labels, items: vec![place] });
-                }
+            if let Some(group) = by_labels.get(&labels).and_then(|index| groups.all.get_mut(*index)) {
+                group.items.push(place);
+            } else {
+                by_labels.insert(labels.clone(), groups.all.len());
+                groups.all.push(Group { labels, items: vec![place] });
             }
         }
         for (index, group) in (0..).zip(&groups.all) {
