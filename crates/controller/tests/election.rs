@@ -2,8 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a test may stop where it was misled")]
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::TryStreamExt;
 use hpa_controller::{
     clock::{Clock, Moment},
     leader::{Candidate, Election, ElectionConfig, Leadership, Predecessor},
@@ -14,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
     client::Body,
 };
 use serde_json::json;
@@ -42,6 +43,8 @@ enum Wire {
     Fails,
     Hangs,
     Slow(Duration),
+    /// What is asked for is done at once, and answered so much later.
+    AnswersLate(Duration),
 }
 
 /// A clock that shows what it likes, and runs as tokio's.
@@ -115,6 +118,11 @@ fn client(testbed: &Testbed, wire: watch::Receiver<Wire>) -> Client {
                 Wire::Works => {}
                 Wire::Slow(time) => sleep(time).await,
                 Wire::Hangs => std::future::pending().await,
+                Wire::AnswersLate(time) => {
+                    let answer = server.send(request).await;
+                    sleep(time).await;
+                    return answer;
+                }
                 Wire::Fails => {
                     let answer = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
                     return Ok(answer.body(Body::empty()).expect("a response"));
@@ -238,6 +246,25 @@ async fn leader_that_cannot_renew_ends_before_another_begins() {
         watch_for(Duration::from_mins(1), &[&first, &second]).await;
         assert!(!first.holds() && second.holds());
     }
+}
+
+/// Others count from when they see a renewal, which is before its answer arrives.
+#[tokio::test(start_paused = true)]
+async fn leadership_counts_from_when_the_renewal_was_sent() {
+    let testbed = Testbed::default();
+    let first = Instance::leading(&testbed, "a").await;
+    let known = leases(&testbed).get("hpa-controller").await.expect("the lease");
+    let version = known.metadata.resource_version.expect("a version");
+    first.wire.send_replace(Wire::AnswersLate(Duration::from_secs(3)));
+    let changes = leases(&testbed).watch(&WatchParams::default(), &version).await.expect("a watch");
+    let renewal = pin!(changes).try_next().await.expect("no failure");
+    assert!(matches!(renewal, Some(WatchEvent::Modified(_))), "{renewal:?}");
+    let renewed = Instant::now();
+    // This renewal is answered yet, no other is.
+    first.wire.send_replace(Wire::Hangs);
+    first.leadership().lost().await;
+    let held = renewed.elapsed();
+    assert!(held <= RENEW && held + MOMENT >= RENEW, "{held:?}");
 }
 
 #[tokio::test(start_paused = true)]
