@@ -12,7 +12,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
+    api::{ConditionReason, CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
     history::Direction,
     readings::{PodSample, PodSamples, ReadError},
     selector::Selector,
@@ -454,6 +454,77 @@ async fn dry_run_finds_the_decision_of_the_other_controller() {
 #[tokio::test]
 async fn dry_run_finds_another_decision() {
     assert_eq!(dry_run(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
+}
+
+/// The other controller scales before it writes its status: the pods and metrics of then are not what it decided on.
+#[tokio::test]
+async fn dry_run_decides_on_what_was_there_before_a_scaling() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.reconcile(&key()).await;
+    server.lock().replicas = 4;
+    for name in ["web-2", "web-3"] {
+        reconciler.pods.index("shop").expect("an index").apply("shop", pod(name));
+    }
+    reconciler.metrics = Arc::new(usage(50));
+    reconciler.autoscalers.apply(&key(), answered(4), Seen::Listed);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*verdicts.0.lock(), [Verdict::Same]);
+    // As the other one's, the next decisions go by that of this scaling.
+    let autoscaler = reconciler.autoscalers.get(&key()).expect("it is known");
+    let history = autoscaler.history(reconciler.clock.moment());
+    assert_eq!(history.recommendations.last().map(|last| last.replicas), Some(4));
+}
+
+/// What was read long ago is not what it decided on either.
+#[tokio::test]
+async fn dry_run_does_not_decide_on_what_was_there_long_ago() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    // Without behavior, a high recommendation of long ago would scale up.
+    let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
+    let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
+    let [mut asked, mut answered] = [hpa(), answered(4)];
+    (asked.spec.behavior, answered.spec.behavior) = (behavior.clone(), behavior);
+    reconciler.autoscalers.apply(&key(), asked, Seen::Listed);
+    for milli in [100, 50, 50] {
+        reconciler.metrics = Arc::new(usage(milli));
+        reconciler.reconcile(&key()).await;
+    }
+    reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*verdicts.0.lock(), [Verdict::Unsettled]);
+}
+
+/// A status that stays tells that the other controller has not decided on a load that has just changed.
+#[tokio::test]
+async fn dry_run_recommends_on_the_metrics_that_the_status_tells_of() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.metrics = Arc::new(usage(50));
+    reconciler.reconcile(&key()).await;
+    let mut answered = answered(2);
+    answered.status.conditions[0].reason = ConditionReason::ReadyForNewScale;
+    answered.status.current_metrics[0] = serde_json::from_value(json!({ "type": "Resource", "resource": {
+        "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" } } }))
+    .expect("a metric");
+    reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+    let mut recommended = Vec::new();
+    for milli in [50, 25, 25, 25] {
+        reconciler.metrics = Arc::new(usage(milli));
+        reconciler.reconcile(&key()).await;
+        let autoscaler = reconciler.autoscalers.get(&key()).expect("it is known");
+        let history = autoscaler.history(reconciler.clock.moment());
+        recommended.push(history.recommendations.last().map(|last| last.replicas));
+    }
+    assert_eq!(recommended, [2, 2, 2, 1].map(Some));
+    assert_eq!(*verdicts.0.lock(), [Verdict::Same, Verdict::Same, Verdict::Unsettled]);
 }
 
 #[tokio::test]

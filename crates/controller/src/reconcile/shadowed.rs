@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hpa_calc::{
-    api::HorizontalPodAutoscaler,
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     conclude::Conclusion,
     decide::{Decision, ReconcileError},
     plan::Plan,
@@ -13,9 +13,10 @@ use tracing::{debug, info, warn};
 use super::{Reconciler, read::Unread};
 use crate::{
     autoscalers::Autoscaler,
+    clock::Moment,
     observer::{ErrorClass, Finished, Reconciled},
     selectors::HpaKey,
-    shadow::{self, Comparison, Look, Record, Verdict},
+    shadow::{self, Comparison, Grounds, Look, Record, Verdict},
 };
 
 impl Reconciler {
@@ -55,14 +56,31 @@ impl Reconciler {
             }
             None => HorizontalPodAutoscaler::clone(hpa),
         };
-        let plan =
-            Plan::new(&begins_with, scale, &self.settings, |selector| self.select(key, selector, None));
+        let mut selected = None;
+        let plan = Plan::new(&begins_with, scale.clone(), &self.settings, |selector| {
+            selected.insert(self.select(key, selector, None)).clone()
+        });
         let (readings, reads) = self.read_metrics(&begins_with, &plan).await;
         let now = self.clock.moment();
-        let decision = plan.decide(readings, autoscaler.history(now), now.wall);
+        let history = autoscaler.history(now);
+        let read = selected.map(|selected| Grounds { selected, readings: readings.clone() });
+        let earlier = autoscaler.shadow.lock().as_mut().map(|record| record.keep(read)).unwrap_or_default();
+        let decision = plan.decide(readings, history.clone(), now.wall);
         let conclusion = match look {
-            Some(look) if look.is_compared => self.compare(key, autoscaler, hpa, decision, look.is_answer),
-            _ => foretell(decision, now.wall),
+            Some(look) => {
+                let earlier = earlier.iter().map(|grounds| {
+                    grounds.decide(&begins_with, scale.clone(), &self.settings, history.clone(), now.wall)
+                });
+                let comparison = shadow::compare_any(decision, earlier, theirs, look.is_answer, now.wall);
+                if look.is_compared {
+                    self.judge(key, autoscaler, theirs, &comparison, now);
+                } else {
+                    let ours = &comparison.conclusion.explanation;
+                    debug!(%ours, "decided, and the other controller may not have yet");
+                }
+                comparison.conclusion
+            }
+            None => foretell(decision, now.wall),
         };
         let took = self.clock.moment().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled { key, hpa, conclusion: &conclusion, took, reads: &reads });
@@ -77,36 +95,30 @@ impl Reconciler {
         autoscaler.set_history(conclusion.history, now);
     }
 
-    fn compare(
+    fn judge(
         &self,
         key: &HpaKey,
         autoscaler: &Autoscaler,
-        hpa: &HorizontalPodAutoscaler,
-        decision: Decision<'_>,
-        is_answer: bool,
-    ) -> Conclusion {
-        let now = self.clock.moment();
-        let comparison = shadow::compare(decision, &hpa.status, is_answer, now.wall);
-        let judged = autoscaler
-            .shadow
-            .lock()
-            .as_mut()
-            .map(|record| record.judge(&comparison, &hpa.status, now.running));
+        theirs: &HorizontalPodAutoscalerStatus,
+        comparison: &Comparison,
+        now: Moment,
+    ) {
+        let judged =
+            autoscaler.shadow.lock().as_mut().map(|record| record.judge(comparison, theirs, now.running));
         let Comparison { conclusion, differences, .. } = comparison;
-        let Some(judged) = judged else { return conclusion };
+        let Some(judged) = judged else { return };
         self.observer.compared(key, judged.verdict);
         let ours = &conclusion.explanation;
         let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
         let differences = differences.join("; ");
         match (judged.verdict, judged.is_news) {
             (Verdict::Different, true) => {
-                let theirs = shadow::explained(&hpa.status);
+                let theirs = shadow::explained(theirs);
                 warn!(differences, %ours, theirs, "the other controller decided differently");
             }
             (Verdict::Same, true) => info!(%ours, "the other controller decides the same again"),
             (verdict, _) => debug!(?verdict, differences, %ours, "compared"),
         }
-        conclusion
     }
 }
 

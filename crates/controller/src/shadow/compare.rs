@@ -37,6 +37,8 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// Whether both read the same metric values.
     pub same_metrics: bool,
+    /// Whether we read those of the other one at all, now or in one of the looks before.
+    pub seen_metrics: bool,
 }
 
 /// The scale as the other controller found it when it wrote this status: it may have changed the replicas since.
@@ -55,11 +57,8 @@ pub fn compare(
     is_answer: bool,
     now: Timestamp,
 ) -> Comparison {
-    let able = theirs.condition(&ConditionType::AbleToScale);
-    let able_reason = able.map(|able| &able.reason);
-    let scaled = (is_answer && able_reason == Some(&ConditionReason::SucceededRescale))
-        .then_some(theirs.desired_replicas);
-    let written = match able {
+    let scaled = scaled(theirs, is_answer);
+    let written = match theirs.condition(&ConditionType::AbleToScale) {
         Some(able) if able.reason == ConditionReason::FailedUpdateScale => Err(able.message.to_string()),
         _ => Ok(()),
     };
@@ -74,7 +73,54 @@ pub fn compare(
     }
     let differences = differences(&conclusion.status, theirs);
     let same_metrics = conclusion.status.current_metrics == theirs.current_metrics;
-    Comparison { conclusion, differences, same_metrics }
+    Comparison { conclusion, differences, same_metrics, seen_metrics: same_metrics }
+}
+
+/// Compares a status with the decisions on several grounds, of which the other controller had one: what was read now,
+/// and what was read `earlier`, the newest first. It is taken to have had one on which we decide the same, best with the
+/// metric values that it tells of, so that our history goes on with the recommendation that it made. If there is none,
+/// the comparison is that with what was read now, and the metric values count as the same only if they are on all
+/// grounds. If they are not, the world was changing, and a scaling is the best that is known of what was recommended.
+pub fn compare_any<'a>(
+    decision: Decision<'a>,
+    earlier: impl IntoIterator<Item = Decision<'a>>,
+    theirs: &HorizontalPodAutoscalerStatus,
+    is_answer: bool,
+    now: Timestamp,
+) -> Comparison {
+    let mut nearest = compare(decision, theirs, is_answer, now);
+    for decision in earlier {
+        let is_same = nearest.differences.is_empty();
+        if is_same && nearest.same_metrics {
+            break;
+        }
+        let other = compare(decision, theirs, is_answer, now);
+        match (is_same, other.differences.is_empty()) {
+            (true, true) if other.same_metrics => nearest = other,
+            (true, _) => {}
+            (false, true) => nearest = other,
+            (false, false) => {
+                nearest.same_metrics &= other.same_metrics;
+                nearest.seen_metrics |= other.seen_metrics;
+            }
+        }
+    }
+    if !nearest.differences.is_empty()
+        && !nearest.same_metrics
+        && let Some(replicas) = scaled(theirs, is_answer)
+    {
+        let recommended = &mut nearest.conclusion.history.recommendations;
+        for ours in recommended.iter_mut().filter(|ours| ours.at == now) {
+            ours.replicas = replicas;
+        }
+    }
+    nearest
+}
+
+/// The replicas that the other controller has just scaled to, if it has.
+fn scaled(theirs: &HorizontalPodAutoscalerStatus, is_answer: bool) -> Option<i32> {
+    let is_scaled = reason(theirs, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
+    (is_answer && is_scaled).then_some(theirs.desired_replicas)
 }
 
 /// A scaling that we would not have done has happened all the same, and counts in the policies.

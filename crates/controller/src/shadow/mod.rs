@@ -5,21 +5,26 @@
 //!
 //! - the status before its write, and the spec;
 //! - the replicas it says that it found (`status.currentReplicas`), since it may have changed them meanwhile;
-//! - pods and metrics as they are now, which is the least possible time later;
+//! - pods and metrics as they are now, which is the least possible time later, or as one of the two looks before found
+//!   them: those of after a scaling are not what the other one scaled on ([`compare_any`]);
 //! - how its write of the scale went, as its conditions tell;
-//! - a history that is fed by our own recommendations and by the scalings that it did.
+//! - a history that is fed by our own recommendations and by the scalings that it did. One on pods and metrics that we
+//!   have not seen stands for the recommendation as well.
 //!
-//! A status that stays the same for two sync periods is its answer to the present state, and compared so. Until then its
-//! recommendation is taken to be renewed once a period, as ours is, though its status does not tell. What is compared: `desiredReplicas`, and status and reason of each condition. A condition `ScaledToZero` that is `False`
-//! says the same as none. Not compared: texts, metric values, times.
+//! A status that stays the same for two sync periods is its answer to the replicas that there are, and compared so. Its
+//! recommendation is taken to be renewed once a period, as ours is, though its status does not tell: while it
+//! stays, the other one has not decided on the metric values that have changed since, and neither does our history go on
+//! with them. What is compared: `desiredReplicas`, and status and reason of each condition. A condition `ScaledToZero`
+//! that is `False` says the same as none. Not compared: texts, metric values, times.
 //!
 //! Since both read the world at slightly different moments, a difference counts only where it holds in two comparisons
-//! in a row, or in four where the metric values that both read differ as well or a stabilization window had a say, since
-//! the times of their recommendations are up to a period apart ([`Verdict`]). And since what the other
-//! one recommended before we came is not known, none counts before the longest window and policy period of an
-//! autoscaler that is older than us have passed.
+//! in a row, or in four where the metric values that both read differ as well or a stabilization window or a policy had a
+//! say, since the times of their recommendations and scalings are up to a period apart ([`Verdict`]). A comparison on metric values
+//! that none of our looks has read counts half. And since what the other one recommended before we came is not known, none
+//! counts before the longest window and policy period of an autoscaler that is older than us have passed.
 
 mod compare;
+mod grounds;
 mod record;
 mod summary;
 #[cfg(test)]
@@ -29,7 +34,8 @@ use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
 pub(crate) use compare::explained;
-pub use compare::{Comparison, Difference, compare, differences, found};
+pub use compare::{Comparison, Difference, compare, compare_any, differences, found};
+pub(crate) use grounds::Grounds;
 pub use record::{Judged, Verdict};
 pub(crate) use record::{Look, Record};
 pub use summary::{Row, Summary};

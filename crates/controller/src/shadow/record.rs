@@ -1,25 +1,35 @@
 //! What is known of one autoscaler in shadow mode, and when a difference counts.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{
-        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules,
-    },
+    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules},
     settings::Settings,
 };
 use jiff::SignedDuration;
 
-use super::compare::{Comparison, Difference, explained};
+use super::{
+    compare::{Comparison, Difference, explained},
+    grounds::Grounds,
+};
+
+/// What a comparison counts. One on metric values that none of our looks has read says little: all that can be told is
+/// that it goes on.
+const COUNTS: usize = 2;
+const COUNTS_UNSEEN: usize = 1;
 
 /// In how many comparisons in a row a difference has to hold.
-const HOLDS: usize = 2;
-/// The same where the moment matters: the two read other metric values, or one of them stabilized. Their times of
-/// recommendations are apart by up to a period, so that a window ends for the one that much earlier.
-const HOLDS_WHERE_TIME_MATTERS: usize = 4;
+const HOLDS: usize = 2 * COUNTS;
+/// The same where the moment matters: the two read other metric values, or a window or a policy bound one of them. Their
+/// times of recommendations and scalings are apart by up to a period, so that these end for the one that much earlier.
+const HOLDS_WHERE_TIME_MATTERS: usize = 4 * COUNTS;
 
 /// For how many periods a status has to stay as it is to be the answer to what is now.
 const SILENT: u32 = 2;
+
+/// What so many looks before the last have read may be what the other controller decided on: it reads at some moment
+/// between two of our looks, and the later of them may have read while it scaled.
+const EARLIER: usize = 2;
 
 /// What a comparison came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +83,9 @@ pub(crate) struct Record {
     knows_past_from: Duration,
     /// For how many periods its status has not changed.
     silent: u32,
-    /// What differed in the last comparisons, how often in a row each.
+    /// What the last looks have read, the newest first; `None` where nothing had to be read.
+    read: VecDeque<Option<Arc<Grounds>>>,
+    /// What differed in the last comparisons, what those in a row count for each.
     streaks: Vec<(String, usize)>,
     /// What was told last to differ.
     told: Vec<Difference>,
@@ -90,10 +102,10 @@ pub(super) struct LastDifference {
     pub(super) theirs: String,
 }
 
-/// Whether a status says that a window changed the decision.
-fn is_stabilized(status: &HorizontalPodAutoscalerStatus) -> bool {
-    let able = status.condition(&ConditionType::AbleToScale).map(|able| &able.reason);
-    matches!(able, Some(ConditionReason::ScaleUpStabilized | ConditionReason::ScaleDownStabilized))
+/// Whether this says that a window or a policy changed a decision.
+fn is_timed(reason: &ConditionReason) -> bool {
+    use ConditionReason::{ScaleDownLimit, ScaleDownStabilized, ScaleUpLimit, ScaleUpStabilized};
+    matches!(reason, ScaleUpStabilized | ScaleDownStabilized | ScaleUpLimit | ScaleDownLimit)
 }
 
 /// How far back the past of an autoscaler counts.
@@ -119,6 +131,7 @@ impl Record {
             seen,
             knows_past_from: running.saturating_add(memory),
             silent: 0,
+            read: VecDeque::new(),
             streaks: Vec::new(),
             told: Vec::new(),
             counts: [0; 3],
@@ -131,6 +144,10 @@ impl Record {
     pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Look> {
         let seen = std::mem::replace(&mut self.seen, hpa.clone());
         let is_answer = seen.status != hpa.status;
+        if seen.spec != hpa.spec {
+            // They are answers to other questions.
+            self.read.clear();
+        }
         self.silent = if is_answer { 0 } else { self.silent.saturating_add(1) };
         if hpa.status.conditions.is_empty() || (!is_answer && seen.spec != hpa.spec) {
             self.silent = 0;
@@ -138,6 +155,14 @@ impl Record {
         }
         let is_compared = is_answer || self.silent >= SILENT;
         Some(Look { before: seen.status.clone(), is_answer, is_compared })
+    }
+
+    /// Keeps what a look read, and gives what those before it have read, the newest first.
+    pub(crate) fn keep(&mut self, read: Option<Grounds>) -> Vec<Arc<Grounds>> {
+        let earlier = self.read.iter().flatten().cloned().collect();
+        self.read.push_front(read.map(Arc::new));
+        self.read.truncate(EARLIER);
+        earlier
     }
 
     /// Judges a comparison at this time of the running clock.
@@ -149,14 +174,15 @@ impl Record {
     ) -> Judged {
         let differences = &comparison.differences;
         let before = std::mem::take(&mut self.streaks);
-        let streak =
-            |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, times)| *times);
-        self.streaks = differences.iter().map(|one| (one.what.clone(), streak(&one.what) + 1)).collect();
+        let streak = |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, sum)| *sum);
+        let counts = if comparison.seen_metrics { COUNTS } else { COUNTS_UNSEEN };
+        self.streaks = differences.iter().map(|one| (one.what.clone(), streak(&one.what) + counts)).collect();
+        let ours = &comparison.conclusion.explanation;
         let is_timed = !comparison.same_metrics
-            || comparison.conclusion.explanation.stabilized_by.is_some()
-            || is_stabilized(theirs);
+            || ours.stabilized_by.iter().chain(&ours.limited_by).any(is_timed)
+            || theirs.conditions.iter().any(|condition| is_timed(&condition.reason));
         let holds = if is_timed { HOLDS_WHERE_TIME_MATTERS } else { HOLDS };
-        let is_settled = self.streaks.iter().any(|(_, times)| *times >= holds);
+        let is_settled = self.streaks.iter().any(|(_, sum)| *sum >= holds);
         let verdict = match () {
             () if differences.is_empty() => Verdict::Same,
             () if is_settled && running >= self.knows_past_from => Verdict::Different,
@@ -166,9 +192,8 @@ impl Record {
             *count += 1;
         }
         if verdict == Verdict::Different {
-            let ours = comparison.conclusion.explanation.to_string();
-            let differences = differences.clone();
-            self.last = Some(LastDifference { differences, ours, theirs: explained(theirs) });
+            let (ours, theirs) = (ours.to_string(), explained(theirs));
+            self.last = Some(LastDifference { differences: differences.clone(), ours, theirs });
         }
         let told = if verdict == Verdict::Different { differences.as_slice() } else { &[] };
         let is_news = verdict != Verdict::Unsettled && self.told != told;

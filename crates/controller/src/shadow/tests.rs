@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
+    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
     decide::Decision,
     history::{History, Recommendation, ScaleEvent},
     plan::{Plan, SelectedPods},
@@ -11,7 +11,7 @@ use hpa_calc::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Comparison, Record, Summary, Verdict, compare, differences, found};
+use super::{Comparison, Grounds, Record, Summary, Verdict, compare, compare_any, differences, found};
 use crate::{
     autoscalers::{Autoscalers, Seen},
     selectors::HpaKey,
@@ -65,14 +65,14 @@ fn answer(replicas: i32, jobs: i64) -> HorizontalPodAutoscalerStatus {
 
 #[test]
 fn same_decision_has_no_differences_and_its_scaling_counts() {
-    let Comparison { conclusion, differences, same_metrics } = compared(2, 5, &answer(2, 5));
+    let Comparison { conclusion, differences, same_metrics, .. } = compared(2, 5, &answer(2, 5));
     assert_eq!((differences, same_metrics), (vec![], true));
     assert_eq!(conclusion.history.scale_ups, [ScaleEvent { change: 3, at: now(), outdated: false }]);
 }
 
 #[test]
 fn other_decision_is_told_and_the_scaling_that_was_done_counts() {
-    let Comparison { conclusion, differences, same_metrics } = compared(2, 7, &answer(2, 5));
+    let Comparison { conclusion, differences, same_metrics, .. } = compared(2, 7, &answer(2, 5));
     let told: Vec<_> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["desiredReplicas: ours 7, theirs 5"]);
     assert!(!same_metrics);
@@ -104,6 +104,43 @@ fn replicas_are_those_that_the_other_one_found() {
 }
 
 #[test]
+fn other_scaling_on_the_same_metrics_is_not_what_we_recommend() {
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let found = decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
+    assert_eq!((found.differences.len(), found.same_metrics), (1, true));
+    assert_eq!(found.conclusion.history.recommendations.last().map(|last| last.replicas), Some(5));
+}
+
+/// The jobs as read now and in looks before; what is compared with the answer to these jobs.
+fn compared_any(now_and_earlier: &[i64], theirs: i64) -> Comparison {
+    let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), answer(2, theirs));
+    let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
+    let mut decisions = now_and_earlier.iter().map(|jobs| {
+        let readings = vec![Some(Ok(Reading::External(vec![jobs * 1000])))];
+        let grounds = Grounds { selected: SelectedPods::default(), readings };
+        grounds.decide(&hpa, Ok(scale.clone()), &settings, History::default(), now())
+    });
+    let decision = decisions.next().expect("what was read now");
+    compare_any(decision, decisions, &theirs, true, now())
+}
+
+#[test]
+fn decision_on_what_was_read_earlier_counts_if_it_is_the_same() {
+    let recommended = |comparison: &Comparison| {
+        comparison.conclusion.history.recommendations.last().map(|last| last.replicas)
+    };
+    let found = compared_any(&[7, 6, 5], 5);
+    assert_eq!((recommended(&found), found.differences, found.same_metrics), (Some(5), vec![], true));
+    // Both are bounded alike.
+    let told = compared_any(&[20, 15], 15);
+    assert_eq!((recommended(&told), told.differences, told.same_metrics), (Some(15), vec![], true));
+    let untold = compared_any(&[20, 15], 17);
+    assert_eq!((recommended(&untold), untold.differences, untold.same_metrics), (Some(20), vec![], false));
+    let unseen = compared_any(&[7, 6, 5], 4);
+    assert_eq!((recommended(&unseen), unseen.differences.len(), unseen.same_metrics), (Some(4), 1, false));
+}
+
+#[test]
 fn zero_of_somebody_else_says_the_same_as_no_condition() {
     let with = |value: &str| {
         status(json!({ "conditions": [{ "type": "ScaledToZero", "status": value, "reason": value }] }))
@@ -128,8 +165,8 @@ fn judge(record: &mut Record, jobs: i64, theirs: i64, minute: u32) -> (Verdict, 
 fn difference_counts_where_it_holds() {
     use Verdict::{Different, Same, Unsettled};
     let mut record = record(false);
-    // They read other metrics: it has to hold in four comparisons.
-    for _ in 0..3 {
+    // They read metrics that we have not seen: it has to hold in eight comparisons.
+    for _ in 0..7 {
         assert_eq!(judge(&mut record, 7, 5, 1), (Unsettled, false));
     }
     assert_eq!(judge(&mut record, 7, 5, 1), (Different, true));
@@ -149,10 +186,61 @@ fn difference_on_the_same_metrics_counts_the_second_time() {
 }
 
 #[test]
+fn difference_under_a_policy_counts_the_fourth_time() {
+    let mut record = record(false);
+    let mut theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    for condition in &mut theirs.conditions {
+        if condition.condition_type == ConditionType::ScalingLimited {
+            condition.reason = ConditionReason::ScaleUpLimit;
+        }
+    }
+    let verdicts = [(); 4].map(|()| record.judge(&compared(2, 5, &theirs), &theirs, MINUTE).verdict);
+    assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]);
+}
+
+#[test]
+fn what_the_last_looks_read_is_kept_while_the_same_is_asked() {
+    let mut record = record(false);
+    let read = |jobs: i64| {
+        let readings = vec![Some(Ok(Reading::External(vec![jobs])))];
+        Some(Grounds { selected: SelectedPods::default(), readings })
+    };
+    let keep = |record: &mut Record, jobs: Option<i64>| -> Vec<_> {
+        let earlier = record.keep(jobs.and_then(read));
+        earlier.iter().map(|grounds| grounds.readings[0].clone()).collect()
+    };
+    let was = |jobs: &[i64]| -> Vec<_> {
+        jobs.iter().map(|jobs| Some(Ok(Reading::External(vec![*jobs])))).collect()
+    };
+    assert_eq!(keep(&mut record, Some(1)), was(&[]));
+    assert_eq!(keep(&mut record, Some(2)), was(&[1]));
+    assert_eq!(keep(&mut record, Some(3)), was(&[2, 1]));
+    assert_eq!(keep(&mut record, None), was(&[3, 2]));
+    assert_eq!(keep(&mut record, Some(4)), was(&[3]), "nothing was read the last time");
+    let mut changed = hpa(json!({}));
+    changed.spec.max_replicas = 3;
+    record.look(&Arc::new(changed));
+    assert_eq!(keep(&mut record, Some(5)), was(&[]));
+}
+
+#[test]
+fn difference_on_metrics_that_an_earlier_look_saw_counts_the_fourth_time() {
+    let mut record = record(false);
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let comparison = || {
+        decide(2, 7, |decision| {
+            decide(2, 5, |earlier| compare_any(decision, [earlier], &theirs, true, now()))
+        })
+    };
+    let verdicts = [(); 4].map(|()| record.judge(&comparison(), &theirs, MINUTE).verdict);
+    assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]);
+}
+
+#[test]
 fn nothing_counts_before_the_past_is_known() {
     let mut record = record(true);
     // A policy looks back for 90 seconds.
-    for _ in 0..5 {
+    for _ in 0..9 {
         assert_eq!(judge(&mut record, 7, 5, 2), (Verdict::Unsettled, false));
     }
     assert_eq!(judge(&mut record, 7, 5, 3), (Verdict::Different, true));
@@ -189,7 +277,7 @@ fn summary_names_who_differed() {
     }
     let set = |name: &str, jobs: i64| {
         let mut record = record(false);
-        for _ in 0..5 {
+        for _ in 0..9 {
             judge(&mut record, jobs, 5, 1);
         }
         let known = autoscalers.get(&HpaKey::new("shop", name)).expect("it was applied");
@@ -198,12 +286,12 @@ fn summary_names_who_differed() {
     set("web", 7);
     set("api", 5);
     let summary = Summary::of(&autoscalers);
-    assert_eq!((summary.autoscalers, summary.compared, summary.decisions), (3, 2, 10));
-    assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 3, 1));
+    assert_eq!((summary.autoscalers, summary.compared, summary.decisions), (3, 2, 18));
+    assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 7, 1));
     let text = summary.to_string();
-    assert!(text.starts_with("3 HPAs, 10 decisions, 2 differences\n1 HPAs were not compared"), "{text}");
+    assert!(text.starts_with("3 HPAs, 18 decisions, 2 differences\n1 HPAs were not compared"), "{text}");
     assert!(
-        text.contains("\nshop/web: 2 of 5\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7: "),
+        text.contains("\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7: "),
         "{text}"
     );
     assert!(text.contains("\n  theirs: 2 -> 5; AbleToScale True SucceededRescale: "), "{text}");
