@@ -14,7 +14,7 @@ use crate::control_plane::from;
 use crate::metrics::Load;
 use crate::wait;
 use crate::workload::Kind;
-use crate::world::{PATIENCE, World, at, is};
+use crate::world::{PATIENCE, World, at, current_metric, is};
 
 const OWN: Kind = Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
 
@@ -173,5 +173,35 @@ pub(super) async fn shadow_finds_no_difference(w: World) -> Result<()> {
     );
     let wrote = ["scaled", "forbidden"].map(|word| shadow.tail(3, word)).concat();
     ensure!(wrote.is_empty(), "{wrote}");
+    Ok(())
+}
+
+/// A dry run beside a controller with another tolerance: it is found out by the autoscaler that this matters to, though
+/// the load does not stand still.
+pub(super) async fn shadow_finds_another_tolerance(w: World) -> Result<()> {
+    let _other = w.controller("other", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
+    for (name, load) in [("web", 120), ("api", 100)] {
+        let target = w.deployment(name, 2).await?;
+        w.cpu(name, Load::Total(load));
+        w.hpa(name, target.hpa(1, 10, cpu(50))).await?;
+        w.settled(name, 2).await?;
+    }
+    let mut shadow = w.shadow_report("shadow", "15s")?;
+    for percent in [65, 60, 65, 60, 65] {
+        w.cpu("web", Load::Total(2 * percent));
+        w.hpa_until("web", "the other load", |hpa| {
+            at(hpa, 2) && current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
+        })
+        .await?;
+    }
+    let status = shadow.wait(PATIENCE).await?;
+    let all = || shadow.tail(60, "");
+    ensure!(!status.success(), "{}", all());
+    let report = shadow.tail(1, "2 HPAs, ");
+    ensure!(!report.contains(" 0 differences"), "{report}\n{}", all());
+    let rows = ["/web: ", "/api: "].map(|row| shadow.tail(1, &format!("{}{row}", w.ns)));
+    ensure!(!rows[0].is_empty() && rows[1].is_empty(), "{rows:?}\n{}", all());
+    let difference = shadow.tail(1, "  desiredReplicas: ours 3, theirs 2");
+    ensure!(!difference.is_empty(), "{}", all());
     Ok(())
 }

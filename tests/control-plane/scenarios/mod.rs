@@ -84,6 +84,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Own lifecycle => refused_flags,
     Own coexistence => own_api,
     Own coexistence => role_in_a_namespace,
+    Own coexistence => shadow_finds_another_tolerance,
     Alone coexistence => shadow_finds_no_difference,
 ];
 
