@@ -41,10 +41,14 @@ Examples:
 
 How it is measured:
   A server of its own (the testbed, a Kubernetes API server in memory) is started for each controller and
-  populated; then the controller is started. A reconcile is a read of a target's scale, as the server sees
-  it; a decision a status that was written. Cycle time is from one reconcile of an autoscaler to its next;
-  its lateness is how far that exceeds the period. What is still outstanding at the end counts with what it
-  has lasted. CPU and memory are the controller's own, from /proc (so this needs Linux).
+  populated; then the controller is started. With the load that it has by default each measurement of a
+  target differs a little from the last ones: nothing is scaled, but whoever reconciles sees something new and
+  writes a status. So a reconcile is a status that is written, as the server sees it, whatever the controller
+  had to ask for it. Cycle time is from one status of an autoscaler to its next; its lateness is how far that
+  exceeds the period. What is still outstanding at the end counts with what it has lasted.
+  With --change=steady there is nothing to be written: reconciles are what the controller's own metrics tell
+  (the reads of scales, if they cannot be had), and how late each autoscaler is cannot be seen from outside.
+  CPU and memory are the controller's own, from /proc (so this needs Linux).
   The server has a process of its own; its CPU and how long it took to answer are told too: where they are
   high, it is the server that was measured.
 
@@ -115,9 +119,9 @@ pub(crate) struct Population {
     #[arg(long, value_name = "KIND", default_value = "cpu")]
     pub(crate) metric: Metric,
     /// What the load does
-    #[arg(long, value_name = "KIND", default_value = "steady")]
+    #[arg(long, value_name = "KIND", default_value = "jitter")]
     pub(crate) change: Change,
-    /// How often each autoscaler is to be reconciled; metrics are measured as often
+    /// How often each autoscaler is to be reconciled; metrics are measured twice as often
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
     pub(crate) period: Duration,
 }
@@ -134,9 +138,11 @@ pub(crate) enum Metric {
 /// What the load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Change {
-    /// It is what the targets have replicas for: nothing is scaled.
+    /// Each measurement is a percent or so off: nothing is scaled, but every reconcile has a new status to write.
+    Jitter,
+    /// Always what the targets have replicas for: nothing is scaled, and no status is new.
     Steady,
-    /// By half up and down in forty periods, each target at its own time.
+    /// By half up and down in forty periods, each target at its own time: targets are scaled.
     Wave,
 }
 

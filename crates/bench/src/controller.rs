@@ -18,6 +18,16 @@ pub(crate) struct Controller {
     pub(crate) binary: PathBuf,
 }
 
+/// What a controller is told.
+pub(crate) struct Setting<'a> {
+    pub(crate) kubeconfig: &'a Path,
+    pub(crate) period: Duration,
+    pub(crate) syncs: u32,
+    pub(crate) metrics_port: u16,
+    /// Where it may write.
+    pub(crate) folder: &'a Path,
+}
+
 /// Whose command line it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -51,26 +61,37 @@ impl Controller {
         }
     }
 
-    /// Its flags: no leader election, no ports, no limit of requests.
-    pub(crate) fn flags(&self, kubeconfig: &Path, period: Duration, syncs: u32) -> Vec<String> {
+    /// How its metrics are asked for.
+    pub(crate) fn metrics_scheme(&self) -> &'static str {
+        match self.kind {
+            Kind::Ours => "http",
+            Kind::Reference => "https",
+        }
+    }
+
+    /// Its flags: no leader election, no limit of requests, its metrics on a port of the loopback device.
+    pub(crate) fn flags(&self, setting: &Setting<'_>) -> Vec<String> {
         let mut flags = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--horizontal-pod-autoscaler-sync-period={}ms", period.as_millis()),
-            format!("--concurrent-horizontal-pod-autoscaler-syncs={syncs}"),
+            format!("--kubeconfig={}", setting.kubeconfig.display()),
+            format!("--horizontal-pod-autoscaler-sync-period={}ms", setting.period.as_millis()),
+            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", setting.syncs),
             "--leader-elect=false".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
         ];
-        let own: &[&str] = match self.kind {
-            Kind::Ours => &["--metrics-port=0"],
-            // The server knows no protobuf.
-            Kind::Reference => &[
-                "--controllers=horizontal-pod-autoscaler-controller",
-                "--kube-api-content-type=application/json",
-                "--kube-api-qps=100000",
-                "--kube-api-burst=100000",
-                "--secure-port=0",
-            ],
-        };
-        flags.extend(own.iter().map(ToString::to_string));
+        match self.kind {
+            Kind::Ours => flags.push(format!("--metrics-port={}", setting.metrics_port)),
+            Kind::Reference => flags.extend([
+                "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
+                "--kube-api-qps=100000".to_owned(),
+                "--kube-api-burst=100000".to_owned(),
+                format!("--secure-port={}", setting.metrics_port),
+                // For the certificate that it makes itself.
+                format!("--cert-dir={}", setting.folder.display()),
+                "--authorization-always-allow-paths=/metrics".to_owned(),
+                // The testbed knows no protobuf.
+                "--kube-api-content-type=application/json".to_owned(),
+            ]),
+        }
         flags
     }
 

@@ -4,14 +4,14 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Query, Request, State},
     response::{IntoResponse as _, Response},
     routing::{get, post},
@@ -87,12 +87,13 @@ impl Front {
                 }),
             };
         let success = answer.status().is_success();
-        self.record.answered(&about, came, success);
+        self.record.answered(&about, self.record.now(), came.elapsed(), success);
+        let bytes = self.record.bytes_of(&about.kind);
         if success && about.is(&["update", "patch"], "deployments.apps", "scale") {
             // Whoever follows ends after this.
             let _ = self.scaled.send((about.namespace, about.name));
         }
-        self.count_bytes(answer)
+        count_bytes(answer, bytes)
     }
 
     /// Metrics of pods: the testbed would look through all pods for each answer.
@@ -108,15 +109,16 @@ impl Front {
         let body = self.load.pod_metrics(version, &about.namespace, &selector);
         Some(([(header::CONTENT_TYPE, "application/json")], body).into_response())
     }
+}
 
-    fn count_bytes(&self, answer: Response) -> Response {
-        if let Some(size) = answer.body().size_hint().exact() {
-            self.record.sent(size);
-            return answer;
-        }
-        let (parts, body) = answer.into_parts();
-        let record = Arc::clone(&self.record);
-        let body = body.into_data_stream().inspect_ok(move |data| record.sent(data.len() as u64));
-        Response::from_parts(parts, Body::from_stream(body))
+fn count_bytes(answer: Response, bytes: Arc<AtomicU64>) -> Response {
+    if let Some(size) = answer.body().size_hint().exact() {
+        bytes.fetch_add(size, Ordering::Relaxed);
+        return answer;
     }
+    let (parts, body) = answer.into_parts();
+    let count = move |data: &Bytes| {
+        bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+    };
+    Response::from_parts(parts, Body::from_stream(body.into_data_stream().inspect_ok(count)))
 }

@@ -25,12 +25,20 @@ const WAVE: f64 = 40.0;
 const AMPLITUDE: f64 = 0.5;
 /// What of a wave is between two targets: the golden ratio spreads any number of them evenly.
 const BETWEEN: f64 = 0.618_033_988_749_895;
+/// How far measurements are off, one after the other. All differ, so that it does not matter which are seen; a tenth would
+/// be enough to scale.
+const JITTER: [f64; 7] = [-0.012, 0.004, -0.004, 0.012, 0.0, 0.008, -0.008];
+/// How many measurements there are in a period. With one, two reconciles a period apart could see the same, if one is a
+/// little early or late.
+const MEASUREMENTS: u32 = 2;
 const NANO_OF_MILLI: f64 = 1e6;
 
 /// What pods use and what the external metric is.
 pub(crate) struct Load {
     change: Change,
     period: Duration,
+    /// From one measurement to the next.
+    resolution: Duration,
     start: Instant,
     /// For how many pods each target has load in the middle.
     pods: u32,
@@ -47,8 +55,8 @@ struct State {
 
 struct Target {
     replicas: u32,
-    /// Where in the wave it begins, from 0 to 1.
-    phase: f64,
+    /// One for each target: where in the wave it begins, and in the jitter.
+    index: u32,
 }
 
 /// The metrics of a namespace's pods: a metrics server measures once in a while, whoever asks how often.
@@ -64,6 +72,7 @@ impl Load {
         Self {
             change: population.change,
             period: population.period,
+            resolution: (population.period / MEASUREMENTS).max(Duration::from_nanos(1)),
             start: Instant::now(),
             pods: population.pods,
             state: Mutex::default(),
@@ -72,7 +81,7 @@ impl Load {
 
     /// Adds a target.
     pub(crate) fn add(&self, namespace: &str, name: &str, index: u32) {
-        let target = Target { replicas: self.pods, phase: (f64::from(index) * BETWEEN).fract() };
+        let target = Target { replicas: self.pods, index };
         let mut state = self.state.lock();
         state.targets.entry(namespace.to_owned()).or_default().insert(name.to_owned(), target);
         state.measured.remove(namespace);
@@ -96,12 +105,23 @@ impl Load {
     fn load(&self, target: &Target, elapsed: Duration) -> f64 {
         let factor = match self.change {
             Change::Steady => 1.0,
+            Change::Jitter => {
+                let at = self.tick(elapsed).wrapping_add(u128::from(target.index)) % JITTER.len() as u128;
+                let off = usize::try_from(at).ok().and_then(|at| JITTER.get(at)).copied();
+                1.0 + off.unwrap_or_default()
+            }
             Change::Wave => {
+                let phase = (f64::from(target.index) * BETWEEN).fract();
                 let waves = elapsed.as_secs_f64() / (self.period.as_secs_f64() * WAVE);
-                1.0 + AMPLITUDE * (TAU * (waves + target.phase)).sin()
+                1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()
             }
         };
         f64::from(self.pods) * factor
+    }
+
+    /// How many measurements there were.
+    fn tick(&self, elapsed: Duration) -> u128 {
+        elapsed.as_nanos() / self.resolution.as_nanos()
     }
 
     /// The answer of metrics.k8s.io: the pods of a namespace (of all if it is empty) that a selector selects.
@@ -128,10 +148,10 @@ impl Load {
         body.into()
     }
 
-    /// The items of a namespace, measured once a period.
+    /// The items of a namespace, measured now and then.
     fn measured(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
         let elapsed = self.start.elapsed();
-        let tick = elapsed.as_nanos() / self.period.as_nanos().max(1);
+        let tick = self.tick(elapsed);
         let mut state = self.state.lock();
         if let Some(measured) = state.measured.get(namespace).filter(|measured| measured.tick == tick) {
             return Arc::clone(&measured.items);
@@ -148,7 +168,7 @@ impl Load {
     fn items(&self, namespace: &str, name: &str, target: &Target, elapsed: Duration, now: &str) -> String {
         let load = self.load(target, elapsed) * f64::from(CPU_USE) * NANO_OF_MILLI;
         let each = load / f64::from(target.replicas.max(1));
-        let window = self.period.as_secs().max(1);
+        let window = self.resolution.as_secs().max(1);
         let mut items = String::new();
         for index in 0..target.replicas {
             let comma = if index == 0 { "" } else { "," };
@@ -218,33 +238,51 @@ mod tests {
     fn pods_share_the_load_and_a_selector_selects() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "").len(), 8);
-        let each = |name: &str| (name.to_owned(), "50000000n".to_owned());
+        let each = |name: &str| (name.to_owned(), "500000000n".to_owned());
         assert_eq!(cpu(&load, "app=b"), ["b-0", "b-1", "b-2", "b-3"].map(each));
         assert_eq!(cpu(&load, "app=c"), []);
     }
 
     #[test]
-    fn metrics_are_measured_once_a_period() {
+    fn metrics_are_measured_now_and_then() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "app=a").len(), 4);
         load.set_replicas("n", "a", 2);
         assert_eq!(cpu(&load, "app=a").len(), 4, "measured before");
         // Whoever is new is measured at once.
         load.add("n", "c", 2);
-        let twice = |name: &str| (name.to_owned(), "100000000n".to_owned());
+        let twice = |name: &str| (name.to_owned(), "1000000000n".to_owned());
         assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(twice));
     }
 
     #[test]
     fn wave_comes_and_goes_and_targets_are_apart() {
         let load = load(Change::Wave);
-        let at = |phase: f64, periods: u64| {
-            load.load(&Target { replicas: 4, phase }, Duration::from_hours(periods)).round()
+        let at = |index: u32, periods: u64| {
+            load.load(&Target { replicas: 4, index }, Duration::from_hours(periods)).round()
         };
-        assert_eq!(
-            [at(0.0, 0), at(0.0, 10), at(0.0, 20), at(0.0, 30), at(0.0, 40)],
-            [4.0, 6.0, 4.0, 2.0, 4.0]
-        );
-        assert_eq!(at(0.25, 0), 6.0);
+        assert_eq!([at(0, 0), at(0, 10), at(0, 20), at(0, 30), at(0, 40)], [4.0, 6.0, 4.0, 2.0, 4.0]);
+        assert_eq!([at(1, 0), at(2, 0)], [3.0, 6.0]);
+    }
+
+    #[test]
+    fn jitter_differs_from_the_last_measurements_and_is_too_little_to_scale() {
+        let load = load(Change::Jitter);
+        let half_hours = |count: u64| Duration::from_mins(30 * count + 1);
+        for index in [0, 1, 1_000_000] {
+            let target = Target { replicas: 4, index };
+            let all: Vec<f64> = (0..50).map(|tick| load.load(&target, half_hours(tick))).collect();
+            for (tick, one) in all.iter().enumerate() {
+                assert!((one / 4.0 - 1.0).abs() < 0.02, "{one}");
+                // A tenth of a percent of the target shows in a status: it has thousandths of a CPU.
+                let before = &all[tick.saturating_sub(6)..tick];
+                assert!(before.iter().all(|before| (one - before).abs() > 4.0 * 0.003), "{before:?} {one}");
+            }
+        }
+        let (a, b) = (Target { replicas: 4, index: 0 }, Target { replicas: 4, index: 1 });
+        assert_ne!(load.load(&a, half_hours(0)), load.load(&b, half_hours(0)), "not all in step");
+        // Half a period is a measurement: two reconciles a period apart never see the same.
+        assert_eq!(load.load(&a, Duration::ZERO), load.load(&a, Duration::from_mins(29)));
+        assert_ne!(load.load(&a, Duration::ZERO), load.load(&a, Duration::from_mins(30)));
     }
 }

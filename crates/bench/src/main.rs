@@ -6,11 +6,13 @@
 
 mod args;
 mod controller;
+mod exposition;
 mod front;
 mod load;
 mod measure;
 mod objects;
 mod outcome;
+mod own_metrics;
 mod percentiles;
 mod process;
 mod record;

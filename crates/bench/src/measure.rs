@@ -1,6 +1,12 @@
 //! `hpa-bench run`: one controller after the other.
 
-use std::{fs, io::Write as _, path::Path, time::Duration};
+use std::{
+    fs,
+    io::Write as _,
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::{
@@ -10,8 +16,9 @@ use tokio::{
 
 use crate::{
     args::RunArguments,
-    controller::Controller,
+    controller::{Controller, Setting},
     outcome::{Moment, Outcome, Run},
+    own_metrics::{OwnMetrics, Source},
     process::Process,
     report,
     server::Server,
@@ -62,19 +69,27 @@ async fn measure(
     let server =
         Server::start(&arguments.population, arguments.extra, folder, &kubeconfig, &format!("{name}-server"))
             .await?;
-    let flags = controller.flags(&kubeconfig, arguments.population.period, arguments.concurrent_syncs);
+    let metrics_port = free_port()?;
+    let own = Source::new(controller, metrics_port)?;
+    let flags = controller.flags(&Setting {
+        kubeconfig: &kubeconfig,
+        period: arguments.population.period,
+        syncs: arguments.concurrent_syncs,
+        metrics_port,
+        folder,
+    });
     let started = server.progress().await?.now;
     let mut process = Process::start(controller.command(&flags)?, folder, name)?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
     wait_until_decided(arguments, &server, &mut process).await?;
-    let begin = moment(&server, &process).await?;
+    let begin = moment(&server, &process, &own).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
     watch(arguments, &server, &mut process).await?;
-    let end = moment(&server, &process).await?;
+    let end = moment(&server, &process, &own).await?;
     process.end().await?;
     server.process.end().await?;
     let run = Run { name: controller.name(), binary: &controller.binary, flags, started, begin, end };
-    Ok(Outcome::new(run, arguments.population.period))
+    Ok(Outcome::new(run, &arguments.population))
 }
 
 /// Waits until all are decided, or as long as was said.
@@ -103,8 +118,18 @@ async fn watch(arguments: &RunArguments, server: &Server, process: &mut Process)
     process.check()
 }
 
-async fn moment(server: &Server, process: &Process) -> Result<Moment> {
+async fn moment(server: &Server, process: &Process, own: &Source) -> Result<Moment> {
     let controller = process.usage()?;
     let stats = server.stats().await?;
-    Ok(Moment { stats, controller, server: server.process.usage()? })
+    let server = server.process.usage()?;
+    let own = own.read().await.unwrap_or_else(|error| {
+        eprintln!("hpa-bench: the controller's own metrics are left out: {error:#}");
+        OwnMetrics::default()
+    });
+    Ok(Moment { stats, own, controller, server })
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

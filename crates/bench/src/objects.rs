@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use crate::args::{Metric, Population};
 
 /// What a pod asks for, in thousandths of a CPU.
-const CPU_REQUEST: u32 = 100;
+const CPU_REQUEST: u32 = 1000;
 /// What it uses if it has its share of the load: half of that, which is the target.
-pub(crate) const CPU_USE: u32 = 50;
+pub(crate) const CPU_USE: u32 = 500;
 /// In percent of the request.
 const CPU_TARGET: u32 = 50;
 /// What a pod can serve of the external metric.
-pub(crate) const EXTERNAL_TARGET: u32 = 100;
+pub(crate) const EXTERNAL_TARGET: u32 = 1000;
 /// The external metric; its series has the label `app`.
 const EXTERNAL_METRIC: &str = "load";
 

@@ -1,9 +1,9 @@
 //! Many measurements in a few numbers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What there is to say about a number of measurements, in their unit; all zero if there are none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) count: usize,
     pub(crate) p50: f64,

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, ChildStdout, Command},
     time::timeout,
@@ -30,7 +30,7 @@ pub(crate) struct Process {
 }
 
 /// What a process has used so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     /// CPU time, of user and system, in seconds.
     pub(crate) cpu_seconds: f64,

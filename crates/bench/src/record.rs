@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,30 +24,36 @@ pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
 pub(crate) struct Stats {
     pub(crate) now: f64,
     pub(crate) requests: Vec<Counted>,
-    /// What was sent in answer, watches included.
-    pub(crate) bytes_sent: u64,
     /// How long each answer took, in microseconds; a watch, until it began.
     pub(crate) answered_in: Vec<u32>,
     /// By namespace and name.
     pub(crate) autoscalers: BTreeMap<String, Seen>,
 }
 
-/// How many requests of a kind came, and how many were refused.
+/// How many requests of a kind came.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Counted {
     pub(crate) kind: Kind,
     pub(crate) count: u64,
+    /// How many of them were refused.
     pub(crate) failed: u64,
+    /// What was sent in answer, a watch's events included.
+    pub(crate) bytes: u64,
 }
 
 /// What was seen of an autoscaler.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Seen {
     pub(crate) created: f64,
+    /// When its status was written.
+    pub(crate) written: Vec<f64>,
+}
+
+impl Seen {
     /// When its status was first written.
-    pub(crate) decided: Option<f64>,
-    /// When its target's scale was read.
-    pub(crate) reconciled: Vec<f64>,
+    pub(crate) fn decided(&self) -> Option<f64> {
+        self.written.iter().copied().min_by(f64::total_cmp)
+    }
 }
 
 /// How far it is, in a few bytes.
@@ -59,25 +68,32 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 pub(crate) struct Record {
     start: Instant,
-    bytes_sent: AtomicU64,
     notes: Mutex<Notes>,
 }
 
 #[derive(Debug, Default)]
 struct Notes {
-    requests: BTreeMap<Kind, (u64, u64)>,
+    requests: BTreeMap<Kind, Requests>,
     answered_in: Vec<u32>,
     autoscalers: BTreeMap<String, Seen>,
     decided: usize,
 }
 
+#[derive(Debug, Default)]
+struct Requests {
+    count: u64,
+    failed: u64,
+    bytes: Arc<AtomicU64>,
+}
+
 impl Record {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), bytes_sent: AtomicU64::new(0), notes: Mutex::default() }
+        Self { start: Instant::now(), notes: Mutex::default() }
     }
 
-    fn now(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
+    /// The seconds from the start until now.
+    pub(crate) fn now(&self) -> f64 {
+        self.elapsed().as_secs_f64()
     }
 
     /// An autoscaler is about to be created.
@@ -86,34 +102,26 @@ impl Record {
         self.notes.lock().autoscalers.insert(format!("{namespace}/{name}"), seen);
     }
 
-    /// A request was answered.
-    pub(crate) fn answered(&self, about: &About, came: Instant, success: bool) {
-        let at = came.duration_since(self.start).as_secs_f64();
-        let took = u32::try_from(came.elapsed().as_micros()).unwrap_or(u32::MAX);
+    /// A request was answered then, after so long.
+    pub(crate) fn answered(&self, about: &About, at: f64, took: Duration, success: bool) {
+        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
         let mut notes = self.notes.lock();
         notes.answered_in.push(took);
-        let (count, failed) = notes.requests.entry(about.kind.clone()).or_default();
-        *count += 1;
-        *failed += u64::from(!success);
-        if !success {
+        let requests = notes.requests.entry(about.kind.clone()).or_default();
+        requests.count += 1;
+        requests.failed += u64::from(!success);
+        if !success || !about.is(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status") {
             return;
         }
-        let id = format!("{}/{}", about.namespace, about.name);
-        if about.is(&["get"], "deployments.apps", "scale") {
-            // The target has the autoscaler's name.
-            notes.autoscalers.entry(id).or_default().reconciled.push(at);
-        } else if about.is(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status") {
-            let seen = notes.autoscalers.entry(id).or_default();
-            if seen.decided.is_none() {
-                seen.decided = Some(self.now());
-                notes.decided += 1;
-            }
-        }
+        let seen = notes.autoscalers.entry(format!("{}/{}", about.namespace, about.name)).or_default();
+        seen.written.push(at);
+        let is_first = seen.written.len() == 1;
+        notes.decided += usize::from(is_first);
     }
 
-    /// So many bytes of an answer were sent.
-    pub(crate) fn sent(&self, bytes: u64) {
-        self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
+    /// Where to add the bytes that are sent in answer to requests of a kind.
+    pub(crate) fn bytes_of(&self, kind: &Kind) -> Arc<AtomicU64> {
+        Arc::clone(&self.notes.lock().requests.entry(kind.clone()).or_default().bytes)
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -122,12 +130,15 @@ impl Record {
 
     pub(crate) fn stats(&self) -> Stats {
         let notes = self.notes.lock();
-        let counted =
-            |(kind, &(count, failed)): (&Kind, &(u64, u64))| Counted { kind: kind.clone(), count, failed };
+        let counted = |(kind, requests): (&Kind, &Requests)| Counted {
+            kind: kind.clone(),
+            count: requests.count,
+            failed: requests.failed,
+            bytes: requests.bytes.load(Ordering::Relaxed),
+        };
         Stats {
             now: self.now(),
             requests: notes.requests.iter().map(counted).collect(),
-            bytes_sent: self.bytes_sent.load(Ordering::Relaxed),
             answered_in: notes.answered_in.clone(),
             autoscalers: notes.autoscalers.clone(),
         }

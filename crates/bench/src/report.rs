@@ -4,9 +4,8 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     args::RunArguments,
-    outcome::{Outcome, Requests},
+    outcome::{CountedBy, Outcome, Requests},
     percentiles::Summary,
-    request::Kind,
 };
 
 const MEBI: f64 = 1_048_576.0;
@@ -22,18 +21,19 @@ const ROWS: &[(&str, Cell)] = &[
     ("CPU time until then", |one| seconds(one.usage_at_begin.cpu_seconds)),
     ("peak memory until then", |one| mebibytes(one.usage_at_begin.peak_memory)),
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
-    ("decisions per second", |one| format!("{:.1}", one.reconciles_per_second)),
-    ("decisions made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
-    ("cycle, median / p99", |one| format!("{} / {}", seconds(one.cycle.p50), seconds(one.cycle.p99))),
-    ("  p99.9 / max", |one| format!("{} / {}", seconds(one.cycle.p999), seconds(one.cycle.max))),
-    ("lateness, median / p99", |one| {
-        format!("{} / {}", seconds(one.lateness.p50), seconds(one.lateness.p99))
-    }),
-    ("  p99.9 / max", |one| format!("{} / {}", seconds(one.lateness.p999), seconds(one.lateness.max))),
-    ("CPU per decision", |one| seconds(one.cpu_per_reconcile)),
+    ("reconciles per second", |one| format!("{:.1}", one.reconciles_per_second)),
+    ("reconciles made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
+    ("  counted by", |one| counted_by(one).to_owned()),
+    ("  by its own metrics", |one| one.own_reconciles.map_or_else(none, |count| count.to_string())),
+    ("cycle, median / p99", |one| middle(one.cycle)),
+    ("  p99.9 / max", |one| tail(one.cycle)),
+    ("lateness, median / p99", |one| middle(one.lateness)),
+    ("  p99.9 / max", |one| tail(one.lateness)),
+    ("  mean, by its own metrics", |one| one.own_lateness.map_or_else(none, seconds)),
+    ("CPU per reconcile", |one| seconds(one.cpu_per_reconcile)),
     ("CPUs in use", |one| format!("{:.3}", one.cpus)),
     ("new autoscaler decided, median / max", |one| new_decided(one)),
-    ("requests per decision", |one| format!("{:.3}", total(one))),
+    ("requests per reconcile", |one| format!("{:.3}", one.requests_per_reconcile)),
     ("received per second", |one| format!("{:.2} MiB", one.bytes_per_second / MEBI)),
     ("the server: CPUs in use", |one| format!("{:.3}", one.server_cpus)),
     ("  peak memory", |one| mebibytes(one.server_peak_memory)),
@@ -61,8 +61,11 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
             .map(|(name, cell)| [vec![(*name).to_owned()], outcomes.iter().map(cell).collect()].concat()),
     );
     rows.push(Vec::new());
-    rows.push(vec!["requests per decision (and in all, with those until all were decided)".to_owned()]);
-    rows.extend(request_rows(outcomes));
+    rows.push(vec!["requests per reconcile (and in all, with those until all were decided)".to_owned()]);
+    rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
+    rows.push(Vec::new());
+    rows.push(vec!["bytes received per reconcile".to_owned()]);
+    rows.extend(request_rows(outcomes, byte_cell));
     write_aligned(&mut text, &rows);
     text
 }
@@ -89,31 +92,41 @@ fn new_decided(one: &Outcome) -> String {
     if count == 0 { format!("-{late}") } else { format!("{} / {}{late}", seconds(p50), seconds(max)) }
 }
 
-fn total(one: &Outcome) -> f64 {
-    one.requests.iter().map(|requests| requests.per_reconcile).sum()
+fn none() -> String {
+    "-".to_owned()
+}
+
+fn counted_by(one: &Outcome) -> &'static str {
+    match one.reconciles_counted_by {
+        CountedBy::StatusWrites => "status writes",
+        CountedBy::OwnMetrics => "its own metrics",
+        CountedBy::ScaleReads => "reads of scales",
+    }
+}
+
+fn middle(times: Option<Summary>) -> String {
+    times.map_or_else(none, |times| format!("{} / {}", seconds(times.p50), seconds(times.p99)))
+}
+
+fn tail(times: Option<Summary>) -> String {
+    times.map_or_else(none, |times| format!("{} / {}", seconds(times.p999), seconds(times.max)))
 }
 
 fn answers(answers: &Summary) -> String {
     [answers.p50, answers.p99, answers.max].map(seconds).join(" / ")
 }
 
-fn request_rows(outcomes: &[Outcome]) -> Vec<Vec<String>> {
-    let all = outcomes.iter().flat_map(|one| &one.requests);
-    let kinds: BTreeSet<&Kind> = all.map(|requests| &requests.kind).collect();
-    let row = |kind: &Kind| {
-        let of = |one: &Outcome| {
-            let found = one.requests.iter().find(|requests| requests.kind == *kind);
-            found.map_or_else(|| "-".to_owned(), request_cell)
-        };
-        [vec![format!("  {}", request_name(kind))], outcomes.iter().map(of).collect()].concat()
+/// A row for each kind of request that any controller has something of.
+fn request_rows(outcomes: &[Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
+    let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
+    let row = |kind: &String| {
+        let cells: Vec<Option<String>> =
+            outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect();
+        let has_any = cells.iter().any(Option::is_some);
+        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
+        has_any.then(|| [vec![format!("  {kind}")], cells].concat())
     };
-    kinds.into_iter().map(row).collect()
-}
-
-fn request_name(kind: &Kind) -> String {
-    let resource = if kind.resource.is_empty() { "(discovery, version)" } else { &kind.resource };
-    let slash = if kind.subresource.is_empty() { "" } else { "/" };
-    format!("{} {resource}{slash}{}", kind.verb, kind.subresource)
+    kinds.into_iter().filter_map(row).collect()
 }
 
 fn request_cell(requests: &Requests) -> String {
@@ -122,6 +135,10 @@ fn request_cell(requests: &Requests) -> String {
         failed => format!(", {failed} refused"),
     };
     format!("{:.3} ({}{failed})", requests.per_reconcile, requests.at_start + requests.count)
+}
+
+fn byte_cell(requests: &Requests) -> Option<String> {
+    (requests.bytes > 0).then(|| format!("{:.0}", requests.bytes_per_reconcile))
 }
 
 /// A time in the unit that suits it.

@@ -1,5 +1,7 @@
 //! What a request is about.
 
+use std::fmt;
+
 use http::{Method, Uri};
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +12,15 @@ pub(crate) struct Kind {
     /// With its group (`deployments.apps`). Empty for discovery and the like. All external metrics are one.
     pub(crate) resource: String,
     pub(crate) subresource: String,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, resource, subresource } = self;
+        let resource = if resource.is_empty() { "(discovery, version)" } else { resource };
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        write!(formatter, "{verb} {resource}{slash}{subresource}")
+    }
 }
 
 /// A request's kind and the object it names.

@@ -57,20 +57,19 @@ fn number(outcome: &Value, pointer: &str) -> f64 {
     outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer} in {outcome:#}"))
 }
 
-/// A number of each kind of request, summed up over those of this verb, resource and subresource.
-fn requests(outcome: &Value, number_of: &str, kind: [&str; 3]) -> f64 {
-    let is_kind = |one: &&Value| [&one["verb"], &one["resource"], &one["subresource"]] == kind;
-    let all = outcome["requests"].as_array().expect("requests").iter();
-    all.filter(is_kind).map(|one| number(one, number_of)).sum()
+/// A number of a kind of request; zero if there were no such requests.
+fn requests(outcome: &Value, number_of: &str, kind: &str) -> f64 {
+    outcome["requests"].get(kind).map_or(0.0, |one| number(one, number_of))
 }
 
-const READ_SCALE: [&str; 3] = ["get", "deployments.apps", "scale"];
-const WRITE_SCALE: [&str; 3] = ["update", "deployments.apps", "scale"];
+const READ_SCALE: &str = "get deployments.apps/scale";
+const WRITE_SCALE: &str = "update deployments.apps/scale";
+const WRITE_STATUS: &str = "patch horizontalpodautoscalers.autoscaling/status";
 
 #[rstest]
 #[case::cpu("cpu")]
 #[case::external("external")]
-fn steady_load_is_decided_on_again_and_again(#[case] metric: &str) {
+fn load_that_jitters_is_decided_on_again_and_again(#[case] metric: &str) {
     let (numbers, output) = measure(&["--metric", metric]);
     let [outcome] = numbers.as_array().expect("outcomes").as_slice() else { panic!("{numbers:#}") };
     assert_eq!(number(outcome, "/autoscalers"), 20.0);
@@ -80,7 +79,11 @@ fn steady_load_is_decided_on_again_and_again(#[case] metric: &str) {
     // On a busy machine not all that is due is done, but most of it, and never more. A period is at either end.
     let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
     assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
-    assert_eq!(made, requests(outcome, "/count", READ_SCALE));
+    assert_eq!(made, requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS));
+    assert_eq!(outcome["reconciles_counted_by"], "status-writes");
+    // It reconciles what has changed too, without anything new to tell.
+    let own = number(outcome, "/own_reconciles");
+    assert!(own > made * 0.8 && own < made * 1.5 + 40.0, "{outcome:#}");
     assert_eq!(requests(outcome, "/count", WRITE_SCALE), 0.0, "nothing has to be scaled");
     let cycle = number(outcome, "/cycle/p50");
     assert!((0.1..0.4).contains(&cycle), "{outcome:#}");
@@ -93,7 +96,23 @@ fn steady_load_is_decided_on_again_and_again(#[case] metric: &str) {
     let memory = number(outcome, "/usage_at_end/peak_memory");
     assert!((1e6..1e9).contains(&memory), "{outcome:#}");
     assert!(output.starts_with("20 autoscalers of 3 pods in 2 namespaces"), "{output}");
-    assert!(output.contains("\n  get deployments.apps/scale "), "{output}");
+    assert!(output.contains(&format!("\n  {WRITE_STATUS} ")), "{output}");
+}
+
+#[test]
+fn where_nothing_changes_the_controller_tells_how_often_it_looked() {
+    let (numbers, output) = measure(&["--change=steady"]);
+    let outcome = &numbers[0];
+    let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
+    assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
+    assert_eq!(outcome["reconciles_counted_by"], "own-metrics");
+    // The statuses of the two autoscalers that were added.
+    assert!(requests(outcome, "/count", WRITE_STATUS) <= 10.0, "{outcome:#}");
+    assert_eq!([&outcome["cycle"], &outcome["lateness"]], [&Value::Null; 2]);
+    let late = number(outcome, "/own_lateness");
+    assert!((0.0..1.0).contains(&late), "{outcome:#}");
+    let row = output.lines().find(|line| line.starts_with("lateness")).expect("a row");
+    assert!(row.ends_with("  -"), "{row}");
 }
 
 #[test]
