@@ -1,6 +1,12 @@
 //! The command line.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt::{self, Display},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
@@ -60,6 +66,9 @@ started ends with this process, also on Ctrl-C and SIGTERM.";
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) population: Population,
+    /// What to measure against: testbed, or kube-apiserver=DIR, a folder with etcd and kube-apiserver
+    #[arg(long, value_name = "KIND", default_value = "testbed")]
+    pub(crate) server: ApiServer,
     /// What to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be repeated
     #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
     pub(crate) controllers: Vec<Controller>,
@@ -87,6 +96,9 @@ pub(crate) struct RunArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) population: Population,
+    /// What serves: testbed, or kube-apiserver=DIR, a folder with etcd and kube-apiserver
+    #[arg(long, value_name = "KIND", default_value = "testbed")]
+    pub(crate) server: ApiServer,
     /// Where to write the kubeconfig
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
@@ -124,6 +136,38 @@ pub(crate) struct Population {
     /// How often each autoscaler is to be reconciled; metrics are measured twice as often
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
     pub(crate) period: Duration,
+}
+
+/// What a controller is measured against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ApiServer {
+    /// An API server in memory.
+    Testbed,
+    /// The one of Kubernetes, with its etcd: the folder of the two programs.
+    KubeApiserver(PathBuf),
+}
+
+impl FromStr for ApiServer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            None if text == "testbed" => Ok(Self::Testbed),
+            Some(("kube-apiserver", folder)) => {
+                Ok(Self::KubeApiserver(std::path::absolute(folder).map_err(|error| error.to_string())?))
+            }
+            _ => Err("must be testbed or kube-apiserver=DIR".to_owned()),
+        }
+    }
+}
+
+impl Display for ApiServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Testbed => formatter.write_str("testbed"),
+            Self::KubeApiserver(folder) => write!(formatter, "kube-apiserver={}", folder.display()),
+        }
+    }
 }
 
 /// What autoscalers scale on.
@@ -186,6 +230,16 @@ mod tests {
     #[test]
     fn command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn server_is_a_kind_and_may_have_a_folder() {
+        for text in ["testbed", "kube-apiserver=/a=b"] {
+            assert_eq!(text.parse().map(|server: ApiServer| server.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "kube-apiserver", "testbed=/a", "etcd=/a"] {
+            assert!(text.parse::<ApiServer>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) period: Duration,
     pub(crate) syncs: u32,
     pub(crate) metrics_port: u16,
+    /// Whether the server does.
+    pub(crate) knows_protobuf: bool,
     /// Where it may write.
     pub(crate) folder: &'a Path,
 }
@@ -88,9 +90,10 @@ impl Controller {
                 // For the certificate that it makes itself.
                 format!("--cert-dir={}", setting.folder.display()),
                 "--authorization-always-allow-paths=/metrics".to_owned(),
-                // The testbed knows no protobuf.
-                "--kube-api-content-type=application/json".to_owned(),
             ]),
+        }
+        if self.kind == Kind::Reference && !setting.knows_protobuf {
+            flags.push("--kube-api-content-type=application/json".to_owned());
         }
         flags
     }

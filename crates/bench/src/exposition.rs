@@ -1,13 +1,40 @@
 //! The text in which a process tells its metrics.
 
-/// One line of it: a name, a number.
-struct Sample<'a> {
+/// One line of it: a name, labels, a number.
+pub(crate) struct Sample<'a> {
     name: &'a str,
-    value: f64,
+    labels: &'a str,
+    pub(crate) value: f64,
+}
+
+impl<'a> Sample<'a> {
+    /// The value of a label as it is written, so with escapes if it has any; empty if there is no such label.
+    pub(crate) fn label(&self, name: &str) -> &'a str {
+        let mut rest = self.labels;
+        while let Some((label, after)) = rest.split_once("=\"") {
+            let Some(end) = end_of_value(after) else { return "" };
+            let (value, after) = after.split_at(end);
+            if label.trim_matches([',', ' ']) == name {
+                return value;
+            }
+            rest = after.strip_prefix('"').unwrap_or_default();
+        }
+        ""
+    }
+}
+
+/// Where the quotation mark is that ends a label's value.
+fn end_of_value(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    text.find(|character| {
+        let ends = character == '"' && !is_escaped;
+        is_escaped = character == '\\' && !is_escaped;
+        ends
+    })
 }
 
 /// The samples of one name.
-fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
+pub(crate) fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
     text.lines().filter_map(sample).filter(move |sample| sample.name == name)
 }
 
@@ -24,10 +51,10 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         Some((series, rest)) => (series, rest),
         None => line.split_once(' ')?,
     };
-    let (name, _) = series.split_once('{').unwrap_or((series, ""));
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
     // A time may follow.
     let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some(Sample { name: name.trim(), value })
+    Some(Sample { name: name.trim(), labels, value })
 }
 
 #[cfg(test)]
@@ -49,5 +76,17 @@ d{le="+Inf"} NaN
         assert_eq!(sum(TEXT, "a_total"), Some(18.0));
         assert_eq!(sum(TEXT, "b"), Some(7.0));
         assert_eq!(sum(TEXT, "a"), None);
+    }
+
+    #[test]
+    fn labels_are_found_whatever_is_in_them() {
+        let labels = |name: &str, label: &str| {
+            samples(TEXT, name).map(|sample| sample.label(label)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels("a_total", "error"), ["internal", "none"]);
+        assert_eq!(labels("a_total", "rror"), ["", ""]);
+        assert_eq!(labels("c", "path"), [r"C:\\"]);
+        assert_eq!(labels("c", "text"), [r#"say \"hi\", a=\"b\" }"#]);
+        assert_eq!(labels("c", "a"), [""]);
     }
 }

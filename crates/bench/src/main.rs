@@ -5,15 +5,18 @@
 //! `hpa-bench run` starts server and controller, one controller after the other, and compares.
 
 mod args;
+mod cluster;
 mod controller;
 mod exposition;
 mod front;
+mod kube_apiserver;
 mod load;
 mod measure;
 mod objects;
 mod outcome;
 mod own_metrics;
 mod percentiles;
+mod populate;
 mod process;
 mod record;
 mod report;
@@ -21,6 +24,7 @@ mod request;
 mod scaling;
 mod serve;
 mod server;
+mod store;
 
 use std::process::ExitCode;
 

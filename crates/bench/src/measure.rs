@@ -1,12 +1,6 @@
 //! `hpa-bench run`: one controller after the other.
 
-use std::{
-    fs,
-    io::Write as _,
-    net::{Ipv4Addr, TcpListener},
-    path::Path,
-    time::Duration,
-};
+use std::{fs, io::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::{
@@ -15,11 +9,11 @@ use tokio::{
 };
 
 use crate::{
-    args::RunArguments,
+    args::{ApiServer, RunArguments},
     controller::{Controller, Setting},
     outcome::{Moment, Outcome, Run},
     own_metrics::{OwnMetrics, Source},
-    process::Process,
+    process::{Process, free_ports},
     report,
     server::Server,
 };
@@ -66,20 +60,19 @@ async fn measure(
 ) -> Result<Outcome> {
     eprintln!("hpa-bench: {name}: populating");
     let kubeconfig = folder.join(format!("{name}.yaml"));
-    let server =
-        Server::start(&arguments.population, arguments.extra, folder, &kubeconfig, &format!("{name}-server"))
-            .await?;
-    let metrics_port = free_port()?;
+    let server = Server::start(arguments, folder, &kubeconfig, name).await?;
+    let [metrics_port] = free_ports()?;
     let own = Source::new(controller, metrics_port)?;
     let flags = controller.flags(&Setting {
         kubeconfig: &kubeconfig,
         period: arguments.population.period,
         syncs: arguments.concurrent_syncs,
         metrics_port,
+        knows_protobuf: arguments.server != ApiServer::Testbed,
         folder,
     });
     let started = server.progress().await?.now;
-    let mut process = Process::start(controller.command(&flags)?, folder, name)?;
+    let mut process = Process::start(&mut controller.command(&flags)?, folder, name)?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
     wait_until_decided(arguments, &server, &mut process).await?;
     let begin = moment(&server, &process, &own).await?;
@@ -121,15 +114,9 @@ async fn watch(arguments: &RunArguments, server: &Server, process: &mut Process)
 async fn moment(server: &Server, process: &Process, own: &Source) -> Result<Moment> {
     let controller = process.usage()?;
     let stats = server.stats().await?;
-    let server = server.process.usage()?;
     let own = own.read().await.unwrap_or_else(|error| {
         eprintln!("hpa-bench: the controller's own metrics are left out: {error:#}");
         OwnMetrics::default()
     });
-    Ok(Moment { stats, own, controller, server })
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    Ok(Moment { stats, own, controller })
 }

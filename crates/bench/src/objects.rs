@@ -37,7 +37,7 @@ pub(crate) fn deployment(namespace: &str, name: &str, replicas: u32) -> Value {
         "spec": {
             "replicas": replicas,
             "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": { "containers": [container()] } },
+            "template": { "metadata": { "labels": labels }, "spec": pod_spec() },
         },
         "status": deployment_status(replicas),
     })
@@ -47,6 +47,15 @@ pub(crate) fn deployment_status(replicas: u32) -> Value {
     json!({
         "observedGeneration": 1,
         "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+    })
+}
+
+fn pod_spec() -> Value {
+    json!({
+        "containers": [container()], "restartPolicy": "Always",
+        "serviceAccountName": "default", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+        "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }],
+        "volumes": [{ "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } }],
     })
 }
 
@@ -76,6 +85,11 @@ pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Val
     let since = now.saturating_sub(AGE).unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": since });
     let conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map(condition);
+    let mut spec = pod_spec();
+    if let Some(spec) = spec.as_object_mut() {
+        // A pod that is bound, as it would be with a scheduler.
+        spec.insert("nodeName".to_owned(), format!("node-{index}").into());
+    }
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -83,12 +97,7 @@ pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Val
             "labels": { "app": app, "pod-template-hash": "5d5f9c7b6d" },
             "annotations": { "prometheus.io/scrape": "true", "prometheus.io/port": "8080" },
         },
-        "spec": {
-            "containers": [container()], "nodeName": format!("node-{index}"), "restartPolicy": "Always",
-            "serviceAccountName": "default", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-            "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }],
-            "volumes": [{ "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } }],
-        },
+        "spec": spec,
         "status": {
             "phase": "Running", "podIP": "10.0.0.1", "hostIP": "192.168.0.1", "startTime": since, "conditions": conditions,
             "containerStatuses": [{

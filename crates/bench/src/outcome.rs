@@ -18,7 +18,6 @@ pub(crate) struct Moment {
     pub(crate) stats: Stats,
     pub(crate) own: OwnMetrics,
     pub(crate) controller: Usage,
-    pub(crate) server: Usage,
 }
 
 /// A controller that was watched, from when all were decided to the end.
@@ -157,8 +156,8 @@ impl Outcome {
             requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
             requests,
             bytes_per_second: bytes as f64 / measured,
-            server_cpus: (end.server.cpu_seconds - begin.server.cpu_seconds) / measured,
-            server_peak_memory: end.server.peak_memory,
+            server_cpus: (end.stats.server.cpu_seconds - begin.stats.server.cpu_seconds) / measured,
+            server_peak_memory: end.stats.server.peak_memory,
             server_answers: Summary::of(answers.map(|micros| f64::from(*micros) / 1e6).collect()),
         }
     }

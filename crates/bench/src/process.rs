@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
+    net::{Ipv4Addr, TcpListener},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::Stdio,
@@ -38,9 +39,30 @@ pub(crate) struct Usage {
     pub(crate) peak_memory: u64,
 }
 
+impl Usage {
+    /// Of a process that runs.
+    pub(crate) fn of(id: u32) -> Result<Self> {
+        let read = |file: &str| {
+            let path = format!("/proc/{id}/{file}");
+            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+        };
+        let cpu_seconds = cpu_seconds(&read("stat")?).context("cannot make out the CPU time")?;
+        let peak_memory = peak_memory(&read("status")?).context("cannot make out the memory")?;
+        Ok(Self { cpu_seconds, peak_memory })
+    }
+
+    /// Of several together; that their peaks were at the same time is not said.
+    pub(crate) fn add(self, other: Self) -> Self {
+        Self {
+            cpu_seconds: self.cpu_seconds + other.cpu_seconds,
+            peak_memory: self.peak_memory + other.peak_memory,
+        }
+    }
+}
+
 impl Process {
     /// Starts a command without input. What it writes to its standard error goes to a file.
-    pub(crate) fn start(mut command: Command, folder: &Path, name: &str) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command, folder: &Path, name: &str) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
@@ -65,15 +87,13 @@ impl Process {
         }
     }
 
+    /// Its process id; an error if it has ended.
+    pub(crate) fn id(&self) -> Result<u32> {
+        self.child.id().with_context(|| format!("{} has ended", self.name))
+    }
+
     pub(crate) fn usage(&self) -> Result<Usage> {
-        let id = self.child.id().with_context(|| format!("{} has ended", self.name))?;
-        let read = |file: &str| {
-            let path = format!("/proc/{id}/{file}");
-            fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
-        };
-        let cpu_seconds = cpu_seconds(&read("stat")?).context("cannot make out the CPU time")?;
-        let peak_memory = peak_memory(&read("status")?).context("cannot make out the memory")?;
-        Ok(Usage { cpu_seconds, peak_memory })
+        Usage::of(self.id()?)
     }
 
     /// Tells it to end, and sees to it.
@@ -96,6 +116,15 @@ impl Process {
         lines.reverse();
         lines.join("\n")
     }
+}
+
+/// Ports of the loopback device that were free a moment ago; taken together, so they differ.
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    let sockets = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let sockets = sockets.collect::<Result<Vec<_>, _>>().context("there are no free ports")?;
+    let port = |socket: &TcpListener| socket.local_addr().map(|address| address.port());
+    let ports = sockets.iter().map(port).collect::<Result<Vec<_>, _>>()?;
+    ports.try_into().ok().context("there are not that many free ports")
 }
 
 /// A command that runs a program by way of [`become_tied`]. To be started by a thread that lasts: the kernel takes the

@@ -9,10 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::request::{About, Kind};
+use crate::{
+    process::Usage,
+    request::{About, Kind},
+};
 
 /// Autoscalers that are created later have names that begin with this.
 pub(crate) const EXTRA: &str = "extra-";
@@ -28,6 +32,8 @@ pub(crate) struct Stats {
     pub(crate) answered_in: Vec<u32>,
     /// By namespace and name.
     pub(crate) autoscalers: BTreeMap<String, Seen>,
+    /// What all of the server's processes have used.
+    pub(crate) server: Usage,
 }
 
 /// How many requests of a kind came.
@@ -68,6 +74,8 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 pub(crate) struct Record {
     start: Instant,
+    /// The same moment, as a clock on the wall has it.
+    start_time: Timestamp,
     notes: Mutex<Notes>,
 }
 
@@ -88,12 +96,17 @@ struct Requests {
 
 impl Record {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), notes: Mutex::default() }
+        Self { start: Instant::now(), start_time: Timestamp::now(), notes: Mutex::default() }
     }
 
     /// The seconds from the start until now.
     pub(crate) fn now(&self) -> f64 {
         self.elapsed().as_secs_f64()
+    }
+
+    /// The seconds from the start until a moment.
+    pub(crate) fn at(&self, time: Timestamp) -> f64 {
+        time.duration_since(self.start_time).as_secs_f64()
     }
 
     /// An autoscaler is about to be created.
@@ -141,6 +154,7 @@ impl Record {
             requests: notes.requests.iter().map(counted).collect(),
             answered_in: notes.answered_in.clone(),
             autoscalers: notes.autoscalers.clone(),
+            server: Usage::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
-    args::RunArguments,
+    args::{ApiServer, RunArguments},
     outcome::{CountedBy, Outcome, Requests},
     percentiles::Summary,
 };
@@ -44,14 +44,18 @@ const ROWS: &[(&str, Cell)] = &[
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
     let population = &arguments.population;
     let mut text = format!(
-        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?}\n\n",
+        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?} against {}\n\n",
         population.autoscalers,
         population.pods,
         population.namespaces,
         population.metric,
         population.change,
         population.period,
-        arguments.duration
+        arguments.duration,
+        match arguments.server {
+            ApiServer::Testbed => "the testbed",
+            ApiServer::KubeApiserver(_) => "kube-apiserver",
+        }
     )
     .to_lowercase();
     let names = outcomes.iter().enumerate().map(|(index, one)| column(outcomes, index, one));
@@ -64,7 +68,11 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
     rows.push(vec!["requests per reconcile (and in all, with those until all were decided)".to_owned()]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
     rows.push(Vec::new());
-    rows.push(vec!["bytes received per reconcile".to_owned()]);
+    let not_all = match arguments.server {
+        ApiServer::Testbed => "",
+        ApiServer::KubeApiserver(_) => " (kube-apiserver does not tell those of writes)",
+    };
+    rows.push(vec![format!("bytes received per reconcile{not_all}")]);
     rows.extend(request_rows(outcomes, byte_cell));
     write_aligned(&mut text, &rows);
     text

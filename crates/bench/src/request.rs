@@ -36,6 +36,14 @@ const EXTERNAL_METRICS: &str = "external.metrics.k8s.io";
 
 impl About {
     pub(crate) fn new(method: &Method, uri: &Uri) -> Self {
+        let mut about = Self::with_verb("", uri);
+        let is_collection = !about.kind.resource.is_empty() && about.name.is_empty();
+        verb(method, is_collection, is_watch(uri)).clone_into(&mut about.kind.verb);
+        about
+    }
+
+    /// Of a request whose verb is known.
+    pub(crate) fn with_verb(verb: &str, uri: &Uri) -> Self {
         let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let (group, rest) = match segments.as_slice() {
             ["api", _, rest @ ..] => ("", rest),
@@ -55,13 +63,11 @@ impl About {
         let resource = match (plural, group) {
             ("", _) => String::new(),
             (_, EXTERNAL_METRICS) => EXTERNAL_METRICS.to_owned(),
-            (plural, "") => plural.to_owned(),
-            (plural, group) => format!("{plural}.{group}"),
+            (plural, group) => qualified(plural, group),
         };
-        let is_collection = !plural.is_empty() && name.is_empty();
-        let verb = verb(method, is_collection, is_watch(uri)).to_owned();
+        let [verb, subresource] = [verb, subresource].map(ToOwned::to_owned);
         Self {
-            kind: Kind { verb, resource, subresource: subresource.to_owned() },
+            kind: Kind { verb, resource, subresource },
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
@@ -71,6 +77,11 @@ impl About {
         let Kind { verb, resource: own, subresource: sub } = &self.kind;
         verbs.contains(&verb.as_str()) && own == resource && sub == subresource
     }
+}
+
+/// A resource with its group.
+pub(crate) fn qualified(plural: &str, group: &str) -> String {
+    if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
 }
 
 fn verb(method: &Method, is_collection: bool, is_watch: bool) -> &'static str {

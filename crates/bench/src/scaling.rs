@@ -3,49 +3,41 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use hpa_testbed::Testbed;
 use jiff::Timestamp;
-use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
-    core::GroupVersionKind,
-};
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::{load::Load, objects};
+use crate::{load::Load, objects, store::Store};
 
 /// Namespace and name of a target whose scale was written.
 pub(crate) type Scaled = (String, String);
 
 /// Follows until nobody can scale any more.
-pub(crate) async fn follow(testbed: Testbed, load: Arc<Load>, mut scaled: mpsc::UnboundedReceiver<Scaled>) {
-    let client = testbed.client();
+pub(crate) async fn follow(store: Store, load: Arc<Load>, mut scaled: mpsc::UnboundedReceiver<Scaled>) {
     while let Some((namespace, name)) = scaled.recv().await {
-        if let Err(error) = adapt(&testbed, &client, &load, &namespace, &name).await {
+        if let Err(error) = adapt(&store, &load, &namespace, &name).await {
             eprintln!("hpa-bench: {namespace}/{name} was scaled, but its pods did not follow: {error:#}");
         }
     }
 }
 
-async fn adapt(testbed: &Testbed, client: &Client, load: &Load, namespace: &str, name: &str) -> Result<()> {
-    let deployment =
-        testbed.get("apps/v1", "Deployment", namespace, name).context("there is no such target")?;
-    let wanted = deployment.pointer("/spec/replicas").and_then(serde_json::Value::as_u64).unwrap_or(1);
+async fn adapt(store: &Store, load: &Load, namespace: &str, name: &str) -> Result<()> {
+    let deployments = store.deployments(namespace);
+    let deployment = deployments.get(name).await?;
+    let wanted = deployment.data.pointer("/spec/replicas").and_then(serde_json::Value::as_u64).unwrap_or(1);
     let wanted = u32::try_from(wanted)?;
     let present = load.replicas(namespace, name).context("there is no such load")?;
     for index in present..wanted {
-        testbed.apply(objects::pod(namespace, name, index, Timestamp::now()))?;
+        store.create(objects::pod(namespace, name, index, Timestamp::now())).await?;
     }
     for index in wanted..present {
-        testbed.delete("v1", "Pod", namespace, &objects::pod_name(name, index))?;
+        store.delete_pod(namespace, &objects::pod_name(name, index)).await?;
     }
     load.set_replicas(namespace, name, wanted);
     // A patch: the controller may write the scale meanwhile.
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let status = Patch::Merge(json!({ "status": objects::deployment_status(wanted) }));
-    api.patch_status(name, &PatchParams::default(), &status).await?;
+    deployments.patch_status(name, &PatchParams::default(), &status).await?;
     Ok(())
 }
 
@@ -54,6 +46,8 @@ mod tests {
     #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
 
     use std::time::Duration;
+
+    use hpa_testbed::Testbed;
 
     use super::*;
     use crate::args::{Change, Metric, Population};
@@ -69,7 +63,7 @@ mod tests {
             let mut deployment = objects::deployment("n", "a", wanted);
             deployment["status"] = objects::deployment_status(0);
             testbed.apply(deployment).expect("a target");
-            adapt(&testbed, &testbed.client(), &load, "n", "a").await.expect("pods follow");
+            adapt(&Store::Testbed(testbed.clone()), &load, "n", "a").await.expect("pods follow");
             let names = testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
             let expected: Vec<String> = (0..wanted).map(|index| objects::pod_name("a", index)).collect();
             assert_eq!(names.collect::<Vec<_>>(), expected);
