@@ -78,6 +78,9 @@ pub(crate) struct RunArguments {
     /// How long to wait until all autoscalers are decided; after that it is measured without those that are not
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
     pub(crate) within: Duration,
+    /// How many times to measure each controller, in turn; medians are told
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) repeat: u32,
     /// How many autoscalers to create one by one meanwhile, to see how soon they are decided
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) extra: u32,

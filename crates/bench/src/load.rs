@@ -105,18 +105,21 @@ impl Load {
     fn load(&self, target: &Target, elapsed: Duration) -> f64 {
         let factor = match self.change {
             Change::Steady => 1.0,
-            Change::Jitter => {
-                let at = self.tick(elapsed).wrapping_add(u128::from(target.index)) % JITTER.len() as u128;
-                let off = usize::try_from(at).ok().and_then(|at| JITTER.get(at)).copied();
-                1.0 + off.unwrap_or_default()
-            }
+            Change::Jitter => self.jitter(target, elapsed),
             Change::Wave => {
                 let phase = (f64::from(target.index) * BETWEEN).fract();
                 let waves = elapsed.as_secs_f64() / (self.period.as_secs_f64() * WAVE);
-                1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()
+                // At its height a wave hardly changes.
+                (1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()) * self.jitter(target, elapsed)
             }
         };
         f64::from(self.pods) * factor
+    }
+
+    fn jitter(&self, target: &Target, elapsed: Duration) -> f64 {
+        let at = self.tick(elapsed).wrapping_add(u128::from(target.index)) % JITTER.len() as u128;
+        let off = usize::try_from(at).ok().and_then(|at| JITTER.get(at)).copied();
+        1.0 + off.unwrap_or_default()
     }
 
     /// How many measurements there were.

@@ -12,6 +12,7 @@ mod front;
 mod kube_apiserver;
 mod load;
 mod measure;
+mod median;
 mod objects;
 mod outcome;
 mod own_metrics;

@@ -11,6 +11,7 @@ use tokio::{
 use crate::{
     args::{ApiServer, RunArguments},
     controller::{Controller, Setting},
+    median::Measured,
     outcome::{Moment, Outcome, Run},
     own_metrics::{OwnMetrics, Source},
     process::{Process, free_ports},
@@ -25,31 +26,36 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<()> {
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // What was started ends with the future that is dropped.
-    let outcomes = tokio::select! {
-        outcomes = measure_all(arguments) => outcomes?,
+    let measured = tokio::select! {
+        measured = measure_all(arguments) => measured?,
         _ = terminated.recv() => bail!("told to end"),
         _ = interrupted.recv() => bail!("interrupted"),
     };
     if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&outcomes)?;
+        let text = serde_json::to_string_pretty(&measured)?;
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    let outcomes: Vec<&Outcome> = measured.iter().map(|one| &one.median).collect();
     std::io::stdout().write_all(report::table(arguments, &outcomes).as_bytes()).context("cannot write")
 }
 
-async fn measure_all(arguments: &RunArguments) -> Result<Vec<Outcome>> {
+async fn measure_all(arguments: &RunArguments) -> Result<Vec<Measured>> {
     let mut folder = tempfile::tempdir()?;
     folder.disable_cleanup(arguments.keep);
     if arguments.keep {
         eprintln!("hpa-bench: logs are in {}", folder.path().display());
     }
-    let mut outcomes = Vec::new();
-    for (index, controller) in arguments.controllers.iter().enumerate() {
-        let name = format!("{}-{index}", controller.name());
-        let outcome = measure(arguments, controller, folder.path(), &name).await;
-        outcomes.push(outcome.with_context(|| format!("cannot measure {}", controller.binary.display()))?);
+    let mut rounds = vec![Vec::new(); arguments.controllers.len()];
+    // In turn, so that what else the machine does concerns all of them.
+    for round in 1..=arguments.repeat {
+        for (index, (controller, outcomes)) in arguments.controllers.iter().zip(&mut rounds).enumerate() {
+            let name = format!("{}-{}-round-{round}", controller.name(), index + 1);
+            let outcome = measure(arguments, controller, folder.path(), &name).await;
+            outcomes
+                .push(outcome.with_context(|| format!("cannot measure {}", controller.binary.display()))?);
+        }
     }
-    Ok(outcomes)
+    rounds.into_iter().map(Measured::new).collect()
 }
 
 async fn measure(

@@ -41,10 +41,10 @@ const ROWS: &[(&str, Cell)] = &[
 ];
 
 /// All that was measured, a column for each controller.
-pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
+pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
     let mut text = format!(
-        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?} against {}\n\n",
+        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?} against {}{}\n\n",
         population.autoscalers,
         population.pods,
         population.namespaces,
@@ -55,15 +55,18 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
         match arguments.server {
             ApiServer::Testbed => "the testbed",
             ApiServer::KubeApiserver(_) => "kube-apiserver",
+        },
+        match arguments.repeat {
+            1 => String::new(),
+            rounds => format!(", medians of {rounds} rounds"),
         }
     )
     .to_lowercase();
     let names = outcomes.iter().enumerate().map(|(index, one)| column(outcomes, index, one));
     let mut rows = vec![[vec![String::new()], names.collect()].concat()];
-    rows.extend(
-        ROWS.iter()
-            .map(|(name, cell)| [vec![(*name).to_owned()], outcomes.iter().map(cell).collect()].concat()),
-    );
+    rows.extend(ROWS.iter().map(|(name, cell)| {
+        [vec![(*name).to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
+    }));
     rows.push(Vec::new());
     rows.push(vec!["requests per reconcile (and in all, with those until all were decided)".to_owned()]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
@@ -79,7 +82,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[Outcome]) -> String {
 }
 
 /// Two of a kind are told apart by their place.
-fn column(outcomes: &[Outcome], index: usize, one: &Outcome) -> String {
+fn column(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
     let has_namesake = outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
     if has_namesake { format!("{} ({})", one.controller, index + 1) } else { one.controller.clone() }
 }
@@ -125,7 +128,7 @@ fn answers(answers: &Summary) -> String {
 }
 
 /// A row for each kind of request that any controller has something of.
-fn request_rows(outcomes: &[Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
+fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {
         let cells: Vec<Option<String>> =

@@ -4,10 +4,10 @@ use anyhow::{Context as _, Result};
 use hpa_testbed::Testbed;
 use kube::{
     Api, Client,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, PostParams},
     core::GroupVersionKind,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// An API server that objects are created in.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl Store {
             }
             Self::Api(client) => client,
         };
-        let status = object.get("status").cloned();
+        let has_status = object.get("status").is_some();
         let object: DynamicObject = serde_json::from_value(object)?;
         let (name, namespace) = (object.metadata.name.clone(), object.metadata.namespace.clone());
         let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
@@ -36,9 +36,9 @@ impl Store {
         let api = api(client, &GroupVersionKind::try_from(&types)?, &namespace);
         let what = || format!("cannot create {} {namespace}/{name}", types.kind);
         api.create(&PostParams::default(), &object).await.with_context(what)?;
-        if let Some(status) = status {
-            let status = Patch::Merge(json!({ "status": status }));
-            api.patch_status(&name, &PatchParams::default(), &status).await.with_context(what)?;
+        if has_status {
+            // Whatever the version: it is new, and nobody else writes it.
+            api.replace_status(&name, &PostParams::default(), &object).await.with_context(what)?;
         }
         Ok(())
     }
