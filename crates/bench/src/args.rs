@@ -13,6 +13,10 @@ use jiff::SignedDuration;
 
 use crate::controller::Controller;
 
+/// Examples, and how it is measured.
+const RUN_HELP: &str = include_str!("run_help.txt");
+const AFTER_HELP: &str = "--help has examples, and tells how it is measured.";
+
 /// A load generator for HorizontalPodAutoscaler controllers: measures them from outside, side by side.
 #[derive(Debug, Parser)]
 #[command(name = "hpa-bench", version, propagate_version = true)]
@@ -32,37 +36,8 @@ pub(crate) enum Command {
     Tied(TiedArguments),
 }
 
-const RUN_EXAMPLES: &str = "\
-Examples:
-  A thousand autoscalers of ten pods each, both controllers in turn:
-    cargo build --release -p hpa -p hpa-bench
-    hpa-bench run --controller ours=target/release/hpa \\
-      --controller reference=/path/to/kube-controller-manager
-
-  Two builds of our own, numbers to a file:
-    hpa-bench run --controller ours=old/hpa --controller ours=new/hpa --json numbers.json
-
-  Load that rises and falls, so that targets are scaled and pods come and go:
-    hpa-bench run --change wave --for 5m --controller ours=target/release/hpa
-
-How it is measured:
-  A server of its own (the testbed, a Kubernetes API server in memory) is started for each controller and
-  populated; then the controller is started. With the load that it has by default each measurement of a
-  target differs a little from the last ones: nothing is scaled, but whoever reconciles sees something new and
-  writes a status. So a reconcile is a status that is written, as the server sees it, whatever the controller
-  had to ask for it. Cycle time is from one status of an autoscaler to its next; its lateness is how far that
-  exceeds the period. What is still outstanding at the end counts with what it has lasted.
-  With --change=steady there is nothing to be written: reconciles are what the controller's own metrics tell
-  (the reads of scales, if they cannot be had), and how late each autoscaler is cannot be seen from outside.
-  CPU and memory are the controller's own, from /proc (so this needs Linux).
-  The server has a process of its own; its CPU and how long it took to answer are told too: where they are
-  high, it is the server that was measured.
-
-The exit status is 0 if every controller was measured, whatever came out, else 1. Everything that was
-started ends with this process, also on Ctrl-C and SIGTERM.";
-
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = AFTER_HELP, after_long_help = RUN_HELP)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) population: Population,

@@ -127,6 +127,36 @@ fn wave_makes_the_controller_scale_and_pods_follow() {
     assert_eq!(requests(outcome, "/failed", READ_SCALE), 0.0, "{output}");
 }
 
+/// `cargo test -p hpa-bench -- --ignored`.
+#[test]
+#[ignore = "needs the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS"]
+fn real_api_server_tells_the_same_of_the_controller() {
+    let assets = std::env::var("KUBEBUILDER_ASSETS").expect("KUBEBUILDER_ASSETS");
+    let (numbers, output) = measure(&["--server", &format!("kube-apiserver={assets}"), "--repeat=2"]);
+    let outcome = &numbers[0];
+    assert_eq!(outcome["rounds"].as_array().map(Vec::len), Some(2), "{numbers:#}");
+    assert_eq!(number(outcome, "/decided/count"), 20.0);
+    let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
+    assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
+    let first = &outcome["rounds"][0];
+    let written = requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
+    assert_eq!(number(first, "/reconciles"), written);
+    for read in ["list pods.metrics.k8s.io", "watch horizontalpodautoscalers.autoscaling"] {
+        assert!(requests(outcome, "/bytes", read) > 1000.0, "{read}: {outcome:#}");
+    }
+    assert!(number(outcome, "/server_peak_memory") > 1e8, "etcd and the API server count: {outcome:#}");
+    assert!(output.contains("against kube-apiserver, medians of 2 rounds\n"), "{output}");
+}
+
+#[test]
+fn folder_without_an_api_server_is_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = format!("kube-apiserver={}", folder.path().display());
+    let (success, _, errors) = bench(&["--controller", "ours=/bin/true", "--server", &server]);
+    let etcd = folder.path().join("etcd").display().to_string();
+    assert!(!success && errors.contains(&format!("cannot start {etcd}")), "{errors}");
+}
+
 #[test]
 fn controller_that_ends_is_told_of_with_its_log() {
     let folder = tempfile::tempdir().expect("a folder");
