@@ -108,12 +108,13 @@ impl Health {
     }
 }
 
-/// Whether a list was refused because the API server does not know the kind.
-fn is_not_served(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
-        return false;
-    };
-    matches!(error, kube::Error::Api(status) if status.code == 404)
+/// The HTTP status by which a list or a watch was refused.
+fn code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
 }
 
 /// When to list anew because objects could not be decoded. What is garbled on its way is whole the next time; what is
@@ -161,23 +162,32 @@ pub(crate) struct Feed<T> {
     relist: Relist,
     /// Of a kind that need not be served: its API group, and who is told that it is not.
     absent: Option<(&'static str, watch::Sender<bool>)>,
+    may_be_forbidden: bool,
 }
 
 /// A watch failed; it goes on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Interrupted;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted {
+    /// Whether it is not permitted, so that there is little sense in trying again soon.
+    pub(crate) is_forbidden: bool,
+}
 
 impl<T: Watchable> Feed<T> {
     /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
     pub(crate) fn new(what: impl Into<String>, api: Api<T>, scope: &Scope, pace: Duration) -> Self {
         let (events, health) = (events(api.clone(), pace), Health::new(what.into(), scope));
-        Self { api, events, health, relist: Relist::after(pace), absent: None }
+        Self { api, events, health, relist: Relist::after(pace), absent: None, may_be_forbidden: false }
     }
 
     /// The same for a kind of a group that need not be served: `absent` is told if it is not, and it is asked for
     /// again and again.
     pub(crate) fn optional(self, group: &'static str, absent: watch::Sender<bool>) -> Self {
         Self { absent: Some((group, absent)), ..self }
+    }
+
+    /// The same for what need not be permitted: whoever takes the events says so in its own words.
+    pub(crate) fn unless_forbidden(self) -> Self {
+        Self { may_be_forbidden: true, ..self }
     }
 
     /// Tells that an object could not be decoded.
@@ -216,8 +226,11 @@ impl<T: Watchable> Feed<T> {
             return match event {
                 Ok(event) => Ok(self.seen(event)),
                 Err(error) => {
-                    self.failed(&error);
-                    Err(Interrupted)
+                    let is_forbidden = code(&error) == Some(403);
+                    if !(is_forbidden && self.may_be_forbidden) {
+                        self.failed(&error);
+                    }
+                    Err(Interrupted { is_forbidden })
                 }
             };
         }
@@ -225,7 +238,8 @@ impl<T: Watchable> Feed<T> {
 
     fn failed(&mut self, error: &watcher::Error) {
         match &self.absent {
-            Some((group, absent)) if is_not_served(error) => {
+            // The API server does not know the kind.
+            Some((group, absent)) if code(error) == Some(404) => {
                 absent.send_replace(true);
                 self.health.absent(group);
             }

@@ -1,7 +1,5 @@
 //! Custom resources: where their scale is, their definition tells.
 
-use std::time::Duration;
-
 use hpa_calc::api::Scale;
 use hpa_metrics_client::describe;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -11,7 +9,10 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use super::scaled::{Parts, ScalePaths, Scaled, replicas};
+use super::{
+    PATIENCE,
+    scaled::{Parts, ScalePaths, Scaled, replicas},
+};
 use crate::targets::{Mapping, ReadScale};
 
 /// A custom resource.
@@ -101,9 +102,6 @@ impl Definition {
 fn split(path: &str) -> Vec<String> {
     path.trim_start_matches('.').split('.').map(ToOwned::to_owned).collect()
 }
-
-/// How long to wait before a definition is asked for again that there is not, or that may not be read.
-const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Where a kind has its scale. Waits, for ever if need be, until its definition tells: a kind without one (of an aggregated
 /// API), and one whose definition may not be read, has its scales read one by one.

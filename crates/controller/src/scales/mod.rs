@@ -25,7 +25,8 @@ use kube::{
     runtime::watcher::Event,
 };
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
+use tracing::info;
 
 use self::{
     custom::Custom,
@@ -105,18 +106,28 @@ impl ScaleCache {
             let (client, scope, store, pace) = (self.client.clone(), scope.clone(), store.clone(), self.pace);
             let mapping = mapping.clone();
             watches.spawn(async move {
-                if has_known_paths(&mapping) {
-                    let feed = feed::<Workload>(client, &mapping, &scope, pace);
-                    keep(feed, &store, &ScalePaths::default(), pace).await;
-                } else {
-                    let paths = custom::paths(&client, &mapping).await;
-                    let feed = feed::<Custom>(client, &mapping, &scope, pace);
-                    keep(feed, &store, &paths, pace).await;
+                let mut is_told = false;
+                loop {
+                    if has_known_paths(&mapping) {
+                        let feed = feed::<Workload>(client.clone(), &mapping, &scope, pace);
+                        keep(feed, &store, &ScalePaths::default()).await;
+                    } else {
+                        let paths = custom::paths(&client, &mapping).await;
+                        let feed = feed::<Custom>(client.clone(), &mapping, &scope, pace);
+                        keep(feed, &store, &paths).await;
+                    }
+                    if !std::mem::replace(&mut is_told, true) {
+                        info!(kind = %mapping, "no right to watch them: their scales are read one by one");
+                    }
+                    sleep(PATIENCE).await;
                 }
             });
         }
     }
 }
+
+/// How long to wait before something is asked for again that is not permitted, or not there.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Whether a kind has its scale where Kubernetes' own workloads have it.
 fn has_known_paths(mapping: &Mapping) -> bool {
@@ -135,19 +146,22 @@ where
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    Feed::new(mapping.to_string(), api, scope, pace)
+    Feed::new(mapping.to_string(), api, scope, pace).unless_forbidden()
 }
 
-/// Keeps the scales of one kind in a scope, without end.
-async fn keep<T: Watchable + Scaled>(mut feed: Feed<T>, store: &Store, paths: &ScalePaths, pace: Duration) {
+/// Keeps the scales of one kind in a scope, as long as it is permitted.
+async fn keep<T: Watchable + Scaled>(mut feed: Feed<T>, store: &Store, paths: &ScalePaths) {
     loop {
         match feed.next_or_interrupted().await {
-            Err(Interrupted) => {
+            Err(Interrupted { is_forbidden }) => {
                 store.lost();
+                if is_forbidden {
+                    return;
+                }
                 // A watch that goes on where it broke off shows in nothing that it works again, but a list does.
                 feed.relist();
             }
-            Ok(None) => tokio::time::sleep(pace).await,
+            Ok(None) => return,
             Ok(Some(Event::Init)) => store.begin_list(),
             Ok(Some(Event::InitApply(object))) => {
                 if let (Some((namespace, name)), Some(read)) = (object.name(), object.scale(paths)) {
