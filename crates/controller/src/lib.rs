@@ -36,5 +36,6 @@ pub mod spread;
 mod status;
 pub mod targets;
 pub mod telemetry;
+pub mod trace;
 pub mod watch;
 pub mod watched;

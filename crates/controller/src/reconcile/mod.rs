@@ -35,6 +35,7 @@ use crate::{
     selectors::{HpaKey, SelectorIndex},
     status,
     targets::{RestMapper, ScaleClient},
+    trace::TARGET,
     watched::Watched,
 };
 
@@ -199,6 +200,7 @@ impl Reconciler {
         }
     }
 
+    #[tracing::instrument(name = "write_status", level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     async fn patch_status_of<K: AutoscalerKind>(&self, key: &HpaKey, patch: Value) -> Answer {
         let api: Api<Watched<K>> = Api::namespaced(self.client.clone(), &key.namespace);
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -207,6 +209,7 @@ impl Reconciler {
     }
 
     /// The autoscaler as the API server has it now.
+    #[tracing::instrument(name = "read_autoscaler", level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     async fn get(&self, key: &HpaKey) -> Answer {
         match key.api {
             AutoscalerApi::Core => self.get_of::<HorizontalPodAutoscaler>(key).await,

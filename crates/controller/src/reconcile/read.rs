@@ -1,6 +1,6 @@
 //! What a reconcile reads: the target's scale, its pods, its metrics.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use hpa_calc::{
@@ -11,11 +11,13 @@ use hpa_calc::{
 };
 use hpa_metrics_client::describe;
 use kube::{Api, api::ListParams};
+use tracing::{Instrument, debug};
 
 use super::Reconciler;
 use crate::{
     selectors::HpaKey,
     targets::{GroupKind, MapperError, Mapping, ReadScale, ScaleError},
+    trace::{self, TARGET},
     watched::Watched,
 };
 
@@ -37,6 +39,12 @@ pub(super) struct Unread {
     pub(super) is_gone: bool,
 }
 
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
 impl Reconciler {
     /// The target's scale as a watch told it, if one did.
     pub(super) async fn known_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
@@ -56,6 +64,13 @@ impl Reconciler {
     }
 
     /// Reads the target's scale, by the first of its kind's resources that serves one of that name.
+    #[tracing::instrument(
+        level = "debug",
+        target = TARGET,
+        skip_all,
+        fields(kind = hpa.spec.scale_target_ref.kind, name = hpa.spec.scale_target_ref.name),
+        err(level = "debug")
+    )]
     pub(super) async fn read_target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| Unread {
@@ -101,6 +116,7 @@ impl Reconciler {
     }
 
     /// The pods that a selector matches, as the API server has them now.
+    #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     pub(super) async fn list_pods(&self, namespace: &str, selector: &str) -> Result<Vec<Arc<Pod>>, String> {
         let api: Api<Watched<Pod>> = Api::namespaced(self.client.clone(), namespace);
         let pods = api.list(&ListParams::default().labels(selector)).await;
@@ -125,7 +141,8 @@ impl Reconciler {
                 let reading = self.metrics.read(namespace, selector, query);
                 async move {
                     let begun = self.clock.moment().running;
-                    let reading = reading.await;
+                    let reading = async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
+                    let reading = reading.instrument(trace::read_metric(query)).await;
                     (index, reading, self.clock.moment().running.saturating_sub(begun))
                 }
             })

@@ -10,6 +10,7 @@ use super::{
     mapper::Mapping,
     request::{ApiRequest, RequestError, path_segment},
 };
+use crate::trace::TARGET;
 
 /// Why a scale could not be read or written. Prints as client-go does: mostly the API server's own words.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -184,6 +185,14 @@ impl ScaleClient {
     }
 
     /// Writes `spec.replicas` of a scale that was read, if it did not change since ([`ScaleError::Conflict`]).
+    #[tracing::instrument(
+        name = "write_scale",
+        level = "debug",
+        target = TARGET,
+        skip_all,
+        fields(resource = &*mapping.resource, name = name, replicas = replicas),
+        err(level = "debug")
+    )]
     pub async fn update(
         &self,
         namespace: &str,
