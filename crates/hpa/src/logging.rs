@@ -4,21 +4,30 @@ use std::{fs::File, io::IsTerminal, sync::Mutex};
 
 use tracing::Subscriber;
 use tracing_subscriber::{
-    EnvFilter, Layer,
+    EnvFilter, Layer, Registry,
     fmt::{self, MakeWriter},
     layer::SubscriberExt,
+    registry::LookupSpan,
     util::SubscriberInitExt,
 };
 
 use crate::args::{LogArguments, LogFormat};
 
 /// The client logs every failed request of its own accord; what matters of it is logged where it was asked.
-const QUIET: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tower=warn";
+/// The spans of a reconcile's steps are for traces.
+const QUIET: &str =
+    "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tower=warn,hpa_controller::trace=off";
 
-/// Starts logging.
-pub(crate) fn start(arguments: &LogArguments) -> anyhow::Result<()> {
+/// Makes traces of spans, with a filter of its own.
+pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts logging, and traces if there are to be any.
+pub(crate) fn start(arguments: &LogArguments, traces: Option<TraceLayer>) -> anyhow::Result<()> {
     let color = std::io::stderr().is_terminal();
-    subscriber(arguments, std::io::stderr, color)?.try_init()?;
+    match traces {
+        Some(traces) => traced_subscriber(arguments, std::io::stderr, color, traces)?.try_init()?,
+        None => subscriber(arguments, std::io::stderr, color)?.try_init()?,
+    }
     Ok(())
 }
 
@@ -29,27 +38,62 @@ pub(crate) fn start_to_file(level: &str, file: File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What writes the log. A JSON line about an autoscaler has its name as `span.hpa`.
+/// What writes the log.
 fn subscriber<W>(arguments: &LogArguments, writer: W, color: bool) -> anyhow::Result<impl Subscriber>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
+    let lines = lines(arguments, writer, color);
+    Ok(tracing_subscriber::registry().with(filter(arguments)?).with(lines))
+}
+
+/// What writes the log and makes traces. The log is as without these.
+fn traced_subscriber<W>(
+    arguments: &LogArguments,
+    writer: W,
+    color: bool,
+    traces: TraceLayer,
+) -> anyhow::Result<impl Subscriber>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let lines = lines(arguments, writer, color).with_filter(filter(arguments)?);
+    Ok(tracing_subscriber::registry().with(traces).with(lines))
+}
+
+fn filter(arguments: &LogArguments) -> anyhow::Result<EnvFilter> {
     // The later directive wins: what is asked for by module overrides the quiet ones.
-    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", arguments.log_level))?;
+    Ok(EnvFilter::builder().parse(format!("{QUIET},{}", arguments.log_level))?)
+}
+
+/// Writes a line for each event. A JSON line about an autoscaler has its name as `span.hpa`.
+fn lines<S, W>(arguments: &LogArguments, writer: W, color: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let layer = fmt::layer().with_writer(writer);
-    let layer = match arguments.log_format {
+    match arguments.log_format {
         LogFormat::Text => layer.with_ansi(color).with_target(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_span_list(false).boxed(),
-    };
-    Ok(tracing_subscriber::registry().with(filter).with(layer))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{
         io,
-        sync::{Arc, Mutex},
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
     };
+
+    use tracing::{
+        level_filters::LevelFilter,
+        span::{Attributes, Id},
+    };
+    use tracing_subscriber::layer::Context;
 
     use super::*;
 
@@ -71,13 +115,51 @@ mod tests {
         let arguments = LogArguments { log_level: "info".into(), log_format };
         let writer = lines.clone();
         let subscriber = subscriber(&arguments, move || writer.clone(), false).expect("a filter");
-        tracing::subscriber::with_default(subscriber, || {
-            let _span = tracing::info_span!("reconcile", hpa = "shop/web").entered();
-            tracing::info!(desired = 4, "scaled");
-            tracing::debug!("not asked for");
-        });
-        let bytes = lines.0.lock().expect("no panic").clone();
-        String::from_utf8(bytes).expect("text")
+        tracing::subscriber::with_default(subscriber, reconcile);
+        lines.text()
+    }
+
+    /// A reconcile that says something within a step.
+    fn reconcile() {
+        let _span = tracing::info_span!("reconcile", hpa = "shop/web").entered();
+        let _step = tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
+        tracing::debug!(target: hpa_controller::trace::TARGET, error = "refused");
+        tracing::info!(desired = 4, "scaled");
+        tracing::trace!("not asked for");
+    }
+
+    impl Lines {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("no panic").clone()).expect("text")
+        }
+    }
+
+    /// Counts the spans that traces would be made of.
+    #[derive(Clone, Default)]
+    struct Spans(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Spans {
+        fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn log_is_the_same_with_traces() {
+        for log_format in [LogFormat::Text, LogFormat::Json] {
+            let arguments = LogArguments { log_level: "debug".into(), log_format };
+            let (lines, spans) = (Lines::default(), Spans::default());
+            let writer = lines.clone();
+            let traces = spans.clone().with_filter(LevelFilter::DEBUG).boxed();
+            let subscriber =
+                traced_subscriber(&arguments, move || writer.clone(), false, traces).expect("a filter");
+            tracing::subscriber::with_default(subscriber, reconcile);
+            let (text, expected) = (lines.text(), logged(log_format));
+            let without_time = |line: &str| line.split_once("INFO").map(|(_, rest)| rest.to_owned());
+            assert!(without_time(&text).is_some() && text.lines().count() == 1, "{text}");
+            assert_eq!(without_time(&text), without_time(&expected));
+            assert_eq!(spans.0.load(Ordering::Relaxed), 2, "both are traced");
+        }
     }
 
     #[test]

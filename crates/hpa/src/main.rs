@@ -11,6 +11,8 @@ mod demo;
 mod export_tests;
 mod logging;
 mod man;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod run;
 mod serve;
 mod shadow;

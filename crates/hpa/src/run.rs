@@ -14,6 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+#[cfg(feature = "otlp")]
+use crate::otlp::Traces;
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
     logging, serve,
@@ -24,10 +26,20 @@ const EXIT_IMPATIENT: i32 = 130;
 
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
-    logging::start(&arguments.log)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    #[cfg(feature = "otlp")]
+    let traces = Traces::start(&arguments.traces, runtime.handle())?;
+    #[cfg(feature = "otlp")]
+    logging::start(&arguments.log, traces.as_ref().map(Traces::layer))?;
+    #[cfg(not(feature = "otlp"))]
+    logging::start(&arguments.log, None)?;
     let outcome = runtime.block_on(control(arguments));
+    // Only now that the lease is released: nobody waits for it.
+    #[cfg(feature = "otlp")]
+    if let Some(traces) = traces {
+        traces.finish();
+    }
     // Nothing that blocks a thread, such as a look-up of a name, is waited for.
     runtime.shutdown_background();
     outcome
@@ -52,6 +64,8 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
         Parts::with_telemetry(clients, &options, telemetry)
     };
     let parts = Parts { election, apis, ..parts };
+    #[cfg(feature = "otlp")]
+    let parts = Parts { observer: Traces::observer(), ..parts };
     let outcome = hpa_controller::run::run(parts, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;

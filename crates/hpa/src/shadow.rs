@@ -53,7 +53,7 @@ pub(crate) struct ShadowReportArguments {
 
 /// Compares for a time, or until SIGTERM or SIGINT, and prints the report. Differences are an error.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
-    logging::start(&arguments.log)?;
+    logging::start(&arguments.log, None)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let summary = runtime.block_on(compare(arguments));

@@ -6,6 +6,8 @@ mod demo;
 mod run;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "otlp")]
+mod traces;
 mod values;
 
 use clap::{Parser, Subcommand};
@@ -18,6 +20,8 @@ pub(crate) use self::{
     values::{positive_duration, to_std},
 };
 
+#[cfg(feature = "otlp")]
+pub(crate) use self::traces::TraceArguments;
 use crate::{
     completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments,
     shadow::ShadowReportArguments,

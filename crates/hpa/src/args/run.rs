@@ -38,6 +38,9 @@ pub(crate) struct RunArguments {
     pub(crate) log: LogArguments,
     #[command(flatten)]
     pub(crate) observation: ObservationArguments,
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    pub(crate) traces: super::TraceArguments,
     /// Write nothing: decide beside the controller that handles the autoscalers, and tell where the two differ. No leader
     /// is elected
     #[arg(long, env = "HPA_DRY_RUN")]

@@ -59,7 +59,7 @@ impl Output {
         let log_level = |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
         if !terminal::is_there() {
             let log_level = log_level(LEVEL_OF_LINES);
-            logging::start(&LogArguments { log_level, log_format: LogFormat::Text })?;
+            logging::start(&LogArguments { log_level, log_format: LogFormat::Text }, None)?;
             return Ok(Self::Lines { width: 0 });
         }
         let log = folder.join("controller.log");
