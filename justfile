@@ -8,6 +8,11 @@ default:
 test:
     cargo test --workspace
 
+# Traces: the feature `otlp` and its tests.
+otlp:
+    cargo clippy --workspace --features hpa/otlp --bin hpa --test otlp -- -D warnings
+    cargo test --workspace --features hpa/otlp --bin hpa --test otlp
+
 # Formatting, lints and documentation, warnings being errors.
 lint:
     cargo fmt --all --check
