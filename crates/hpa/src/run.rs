@@ -26,8 +26,9 @@ const EXIT_IMPATIENT: i32 = 130;
 
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let threads = usize::from(arguments.threads);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("cannot start threads")?;
     #[cfg(feature = "otlp")]
     let traces = Traces::start(&arguments.traces, runtime.handle())?;
     #[cfg(feature = "otlp")]

@@ -45,6 +45,9 @@ pub(crate) struct RunArguments {
     /// is elected
     #[arg(long, env = "HPA_DRY_RUN")]
     pub(crate) dry_run: bool,
+    /// How many threads work. One is enough for tens of thousands of autoscalers, and wastes no time on waking others
+    #[arg(long, env = "HPA_THREADS", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) threads: u8,
     /// How long running reconciles may take to finish after SIGTERM or SIGINT
     #[arg(long, env = "HPA_SHUTDOWN_GRACE_PERIOD", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_grace_period: SignedDuration,
