@@ -3,7 +3,6 @@
 use std::fmt;
 
 use hpa_calc::api::HorizontalPodAutoscaler;
-use serde_json::Value;
 
 use crate::watched::{WatchedKind, WatchedMeta};
 
@@ -58,7 +57,7 @@ impl WatchedKind for OwnAutoscaler {
     const VERSION: &'static str = hpa_crd::VERSION;
     const PLURAL: &'static str = hpa_crd::PLURAL;
 
-    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
+    fn decode(meta: WatchedMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
         HorizontalPodAutoscaler::decode(meta, spec, status).map(Self)
     }
 }

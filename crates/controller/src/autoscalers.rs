@@ -239,6 +239,16 @@ impl Autoscalers {
         self.by_key.read().get(key).cloned()
     }
 
+    /// Whether this version of an object is known.
+    pub fn has(&self, key: &HpaKey, uid: &str, version: &str) -> bool {
+        let by_key = self.by_key.read();
+        by_key.get(key).is_some_and(|known| {
+            !known.is_suspended()
+                && known.uid == uid
+                && known.object.read().metadata.resource_version == version
+        })
+    }
+
     /// Takes over a version of an object.
     pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
         if let Some(known) = self.get(key).filter(|known| known.uid == object.metadata.uid) {

@@ -12,17 +12,23 @@ pub struct Spread {
 /// So many autoscalers take a whole period to be begun with; fewer of them take less.
 const SPREAD_OVER_PERIOD: usize = 1000;
 
+/// At how many moments of a period autoscalers are begun with: every 20 ms of 15 s.
+const SLOTS: u32 = 750;
+
 impl Spread {
     /// Spreads over this period.
     pub fn over(period: Duration) -> Self {
         Self { period }
     }
 
-    /// When, after the start, the autoscaler of this index of so many is reconciled first.
+    /// When, after the start, the autoscaler of this index of so many is reconciled first. Those that are close to each
+    /// other come together: it saves waking up for each of them, and for each of their answers.
     pub fn delay(self, index: usize, count: usize) -> Duration {
         let slots = u32::try_from(count.max(SPREAD_OVER_PERIOD)).unwrap_or(u32::MAX);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        (self.period / slots).saturating_mul(index)
+        let at = (self.period / slots).saturating_mul(index);
+        let slot = (self.period / SLOTS).as_nanos().max(1);
+        at.saturating_sub(Duration::from_nanos(u64::try_from(at.as_nanos() % slot).unwrap_or_default()))
     }
 }
 

@@ -38,12 +38,7 @@ pub(crate) fn patch(
     object: &HorizontalPodAutoscaler,
     status: &HorizontalPodAutoscalerStatus,
 ) -> Result<Option<Value>, serde_json::Error> {
-    if object.status == *status {
-        return Ok(None);
-    }
-    let (old, new) = (serde_json::to_value(&object.status)?, serde_json::to_value(status)?);
-    let (Value::Object(old), Value::Object(new)) = (old, new) else { return Ok(None) };
-    let members = changed_members(old, new);
+    let members = changed_members(&object.status, status)?;
     if members.is_empty() {
         return Ok(None);
     }
@@ -51,15 +46,63 @@ pub(crate) fn patch(
 }
 
 /// The members of a status that differ; one that is no longer there is `null`, by which a merge patch removes it.
-fn changed_members(mut old: Map<String, Value>, new: Map<String, Value>) -> Map<String, Value> {
+fn changed_members(
+    old: &HorizontalPodAutoscalerStatus,
+    new: &HorizontalPodAutoscalerStatus,
+) -> Result<Map<String, Value>, serde_json::Error> {
+    // So that a new member is not forgotten here.
+    let HorizontalPodAutoscalerStatus {
+        observed_generation,
+        last_scale_time,
+        current_replicas,
+        desired_replicas,
+        current_metrics,
+        conditions,
+        unknown,
+    } = new;
+    // Only what differs is made JSON of: most of a status is conditions that stay.
+    let mut told = HorizontalPodAutoscalerStatus::default();
+    let mut names = Vec::new();
+    if old.observed_generation != *observed_generation {
+        told.observed_generation = *observed_generation;
+        names.push("observedGeneration");
+    }
+    if old.last_scale_time != *last_scale_time {
+        told.last_scale_time = *last_scale_time;
+        names.push("lastScaleTime");
+    }
+    if old.current_replicas != *current_replicas {
+        told.current_replicas = *current_replicas;
+        names.push("currentReplicas");
+    }
+    if old.desired_replicas != *desired_replicas {
+        told.desired_replicas = *desired_replicas;
+        names.push("desiredReplicas");
+    }
+    if old.current_metrics != *current_metrics {
+        told.current_metrics.clone_from(current_metrics);
+        names.push("currentMetrics");
+    }
+    if old.conditions != *conditions {
+        told.conditions.clone_from(conditions);
+        names.push("conditions");
+    }
     let mut changed = Map::new();
-    for (name, value) in new {
-        if old.remove(&name).as_ref() != Some(&value) {
-            changed.insert(name, value);
+    if !names.is_empty()
+        && let Value::Object(mut members) = serde_json::to_value(&told)?
+    {
+        changed.extend(
+            names.into_iter().map(|name| (name.to_owned(), members.remove(name).unwrap_or_default())),
+        );
+    }
+    for (name, value) in unknown {
+        if old.unknown.get(name) != Some(value) {
+            changed.insert(name.clone(), value.clone());
         }
     }
-    changed.extend(old.into_iter().map(|(name, _)| (name, Value::Null)));
-    changed
+    let gone = old.unknown.keys().filter(|name| !unknown.contains_key(*name));
+    changed.extend(gone.map(|name| (name.clone(), Value::Null)));
+    Ok(changed)
 }
 
 #[cfg(test)]

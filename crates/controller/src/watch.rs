@@ -217,6 +217,10 @@ impl Caches {
     }
 
     fn apply<K: AutoscalerKind>(&self, key: &HpaKey, object: Watched<K>, seen: Seen) -> Option<Change> {
+        if seen == Seen::Changed && self.autoscalers.has(key, object.uid(), object.version()) {
+            // Mostly our own write, whose answer has told of it.
+            return Some(Change::Nothing);
+        }
         let Some(object) = self.decoded(key, object) else {
             // What it asked for before need not be what it asks for now.
             self.autoscalers.suspend(key);

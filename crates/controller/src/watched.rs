@@ -1,7 +1,7 @@
 //! Objects as a watch delivers them: read no further than needed, and guarded, so that one that cannot be decoded does
-//! not spoil the list it is in.
+//! not spoil the list it is in. Spec and status are decoded from their text only when somebody asks for the object.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, ObjectMeta, Pod, PodSpec, PodStatus},
@@ -10,7 +10,7 @@ use hpa_calc::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::annotations::{DRY_RUN, PAUSE};
 
@@ -70,8 +70,8 @@ pub trait WatchedKind: Sized {
     /// The kind's name in URLs.
     const PLURAL: &'static str;
 
-    /// Makes the kept form of the parts of an object.
-    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error>;
+    /// Makes the kept form of the parts of an object: its metadata, and the JSON of spec and status.
+    fn decode(meta: WatchedMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error>;
 }
 
 impl WatchedKind for HorizontalPodAutoscaler {
@@ -80,7 +80,7 @@ impl WatchedKind for HorizontalPodAutoscaler {
     const VERSION: &'static str = "v2";
     const PLURAL: &'static str = "horizontalpodautoscalers";
 
-    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
+    fn decode(meta: WatchedMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
         let mut hpa = Self {
             metadata: ObjectMeta {
                 name: meta.name,
@@ -91,8 +91,8 @@ impl WatchedKind for HorizontalPodAutoscaler {
                 annotations: meta.annotations.unwrap_or_default().kept(),
                 ..ObjectMeta::default()
             },
-            spec: serde_json::from_value(spec)?,
-            status: Option::deserialize(status)?.unwrap_or_default(),
+            spec: serde_json::from_str(spec)?,
+            status: serde_json::from_str::<Option<_>>(status)?.unwrap_or_default(),
         };
         // The API server has done so; a spec that reached us another way is not to be read differently.
         apply_defaults(&mut hpa.spec);
@@ -106,27 +106,47 @@ impl WatchedKind for Pod {
     const VERSION: &'static str = "v1";
     const PLURAL: &'static str = "pods";
 
-    fn decode(meta: WatchedMeta, spec: Value, status: Value) -> Result<Self, serde_json::Error> {
-        let spec = Option::<PodSpec>::deserialize(spec)?.unwrap_or_default();
-        let status = Option::<PodStatus>::deserialize(status)?.unwrap_or_default();
+    fn decode(meta: WatchedMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
+        let spec = serde_json::from_str::<Option<PodSpec>>(spec)?.unwrap_or_default();
+        let status = serde_json::from_str::<Option<PodStatus>>(status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
         Ok(Self::new(meta.name.into(), meta.labels.unwrap_or_default(), terminating, &spec, &status))
     }
 }
 
-/// An object of a watched kind, or why it cannot be decoded. It is what kube's `watcher` is asked for
-/// (`Api<Watched<Pod>>`).
+/// An object of a watched kind, to be decoded. It is what kube's `watcher` is asked for (`Api<Watched<Pod>>`).
 #[derive(Clone, Debug)]
 pub struct Watched<K> {
     /// Name, namespace, identity and version; nothing else.
     metadata: meta::ObjectMeta,
-    object: Result<K, String>,
+    meta: WatchedMeta,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: WatchedKind> Watched<K> {
+    /// The object, or why it cannot be decoded.
+    pub fn into_result(self) -> Result<K, String> {
+        if self.meta.name.is_empty() || self.meta.namespace.is_empty() {
+            // Whatever else it says, nobody knows of whom.
+            return Err("it has no name or no namespace".to_owned());
+        }
+        let spec = self.spec.as_deref().map_or("null", RawValue::get);
+        let status = self.status.as_deref().map_or("null", RawValue::get);
+        K::decode(self.meta, spec, status).map_err(|error| error.to_string())
+    }
 }
 
 impl<K> Watched<K> {
-    /// The object, or why it cannot be decoded.
-    pub fn into_result(self) -> Result<K, String> {
-        self.object
+    /// The object's identity.
+    pub(crate) fn uid(&self) -> &str {
+        &self.meta.uid
+    }
+
+    /// The object's version.
+    pub(crate) fn version(&self) -> &str {
+        &self.meta.resource_version
     }
 }
 
@@ -137,20 +157,13 @@ impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
             #[serde(default)]
             metadata: WatchedMeta,
             #[serde(default)]
-            spec: Value,
+            spec: Option<Box<RawValue>>,
             #[serde(default)]
-            status: Value,
+            status: Option<Box<RawValue>>,
         }
 
-        let Parts { metadata, spec, status } = Parts::deserialize(deserializer)?;
-        let kept = metadata.named();
-        let object = if metadata.name.is_empty() || metadata.namespace.is_empty() {
-            // Whatever else it says, nobody knows of whom.
-            Err("it has no name or no namespace".to_owned())
-        } else {
-            K::decode(metadata, spec, status).map_err(|error| error.to_string())
-        };
-        Ok(Self { metadata: kept, object })
+        let Parts { metadata: meta, spec, status } = Parts::deserialize(deserializer)?;
+        Ok(Self { metadata: meta.named(), meta, spec, status, kind: PhantomData })
     }
 }
 

@@ -206,7 +206,6 @@ impl Watch {
 }
 
 fn line(event: &str, object: &Value) -> Bytes {
-    let mut text = json!({ "type": event, "object": object }).to_string();
-    text.push('\n');
-    text.into()
+    // In the order in which Kubernetes writes them.
+    format!("{{\"type\":\"{event}\",\"object\":{object}}}\n").into()
 }

@@ -57,7 +57,7 @@ async fn that_end_in_the_middle_of_an_event() {
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     assert_eq!(lines.event().await.1, "a");
     let half = lines.text().await.unwrap();
-    assert!(half.starts_with("{\"object\":{") && serde_json::from_str::<serde_json::Value>(&half).is_err());
+    assert!(half.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&half).is_err());
     assert_eq!(lines.text().await, None);
     assert_eq!(told(&testbed).await, ["a"]);
 }
