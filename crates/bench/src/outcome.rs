@@ -64,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) reconciles_per_second: f64,
     /// As many as there would be if each autoscaler was reconciled once a period.
     pub(crate) reconciles_due: f64,
+    /// How many autoscalers had been due for their next status when the measurement ended.
+    pub(crate) overdue_at_end: Option<usize>,
     /// How many the controller says it did; with those that had nothing new to tell.
     pub(crate) own_reconciles: Option<u64>,
     /// From one status of an autoscaler to its next; none if there are none to be written.
@@ -121,6 +123,10 @@ impl Outcome {
             let of = |seen: &&Seen| cycles(seen, begin.stats.now, end.stats.now, period);
             first.iter().flat_map(of).collect::<Vec<f64>>()
         });
+        let overdue_at_end = writes.then(|| {
+            let all = first.iter().chain(&extra);
+            all.filter(|seen| outstanding(seen, end.stats.now) > period).count()
+        });
         let late = cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
         let soon: Vec<f64> = extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, writes);
@@ -145,6 +151,7 @@ impl Outcome {
             reconciles_counted_by,
             reconciles_per_second: reconciles as f64 / measured,
             reconciles_due: due / period,
+            overdue_at_end,
             own_reconciles: own_reconciles(&begin, &end),
             cycle: cycles.map(Summary::of),
             lateness: late.map(Summary::of),
@@ -191,13 +198,19 @@ fn own_lateness(begin: &Moment, end: &Moment, period: f64) -> Option<f64> {
 fn cycles(seen: &Seen, begin: f64, end: f64, period: f64) -> Vec<f64> {
     let mut times: Vec<f64> = seen.written.iter().copied().filter(|at| *at <= end).collect();
     times.sort_by(f64::total_cmp);
-    let outstanding = end - times.last().copied().unwrap_or(seen.created);
+    let outstanding = outstanding(seen, end);
     let pairs = times.iter().zip(times.iter().skip(1));
     let mut cycles: Vec<f64> = pairs.filter(|(_, at)| **at > begin).map(|(before, at)| at - before).collect();
     if outstanding > period {
         cycles.push(outstanding);
     }
     cycles
+}
+
+/// How long ago the last status of an autoscaler was written, or it was created.
+fn outstanding(seen: &Seen, end: f64) -> f64 {
+    let times = seen.written.iter().copied().filter(|at| *at <= end);
+    end - times.max_by(f64::total_cmp).unwrap_or(seen.created)
 }
 
 fn status_writes(stats: &Stats) -> u64 {

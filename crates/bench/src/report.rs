@@ -23,6 +23,7 @@ const ROWS: &[(&str, Cell)] = &[
     ("peak memory at the end", |one| mebibytes(one.usage_at_end.peak_memory)),
     ("reconciles per second", |one| format!("{:.1}", one.reconciles_per_second)),
     ("reconciles made / due", |one| format!("{} / {:.0}", one.reconciles, one.reconciles_due)),
+    ("  overdue at the end", |one| one.overdue_at_end.map_or_else(none, |count| count.to_string())),
     ("  counted by", |one| counted_by(one).to_owned()),
     ("  by its own metrics", |one| one.own_reconciles.map_or_else(none, |count| count.to_string())),
     ("cycle, median / p99", |one| middle(one.cycle)),
