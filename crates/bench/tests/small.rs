@@ -155,7 +155,7 @@ fn folder_without_an_api_server_is_told_of() {
     let server = format!("kube-apiserver={}", folder.path().display());
     let (success, _, errors) = bench(&["--controller", "ours=/bin/true", "--server", &server]);
     let etcd = folder.path().join("etcd").display().to_string();
-    assert!(!success && errors.contains(&format!("cannot start {etcd}")), "{errors}");
+    assert!(!success && errors.contains(&format!("there is no {etcd}")), "{errors}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::ByteString;
 use kube::{Client, Config, config::KubeConfigOptions};
 use serde_json::{Value, json};
@@ -122,6 +122,11 @@ struct Plane {
 
 impl Plane {
     async fn start(assets: &Path, folder: &Path) -> Result<Self> {
+        let programs = ["etcd", "kube-apiserver"].map(|name| assets.join(name));
+        for program in &programs {
+            ensure!(program.is_file(), "there is no {}", program.display());
+        }
+        let [etcd, apiserver] = &programs;
         let authority = Authority::new(folder)?;
         let [client_port, peer_port, port] = free_ports()?;
         let etcd_url = format!("http://127.0.0.1:{client_port}");
@@ -133,10 +138,10 @@ impl Plane {
             // The disk is not what is to be measured.
             "--unsafe-no-fsync".to_owned(),
         ];
-        let mut etcd = tied(&assets.join("etcd"))?;
+        let mut etcd = tied(etcd)?;
         let etcd = Process::start(etcd.args(etcd_flags).stdout(Stdio::null()), folder, "etcd")?;
         let flags = apiserver_flags(&authority, folder, port, &etcd_url)?;
-        let mut apiserver = tied(&assets.join("kube-apiserver"))?;
+        let mut apiserver = tied(apiserver)?;
         let apiserver =
             Process::start(apiserver.args(flags).stdout(Stdio::piped()), folder, "kube-apiserver")?;
         let url = format!("https://127.0.0.1:{port}");
