@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use axum::Router;
+use axum::{Router, serve::ListenerExt as _};
 use hpa_testbed::{Config, Testbed};
 use tokio::{
     net::TcpListener,
@@ -59,6 +59,8 @@ pub(crate) async fn listen() -> Result<TcpListener> {
 /// Says that all is ready, and answers who measures.
 pub(crate) async fn answer(listener: TcpListener, router: Router) -> Result<()> {
     say(&format!("http://{}", listener.local_addr()?))?;
+    // As kube-apiserver does: an answer is not to wait for the acknowledgement of its first part.
+    let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
     axum::serve(listener, router).await.context("cannot serve")
 }
 

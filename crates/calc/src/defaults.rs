@@ -39,7 +39,11 @@ fn cpu_utilization() -> MetricSpec {
         ..MetricTarget::default()
     };
     let resource = ResourceMetricSource { name: "cpu".to_owned(), target, ..ResourceMetricSource::default() };
-    MetricSpec { source_type: MetricSourceType::Resource, resource: Some(resource), ..MetricSpec::default() }
+    MetricSpec {
+        source_type: MetricSourceType::Resource,
+        resource: Some(resource.into()),
+        ..MetricSpec::default()
+    }
 }
 
 fn complete_behavior(behavior: &mut Behavior) {

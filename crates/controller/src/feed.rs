@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::pods::Scope;
 
 /// Objects a page of a list holds: it bounds what is in memory before it is made small.
-const PAGE_SIZE: u32 = 500;
+const PAGE_SIZE: u32 = 250;
 
 /// A failure this long after the last one is news.
 const QUIET: Duration = Duration::from_mins(1);

@@ -96,6 +96,10 @@ impl WatchedKind for HorizontalPodAutoscaler {
         };
         // The API server has done so; a spec that reached us another way is not to be read differently.
         apply_defaults(&mut hpa.spec);
+        // Lists grow by more than they need, and this is kept for long.
+        hpa.spec.metrics.shrink_to_fit();
+        hpa.status.current_metrics.shrink_to_fit();
+        hpa.status.conditions.shrink_to_fit();
         Ok(hpa)
     }
 }

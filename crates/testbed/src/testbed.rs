@@ -12,6 +12,7 @@ use std::{
 use axum::{
     Router,
     body::{Body, Bytes},
+    serve::ListenerExt as _,
 };
 use http::{Request, Response};
 use serde_json::{Value, json};
@@ -81,6 +82,8 @@ impl Testbed {
         let server = Arc::clone(&self.server);
         let router =
             Router::new().fallback(move |request: Request<Body>| server::handle_http(server, request));
+        // As kube-apiserver does: an answer is not to wait for the acknowledgement of its first part.
+        let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok((address, ServerHandle { task }))
     }

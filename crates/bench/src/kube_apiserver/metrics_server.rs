@@ -65,6 +65,7 @@ type Connection = (TlsStream<TcpStream>, SocketAddr);
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, accepted: mpsc::Sender<Connection>) {
     while let Ok((stream, peer)) = listener.accept().await {
         let (acceptor, accepted) = (acceptor.clone(), accepted.clone());
+        let _ = stream.set_nodelay(true);
         // Who is slow to shake hands must not keep others waiting.
         tokio::spawn(async move {
             if let Ok(stream) = acceptor.accept(stream).await {

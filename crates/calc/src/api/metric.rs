@@ -41,19 +41,19 @@ pub struct MetricSpec {
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<ObjectMetricSource>,
+    pub object: Option<Box<ObjectMetricSource>>,
     /// A custom metric of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<PodsMetricSource>,
+    pub pods: Option<Box<PodsMetricSource>>,
     /// A resource of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<ResourceMetricSource>,
+    pub resource: Option<Box<ResourceMetricSource>>,
     /// A resource of one container in each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container_resource: Option<ContainerResourceMetricSource>,
+    pub container_resource: Option<Box<ContainerResourceMetricSource>>,
     /// A metric that belongs to no Kubernetes object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external: Option<ExternalMetricSource>,
+    pub external: Option<Box<ExternalMetricSource>>,
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]

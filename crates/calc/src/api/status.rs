@@ -65,19 +65,19 @@ pub struct MetricStatus {
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub object: Option<ObjectMetricStatus>,
+    pub object: Option<Box<ObjectMetricStatus>>,
     /// A custom metric of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pods: Option<PodsMetricStatus>,
+    pub pods: Option<Box<PodsMetricStatus>>,
     /// A resource of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<ResourceMetricStatus>,
+    pub resource: Option<Box<ResourceMetricStatus>>,
     /// A resource of one container in each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container_resource: Option<ContainerResourceMetricStatus>,
+    pub container_resource: Option<Box<ContainerResourceMetricStatus>>,
     /// A metric that belongs to no Kubernetes object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub external: Option<ExternalMetricStatus>,
+    pub external: Option<Box<ExternalMetricStatus>>,
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]

@@ -31,7 +31,7 @@ pub(super) fn pods(
     let current = MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status =
-        MetricStatus { source_type: MetricSourceType::Pods, pods: Some(status), ..Default::default() };
+        MetricStatus { source_type: MetricSourceType::Pods, pods: Some(status.into()), ..Default::default() };
     Ok(Valid { proposal, name: format!("pods metric {name}"), target, status })
 }
 

@@ -95,13 +95,13 @@ enum Source<'a> {
 
 fn source(spec: &MetricSpec) -> Result<Source<'_>, String> {
     let (source, member) = match &spec.source_type {
-        MetricSourceType::Object => (spec.object.as_ref().map(Source::Object), "object"),
-        MetricSourceType::Pods => (spec.pods.as_ref().map(Source::Pods), "pods"),
-        MetricSourceType::Resource => (spec.resource.as_ref().map(Source::Resource), "resource"),
+        MetricSourceType::Object => (spec.object.as_deref().map(Source::Object), "object"),
+        MetricSourceType::Pods => (spec.pods.as_deref().map(Source::Pods), "pods"),
+        MetricSourceType::Resource => (spec.resource.as_deref().map(Source::Resource), "resource"),
         MetricSourceType::ContainerResource => {
-            (spec.container_resource.as_ref().map(Source::ContainerResource), "containerResource")
+            (spec.container_resource.as_deref().map(Source::ContainerResource), "containerResource")
         }
-        MetricSourceType::External => (spec.external.as_ref().map(Source::External), "external"),
+        MetricSourceType::External => (spec.external.as_deref().map(Source::External), "external"),
         MetricSourceType::Other(name) => return Err(format!("unknown metric source type {name:?}")),
     };
     source

@@ -15,19 +15,16 @@ pub(super) fn resource_status(
     match container {
         None => MetricStatus {
             source_type: MetricSourceType::Resource,
-            resource: Some(ResourceMetricStatus { name, current, ..Default::default() }),
+            resource: Some(ResourceMetricStatus { name, current, ..Default::default() }.into()),
             ..Default::default()
         },
         Some(container) => {
             let container = container.to_owned();
             MetricStatus {
                 source_type: MetricSourceType::ContainerResource,
-                container_resource: Some(ContainerResourceMetricStatus {
-                    name,
-                    container,
-                    current,
-                    ..Default::default()
-                }),
+                container_resource: Some(
+                    ContainerResourceMetricStatus { name, container, current, ..Default::default() }.into(),
+                ),
                 ..Default::default()
             }
         }
@@ -46,7 +43,7 @@ pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
         }
         Ok(Source::Pods(source)) => {
             let pods = PodsMetricStatus { metric: source.metric.clone(), ..Default::default() };
-            MetricStatus { source_type, pods: Some(pods), ..Default::default() }
+            MetricStatus { source_type, pods: Some(pods.into()), ..Default::default() }
         }
         Ok(Source::Object(source)) => {
             let object = ObjectMetricStatus {
@@ -54,11 +51,11 @@ pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
                 described_object: source.described_object.clone(),
                 ..Default::default()
             };
-            MetricStatus { source_type, object: Some(object), ..Default::default() }
+            MetricStatus { source_type, object: Some(object.into()), ..Default::default() }
         }
         Ok(Source::External(source)) => {
             let external = ExternalMetricStatus { metric: source.metric.clone(), ..Default::default() };
-            MetricStatus { source_type, external: Some(external), ..Default::default() }
+            MetricStatus { source_type, external: Some(external.into()), ..Default::default() }
         }
         Err(_) => MetricStatus { source_type, ..Default::default() },
     }

@@ -51,8 +51,11 @@ pub(super) fn object(
         described_object: object.clone(),
         ..Default::default()
     };
-    let status =
-        MetricStatus { source_type: MetricSourceType::Object, object: Some(status), ..Default::default() };
+    let status = MetricStatus {
+        source_type: MetricSourceType::Object,
+        object: Some(status.into()),
+        ..Default::default()
+    };
     Ok(Valid { proposal, name, target, status })
 }
 
@@ -101,7 +104,7 @@ pub(super) fn external(
     let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
         source_type: MetricSourceType::External,
-        external: Some(status),
+        external: Some(status.into()),
         ..Default::default()
     };
     Ok(Valid { proposal, name: external_name(metric), target, status })

@@ -30,7 +30,10 @@ fn hpa(name: &str, metrics: &[&str]) -> HorizontalPodAutoscaler {
     hpa.status.current_replicas = 2;
     let spec = |resource: &&str| MetricSpec {
         source_type: hpa_calc::api::MetricSourceType::Resource,
-        resource: Some(ResourceMetricSource { name: (*resource).into(), ..ResourceMetricSource::default() }),
+        resource: Some(Box::new(ResourceMetricSource {
+            name: (*resource).into(),
+            ..ResourceMetricSource::default()
+        })),
         ..MetricSpec::default()
     };
     hpa.spec.metrics = metrics.iter().map(spec).collect();

@@ -10,47 +10,53 @@ const SHARDS: usize = 16;
 
 /// A map in [`SHARDS`] parts. A lock is held for the length of a closure, never across an await.
 pub(crate) struct Shards<K, V> {
-    parts: [Mutex<Shard<K, V>>; SHARDS],
+    parts: [Mutex<HashMap<K, V>>; SHARDS],
     hasher: DefaultHashBuilder,
     sweep_interval: Duration,
+    /// When all parts are swept next.
+    sweep_at: Mutex<Instant>,
     keep: Box<Keep<V>>,
 }
 
 /// Whether an entry may stay, at an instant.
 type Keep<V> = dyn Fn(&mut V, Instant) -> bool + Send + Sync;
 
-struct Shard<K, V> {
-    map: HashMap<K, V>,
-    sweep_at: Instant,
-}
-
 impl<K: Hash + Eq, V> Shards<K, V> {
-    /// A map whose parts are swept when they are used, at most once per interval: entries go that `keep` refuses.
+    /// A map that is swept when it is used, at most once per interval: entries go that `keep` refuses.
     pub(crate) fn new(
         sweep_interval: Duration,
         keep: impl Fn(&mut V, Instant) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let sweep_at = Instant::now() + sweep_interval;
         Self {
-            parts: std::array::from_fn(|_| Mutex::new(Shard { map: HashMap::new(), sweep_at })),
+            parts: std::array::from_fn(|_| Mutex::default()),
             hasher: DefaultHashBuilder::default(),
             sweep_interval,
+            sweep_at: Mutex::new(Instant::now() + sweep_interval),
             keep: Box::new(keep),
         }
     }
 
     /// Gives `act` the part that `key` belongs to, after a sweep if one is due.
     pub(crate) fn with<Q: Hash + ?Sized, R>(&self, key: &Q, act: impl FnOnce(&mut HashMap<K, V>) -> R) -> R {
-        let now = Instant::now();
-        let mut shard = self.shard(key).lock();
-        if shard.sweep_at <= now {
-            shard.sweep_at = now + self.sweep_interval;
-            shard.map.retain(|_, value| (self.keep)(value, now));
-        }
-        act(&mut shard.map)
+        self.sweep_if_due(Instant::now());
+        act(&mut self.shard(key).lock())
     }
 
-    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<Shard<K, V>> {
+    /// Sweeps all parts: what is in one that nobody asks for is memory all the same.
+    fn sweep_if_due(&self, now: Instant) {
+        {
+            let mut sweep_at = self.sweep_at.lock();
+            if now < *sweep_at {
+                return;
+            }
+            *sweep_at = now + self.sweep_interval;
+        }
+        for part in &self.parts {
+            part.lock().retain(|_, value| (self.keep)(value, now));
+        }
+    }
+
+    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<HashMap<K, V>> {
         // The bits in the middle: the map inside uses those at both ends.
         let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default() % SHARDS;
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]
@@ -60,6 +66,6 @@ impl<K: Hash + Eq, V> Shards<K, V> {
     /// The number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.parts.iter().map(|shard| shard.lock().map.len()).sum()
+        self.parts.iter().map(|shard| shard.lock().len()).sum()
     }
 }
