@@ -1,5 +1,6 @@
 //! Clients of the API server: one for the API, one for the metrics APIs.
 
+mod backpressure;
 mod limits;
 mod pace;
 #[cfg(test)]
@@ -19,12 +20,16 @@ use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer}
 
 use crate::telemetry::{RequestMetricsLayer, Telemetry};
 
+use backpressure::BackpressureLayer;
 pub use limits::RateLimit;
 use limits::{RateLimitLayer, RequestTimeoutLayer};
 use pace::WatchPaceLayer;
 
 /// The time from one watch of the same objects to the next.
 const WATCH_PACE: Duration = Duration::from_secs(1);
+
+/// How long an overloaded API server can hold requests back: less than a sync period, and than a lease lasts.
+const LONGEST_BACKPRESSURE: Duration = Duration::from_secs(5);
 
 /// Why there is no client. The texts name the file and context, and never what a file holds: it may be a secret.
 #[derive(Debug, thiserror::Error)]
@@ -184,6 +189,7 @@ where
         .with_layer(&RequestMetricsLayer::new(telemetry.clone(), host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
+        .with_layer(&BackpressureLayer(LONGEST_BACKPRESSURE))
         .build()
 }
 
