@@ -1,12 +1,12 @@
 //! Readers of single fields, each as lenient as the reference's and no more.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use hpa_calc::{api::ResourceName, quantity, selector::Labels};
 use jiff::{SignedDuration, Timestamp, civil};
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess},
+    de::{self, MapAccess, SeqAccess},
 };
 
 /// A list that may be `null`.
@@ -14,6 +14,37 @@ pub(super) fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Def
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A list that may be `null`, and mostly has one element: there are tens of thousands of such lists at a time.
+pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Few<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Few<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Vec<T>, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(element) = seq.next_element()? {
+                // One more, not four.
+                list.reserve_exact(1);
+                list.push(element);
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_any(Few(PhantomData))
 }
 
 /// Go's zero time, the value of an absent timestamp.

@@ -60,7 +60,7 @@ pub struct PodMetrics {
     #[serde(default, deserialize_with = "field::duration")]
     pub window: SignedDuration,
     /// The containers that have metrics.
-    #[serde(default, deserialize_with = "field::null_as_empty")]
+    #[serde(default, deserialize_with = "field::few")]
     pub containers: Vec<ContainerMetrics>,
 }
 
