@@ -31,6 +31,11 @@ impl Drop for Door {
     }
 }
 
+/// Whether this is the one metric that all autoscalers have. The scale tells nothing: it is known from a watch.
+fn is_metric(path: &str) -> bool {
+    path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
+}
+
 #[derive(Clone)]
 struct Guard {
     who: Who,
@@ -70,7 +75,7 @@ impl Guard {
         if answer.status().is_success() {
             self.note(is_write, &path, &body);
         }
-        if path.contains("/external.metrics.k8s.io/v1beta1/") && *self.hold.borrow() {
+        if is_metric(&path) && *self.hold.borrow() {
             self.log.add(|events| events.held.push(self.who));
             self.hold.wait_for(|hold| !hold).await.ok();
         }
@@ -88,7 +93,7 @@ impl Guard {
             (true, path) if path.ends_with("/scale") => {
                 self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
             }
-            (false, path) if path.ends_with("/scale") => self.log.reconciled(who),
+            (false, path) if is_metric(path) => self.log.reconciled(who),
             (true, path) if path.contains("/configmaps") => {
                 self.log.add(|events| events.kept.push(Instant::now()));
             }

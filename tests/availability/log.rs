@@ -39,7 +39,7 @@ pub(crate) struct Events {
     pub(crate) takeovers: Vec<Duration>,
     /// Since when the lease is free, or will be.
     free: Option<Instant>,
-    /// How often each has read a scale: once for each reconcile of an autoscaler.
+    /// How often each has read the metric: about once for each reconcile, less often if autoscalers share an answer.
     pub(crate) reconciles: HashMap<Who, usize>,
     /// Who has looked at the lease.
     pub(crate) looked: Vec<Who>,
@@ -117,7 +117,7 @@ impl Log {
         });
     }
 
-    /// A scale was read.
+    /// The metric was read.
     pub(crate) fn reconciled(&self, who: Who) {
         let now = Instant::now();
         self.add(|events| {
