@@ -117,6 +117,14 @@ fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
+/// Whether an event was lost: it came, but nobody can tell of what. The next one would go on after it.
+fn is_lost(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchFailed(cause) => !matches!(cause, kube::Error::ReadEvents(_)),
+        _ => false,
+    }
+}
+
 /// When to list anew because objects could not be decoded. What is garbled on its way is whole the next time; what is
 /// stored so stays, and is asked for ever less often.
 struct Relist {
@@ -170,6 +178,8 @@ pub(crate) struct Feed<T> {
 pub(crate) struct Interrupted {
     /// Whether it is not permitted, so that there is little sense in trying again soon.
     pub(crate) is_forbidden: bool,
+    /// Whether an event could not be read at all. Everything is listed anew for it.
+    pub(crate) is_lost: bool,
 }
 
 impl<T: Watchable> Feed<T> {
@@ -226,11 +236,14 @@ impl<T: Watchable> Feed<T> {
             return match event {
                 Ok(event) => Ok(self.seen(event)),
                 Err(error) => {
-                    let is_forbidden = code(&error) == Some(403);
+                    let (is_forbidden, is_lost) = (code(&error) == Some(403), is_lost(&error));
+                    if is_lost {
+                        self.relist.wanted();
+                    }
                     if !(is_forbidden && self.may_be_forbidden) {
                         self.failed(&error);
                     }
-                    Err(Interrupted { is_forbidden })
+                    Err(Interrupted { is_forbidden, is_lost })
                 }
             };
         }

@@ -52,7 +52,17 @@ impl Caches {
         let api = api_in::<Watched<Pod>>(client, &scope);
         let mut feed = Feed::new("pods", api, &scope, self.pace);
         let mut is_garbled = false;
-        while let Some(event) = feed.next().await {
+        loop {
+            let event = match feed.next_or_interrupted().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(interrupted) => {
+                    if interrupted.is_lost {
+                        index.set_incomplete(true);
+                    }
+                    continue;
+                }
+            };
             match event {
                 watcher::Event::Init => {
                     is_garbled = false;

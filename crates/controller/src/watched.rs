@@ -14,19 +14,27 @@ use serde_json::value::RawValue;
 
 use crate::annotations::{DRY_RUN, PAUSE};
 
-/// What is read of an object's metadata. Every member is a string, a number or only looked for, so that nothing an
-/// API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
+/// What is read of an object's metadata. Every member is a string, a number or only looked for, and may be null, so that
+/// nothing an API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WatchedMeta {
+    #[serde(deserialize_with = "null_as_empty")]
     name: String,
+    #[serde(deserialize_with = "null_as_empty")]
     namespace: String,
+    #[serde(deserialize_with = "null_as_empty")]
     uid: String,
+    #[serde(deserialize_with = "null_as_empty")]
     resource_version: String,
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
     annotations: Option<WatchedAnnotations>,
+}
+
+fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Option::<String>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 impl WatchedMeta {
@@ -239,6 +247,16 @@ mod tests {
         .expect("an object");
         assert_eq!(watched.meta().name.as_deref(), Some("web-0"));
         watched.into_result().expect_err("its request is no quantity");
+    }
+
+    #[test]
+    fn object_without_a_name_does_not_spoil_the_list_it_is_in() {
+        for name in [json!(null), json!("")] {
+            let watched: Watched<Pod> =
+                serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "shop" } }))
+                    .expect("an object");
+            watched.into_result().expect_err("it has no name");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use futures::StreamExt;
 use hpa_controller::{
     api::AutoscalerApi,
     autoscalers::{Autoscalers, Seen},
@@ -21,9 +22,12 @@ use hpa_controller::{
     watch::Caches,
 };
 use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::bytes::Bytes;
 
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -131,6 +135,7 @@ async fn failing_list_is_backed_off() {
 async fn lists_reach(lists: &AtomicUsize, count: usize) -> Duration {
     let start = tokio::time::Instant::now();
     while lists.load(Ordering::SeqCst) < count {
+        assert!(start.elapsed() < Duration::from_hours(1), "there are no {count} lists");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     start.elapsed()
@@ -153,6 +158,36 @@ async fn what_was_garbled_on_its_way_is_read_again() {
     tokio::task::yield_now().await;
     assert_eq!(caches.autoscalers.len(), 1);
     // All is well: there is no third list.
+    tokio::time::sleep(Duration::from_mins(4)).await;
+    assert_eq!(lists.load(Ordering::SeqCst), 2);
+}
+
+/// The next event would go on after the one that nobody could read.
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_lost_is_listed() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let (count, watches) = (lists.clone(), AtomicUsize::new(0));
+    let is_first = move || watches.fetch_add(1, Ordering::SeqCst) == 0;
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=");
+        if !is_watch {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        let text = match (is_watch, is_watch && is_first()) {
+            (true, true) => "{\"type\": \"MODIFIED\", \"object\": {]\n".to_owned(),
+            (true, false) => String::new(),
+            (false, _) => page(&[], "").1.to_string(),
+        };
+        let frame = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(text)))]);
+        let body = match is_watch {
+            true => StreamBody::new(frame.chain(futures::stream::pending()).left_stream()),
+            false => StreamBody::new(frame.right_stream()),
+        };
+        std::future::ready(Ok::<_, Infallible>(Response::new(body)))
+    });
+    sync(Client::new(service, "default")).await;
+    let waited = lists_reach(&lists, 2).await;
+    assert!(waited <= PERIOD + Duration::from_secs(1), "{waited:?}");
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(lists.load(Ordering::SeqCst), 2);
 }

@@ -153,7 +153,7 @@ where
 async fn keep<T: Watchable + Scaled>(mut feed: Feed<T>, store: &Store, paths: &ScalePaths) {
     loop {
         match feed.next_or_interrupted().await {
-            Err(Interrupted { is_forbidden }) => {
+            Err(Interrupted { is_forbidden, .. }) => {
                 store.lost();
                 if is_forbidden {
                     return;
