@@ -186,7 +186,7 @@ async fn everything_fails_half_of_the_time() {
         some(autoscalers("patch"), Effect::LostAnswer),
         some(pods("watch"), Effect::DropWatch { after: 2 }),
         some(autoscalers("watch"), Effect::HalfEvent { after: 1 }),
-        during(Match::any()).probability(0.25).effect(Effect::InternalError),
+        during(Match::any()).probability(0.2).effect(Effect::InternalError),
     ];
     let mut scenario = Scenario::of(faults);
     for at in (70..240).step_by(10) {
