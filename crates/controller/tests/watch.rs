@@ -179,9 +179,10 @@ async fn what_a_watch_lost_is_listed() {
             (false, _) => page(&[], "").1.to_string(),
         };
         let frame = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(text)))]);
-        let body = match is_watch {
-            true => StreamBody::new(frame.chain(futures::stream::pending()).left_stream()),
-            false => StreamBody::new(frame.right_stream()),
+        let body = if is_watch {
+            StreamBody::new(frame.chain(futures::stream::pending()).left_stream())
+        } else {
+            StreamBody::new(frame.right_stream())
         };
         std::future::ready(Ok::<_, Infallible>(Response::new(body)))
     });

@@ -147,6 +147,8 @@ impl Selector {
 
     fn of(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|one, two| one.key.cmp(&two.key));
+        // There are many of them, and for long; most have one requirement.
+        requirements.shrink_to_fit();
         Self { requirements: Some(requirements) }
     }
 }

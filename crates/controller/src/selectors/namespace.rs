@@ -15,7 +15,8 @@ type OwnedPair = (Box<str>, Box<str>);
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     by_key: HashMap<HpaKey, Filed>,
-    by_pair: HashMap<OwnedPair, BTreeSet<HpaKey>>,
+    /// Sorted, and mostly one: a list is a tenth of the smallest tree.
+    by_pair: HashMap<OwnedPair, Vec<HpaKey>>,
     /// Those that require no pair.
     others: BTreeSet<HpaKey>,
 }
@@ -34,17 +35,24 @@ impl Namespace {
     pub(super) fn set(&mut self, key: &HpaKey, selector: Selector) {
         self.remove(key);
         let filed_under =
-            |(label, value): &(&str, &str)| self.by_pair.get(&Pair(label, value)).map_or(0, BTreeSet::len);
+            |(label, value): &(&str, &str)| self.by_pair.get(&Pair(label, value)).map_or(0, Vec::len);
         // The pair that fewest share tells most.
         let under = selector
             .required_pairs()
             .min_by_key(filed_under)
             .map(|(label, value)| (label.into(), value.into()));
-        let keys = match &under {
-            Some(pair) => self.by_pair.entry_ref(pair).or_default(),
-            None => &mut self.others,
-        };
-        keys.insert(key.clone());
+        match &under {
+            Some(pair) => {
+                let keys = self.by_pair.entry_ref(pair).or_default();
+                if let Err(place) = keys.binary_search(key) {
+                    if keys.is_empty() {
+                        keys.reserve_exact(1);
+                    }
+                    keys.insert(place, key.clone());
+                }
+            }
+            None => _ = self.others.insert(key.clone()),
+        }
         self.by_key.insert(key.clone(), Filed { selector, under });
     }
 
@@ -55,7 +63,9 @@ impl Namespace {
             return;
         };
         if let Some(keys) = self.by_pair.get_mut(&pair) {
-            keys.remove(key);
+            if let Ok(place) = keys.binary_search(key) {
+                keys.remove(place);
+            }
             if keys.is_empty() {
                 self.by_pair.remove(&pair);
             }
