@@ -238,8 +238,9 @@ impl Leader<'_> {
                 observer = Arc::new(vec![observer, keeper.clone()]);
                 keepers.spawn(keeper.run(keeping.clone()));
             }
-            caches.queue_all(Spread::over(options.sync_period));
         }
+        // Filling the caches, or waiting for the lease, may have taken longer than all were spread over.
+        caches.queue_all(Spread::over(options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());
         let mut recording = JoinSet::new();
