@@ -61,12 +61,21 @@ pub(crate) struct Collection {
     /// Changes up to this version are no longer in the log.
     compacted: u64,
     latest: watch::Sender<u64>,
+    /// What was last listed in pages, so that not all is copied for each of them.
+    paged: Option<Listed>,
+}
+
+/// All objects as they were at a version.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) revision: u64,
+    pub(crate) objects: Arc<BTreeMap<Id, Object>>,
 }
 
 impl Collection {
     fn new(revision: u64, compacted: u64) -> Self {
         let latest = watch::Sender::new(revision);
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted, latest }
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted, latest, paged: None }
     }
 
     /// All objects now.
@@ -85,6 +94,22 @@ impl Collection {
             };
         }
         Ok(objects)
+    }
+
+    /// The same, with the version.
+    pub(crate) fn snapshot_at(&self, revision: u64) -> Result<Listed, Compacted> {
+        Ok(Listed { revision, objects: Arc::new(self.objects_at(revision)?) })
+    }
+
+    /// The same, for a list in pages: it is kept for the pages to come.
+    pub(crate) fn page_at(&mut self, revision: u64) -> Result<Listed, Compacted> {
+        self.check(revision)?;
+        if let Some(paged) = self.paged.as_ref().filter(|paged| paged.revision == revision) {
+            return Ok(paged.clone());
+        }
+        let paged = self.snapshot_at(revision)?;
+        self.paged = Some(paged.clone());
+        Ok(paged)
     }
 
     /// The oldest version whose objects are still known.

@@ -1,6 +1,6 @@
 //! Lists, whole or in pages.
 
-use std::collections::BTreeMap;
+use std::{ops::Bound, sync::Arc};
 
 use axum::body::Body;
 use http::{Response, StatusCode};
@@ -14,7 +14,7 @@ use crate::{
     request::Call,
     selection::Selection,
     server::{Server, State},
-    store::{Id, Object},
+    store::{Id, Listed, Object},
 };
 
 /// Where a list that was cut goes on: the version it shows, and the last object that was sent.
@@ -42,57 +42,54 @@ impl Continue {
 pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
     options::check_list(call)?;
     let selection = Selection::new(call, &target.resource)?;
-    let (revision, objects, after) = snapshot(server, call, target)?;
-    let mut selected = objects.into_iter().filter(|(id, object)| {
-        after.as_ref().is_none_or(|after| id > after) && selection.matches(id, object)
-    });
     // What is asked for at any version comes out of a cache, which does not cut.
     let is_cut = call.parameter("resourceVersion") != "0" || !call.parameter("continue").is_empty();
     let limit = call.number("limit").filter(|limit| *limit > 0 && is_cut);
+    let (Listed { revision, objects }, after) = snapshot(server, call, target, limit.is_some())?;
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+    let mut selected =
+        objects.range((from, Bound::Unbounded)).filter(|(id, object)| selection.matches(id, object));
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let page: Vec<(Id, Object)> = selected.by_ref().take(limit).collect();
+    let page: Vec<(&Id, &Object)> = selected.by_ref().take(limit).collect();
     let remaining = selected.count();
-    let metadata = metadata(revision, page.last().map(|(id, _)| id), remaining, call);
-    let page: Vec<Object> = page.into_iter().map(|(_, object)| object).collect();
+    let metadata = metadata(revision, page.last().map(|(id, _)| *id), remaining, call);
+    let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
     let view = View::new(server, call, target)?;
     Ok(render::json(StatusCode::OK, &view.list(&page, &metadata)))
 }
 
-type Snapshot = (u64, BTreeMap<Id, Object>, Option<Id>);
-
-/// The objects at the version that the list is to show.
-fn snapshot(server: &Server, call: &Call, target: &Target) -> Result<Snapshot, ApiError> {
+/// The objects at the version that the list is to show, and after which of them it goes on.
+fn snapshot(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+    is_paged: bool,
+) -> Result<(Listed, Option<Id>), ApiError> {
     let mut state = server.state.lock();
     let is_earlier = call.revisions_back > 0 && call.parameter("continue").is_empty();
     if is_earlier && call.parameter("resourceVersionMatch") != "Exact" {
-        let (revision, objects) = earlier(&mut state, call, target)?;
-        return Ok((revision, objects, None));
+        return Ok((earlier(&mut state, call, target)?, None));
     }
     let now = state.store.revision();
     let collection = state.store.collection(&target.resource.key());
     if !call.parameter("continue").is_empty() {
         let at = Continue::parse(call.parameter("continue"))?;
-        let objects = collection.objects_at(at.revision).map_err(|_| expired_token())?;
-        return Ok((at.revision, objects, Some(at.after)));
+        let snapshot = collection.page_at(at.revision).map_err(|_| expired_token())?;
+        return Ok((snapshot, Some(at.after)));
     }
     let asked = call.number("resourceVersion").unwrap_or_default();
     if asked > now {
         return Err(too_large(asked, now));
     }
-    if call.parameter("resourceVersionMatch") == "Exact" {
-        let objects = collection.objects_at(asked).map_err(|error| ApiError::expired(error.to_string()))?;
-        return Ok((asked, objects, None));
-    }
-    Ok((now, collection.objects().clone(), None))
+    let is_exact = call.parameter("resourceVersionMatch") == "Exact";
+    let revision = if is_exact { asked } else { now };
+    let snapshot = if is_paged { collection.page_at(revision) } else { collection.snapshot_at(revision) };
+    Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
 /// The objects as many versions back as the call is to read: not before what the log holds, nor before the version
 /// that is asked for.
-pub(super) fn earlier(
-    state: &mut State,
-    call: &Call,
-    target: &Target,
-) -> Result<(u64, BTreeMap<Id, Object>), ApiError> {
+pub(super) fn earlier(state: &mut State, call: &Call, target: &Target) -> Result<Listed, ApiError> {
     let now = state.store.revision();
     let asked = call.number("resourceVersion").unwrap_or_default();
     if asked > now {
@@ -100,8 +97,7 @@ pub(super) fn earlier(
     }
     let collection = state.store.collection(&target.resource.key());
     let revision = now.saturating_sub(call.revisions_back).max(asked).max(collection.oldest());
-    let objects = collection.objects_at(revision).map_err(|error| ApiError::expired(error.to_string()))?;
-    Ok((revision, objects))
+    collection.snapshot_at(revision).map_err(|error| ApiError::expired(error.to_string()))
 }
 
 fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> Value {

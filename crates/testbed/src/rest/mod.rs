@@ -140,7 +140,7 @@ fn stored(server: &Server, call: &Call, target: &Target) -> Result<Object, ApiEr
     let object = if call.revisions_back == 0 {
         state.store.get(&target.resource.key(), &target.id()).cloned()
     } else {
-        list::earlier(&mut state, call, target)?.1.remove(&target.id())
+        list::earlier(&mut state, call, target)?.objects.get(&target.id()).cloned()
     };
     object.ok_or_else(|| ApiError::not_found(&target.subject()))
 }
