@@ -73,6 +73,7 @@ const ALL: &[Builtin] = &[
         ..PLAIN
     },
     Builtin { plural: "events", kind: "Event", short: &["ev"], ..PLAIN },
+    Builtin { plural: "serviceaccounts", kind: "ServiceAccount", short: &["sa"], ..PLAIN },
     Builtin { plural: "configmaps", kind: "ConfigMap", short: &["cm"], ..PLAIN },
     Builtin {
         plural: "replicationcontrollers",
