@@ -1,10 +1,10 @@
 //! `hpa-bench run`: one controller after the other.
 
-use std::{fs, io::Write as _, path::Path, time::Duration};
+use std::{fs, future::Future, io::Write as _, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use tokio::{
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -23,14 +23,7 @@ use crate::{
 const POLL: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(arguments: &RunArguments) -> Result<()> {
-    let (mut terminated, mut interrupted) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    // What was started ends with the future that is dropped.
-    let measured = tokio::select! {
-        measured = measure_all(arguments) => measured?,
-        _ = terminated.recv() => bail!("told to end"),
-        _ = interrupted.recv() => bail!("interrupted"),
-    };
+    let measured = measure_all(arguments, &mut Interruption::new()?).await?;
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&measured)?;
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -39,7 +32,29 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<()> {
     std::io::stdout().write_all(report::table(arguments, &outcomes).as_bytes()).context("cannot write")
 }
 
-async fn measure_all(arguments: &RunArguments) -> Result<Vec<Measured>> {
+/// Tells when to give up.
+struct Interruption {
+    terminated: Signal,
+    interrupted: Signal,
+}
+
+impl Interruption {
+    fn new() -> Result<Self> {
+        let (terminated, interrupted) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminated: signal(terminated)?, interrupted: signal(interrupted)? })
+    }
+
+    /// What a future comes to, unless it is told to end before; then the future is dropped.
+    async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result,
+            _ = self.terminated.recv() => bail!("told to end"),
+            _ = self.interrupted.recv() => bail!("interrupted"),
+        }
+    }
+}
+
+async fn measure_all(arguments: &RunArguments, interruption: &mut Interruption) -> Result<Vec<Measured>> {
     let mut folder = tempfile::tempdir()?;
     folder.disable_cleanup(arguments.keep);
     if arguments.keep {
@@ -50,7 +65,7 @@ async fn measure_all(arguments: &RunArguments) -> Result<Vec<Measured>> {
     for round in 1..=arguments.repeat {
         for (index, (controller, outcomes)) in arguments.controllers.iter().zip(&mut rounds).enumerate() {
             let name = format!("{}-{}-round-{round}", controller.name(), index + 1);
-            let outcome = measure(arguments, controller, folder.path(), &name).await;
+            let outcome = measure(arguments, controller, folder.path(), &name, interruption).await;
             outcomes
                 .push(outcome.with_context(|| format!("cannot measure {}", controller.binary.display()))?);
         }
@@ -63,14 +78,33 @@ async fn measure(
     controller: &Controller,
     folder: &Path,
     name: &str,
+    interruption: &mut Interruption,
 ) -> Result<Outcome> {
     eprintln!("hpa-bench: {name}: populating");
     let kubeconfig = folder.join(format!("{name}.yaml"));
-    let server = Server::start(arguments, folder, &kubeconfig, name).await?;
+    let mut server = Server::start(arguments, folder, &kubeconfig, name)?;
+    // What is started for it ends with the future that is dropped; but the server may have to clean up.
+    let measuring = measure_against(&mut server, arguments, controller, folder, name, &kubeconfig);
+    let outcome = interruption.or(measuring).await;
+    if let Err(error) = interruption.or(server.end()).await {
+        eprintln!("hpa-bench: {name}: the server did not end in good order: {error:#}");
+    }
+    outcome
+}
+
+async fn measure_against(
+    server: &mut Server,
+    arguments: &RunArguments,
+    controller: &Controller,
+    folder: &Path,
+    name: &str,
+    kubeconfig: &Path,
+) -> Result<Outcome> {
+    server.wait_until_ready().await?;
     let [metrics_port] = free_ports()?;
     let own = Source::new(controller, metrics_port)?;
     let flags = controller.flags(&Setting {
-        kubeconfig: &kubeconfig,
+        kubeconfig,
         period: arguments.population.period,
         syncs: arguments.concurrent_syncs,
         metrics_port,
@@ -80,13 +114,12 @@ async fn measure(
     let started = server.progress().await?.now;
     let mut process = Process::start(&mut controller.command(&flags)?, folder, name)?;
     eprintln!("hpa-bench: {name}: started, waiting until all autoscalers are decided");
-    wait_until_decided(arguments, &server, &mut process).await?;
-    let begin = moment(&server, &process, &own).await?;
+    wait_until_decided(arguments, server, &mut process).await?;
+    let begin = moment(server, &process, &own).await?;
     eprintln!("hpa-bench: {name}: measuring for {:?}", arguments.duration);
-    watch(arguments, &server, &mut process).await?;
-    let end = moment(&server, &process, &own).await?;
+    watch(arguments, server, &mut process).await?;
+    let end = moment(server, &process, &own).await?;
     process.end().await?;
-    server.process.end().await?;
     let run = Run { name: controller.name(), binary: &controller.binary, flags, started, begin, end };
     Ok(Outcome::new(run, &arguments.population))
 }

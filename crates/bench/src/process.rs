@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{
+    Pid, Signal, kill_process, parent_process_death_signal, set_parent_process_death_signal,
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, ChildStdout, Command},
@@ -98,13 +100,25 @@ impl Process {
 
     /// Tells it to end, and sees to it.
     pub(crate) async fn end(mut self) -> Result<()> {
+        self.tell_to_end()?;
+        if timeout(GRACE, self.child.wait()).await.is_err() {
+            self.child.kill().await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn tell_to_end(&self) -> Result<()> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             kill_process(id, Signal::TERM)?;
         }
-        if timeout(GRACE, self.child.wait()).await.is_err() {
-            self.child.kill().await?;
-        }
+        Ok(())
+    }
+
+    /// Waits until it has ended, however long that takes; an error if it failed.
+    pub(crate) async fn wait(mut self) -> Result<()> {
+        let status = self.child.wait().await?;
+        ensure!(status.success(), "{} ended ({status})\n{}", self.name, self.log_end());
         Ok(())
     }
 
@@ -141,6 +155,14 @@ pub(crate) fn become_tied(command: &[OsString]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let error = std::process::Command::new(program).args(arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Has the end of who started this process by way of [`become_tied`] told as a signal to end, instead of by being killed.
+pub(crate) fn end_in_good_order() -> Result<()> {
+    if parent_process_death_signal()? == Some(Signal::KILL) {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+    }
+    Ok(())
 }
 
 /// Of `/proc/PID/stat`.

@@ -2,10 +2,13 @@
 
 use std::{path::Path, process::Stdio};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
 use kube::{Client, Config};
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::ChildStdout,
+};
 
 use crate::{
     args::RunArguments,
@@ -16,13 +19,18 @@ use crate::{
 
 /// A server in a process of its own.
 pub(crate) struct Server {
-    pub(crate) process: Process,
-    client: Client,
+    process: Process,
+    lines: Lines<BufReader<ChildStdout>>,
+    name: String,
+    /// What it is asked with, once it has told its address.
+    client: Option<Client>,
+    /// Whether it is known that it failed, and why.
+    has_failed: bool,
 }
 
 impl Server {
-    /// Starts it and waits until it is populated. Its name is that of the controller that it is for.
-    pub(crate) async fn start(
+    /// Starts it. Its name is that of the controller that it is for.
+    pub(crate) fn start(
         arguments: &RunArguments,
         folder: &Path,
         kubeconfig: &Path,
@@ -34,17 +42,40 @@ impl Server {
         command.arg(format!("--extra={}", arguments.extra)).arg(format!("--server={}", arguments.server));
         let mut process = Process::start(command.stdout(Stdio::piped()), folder, &format!("{name}-server"))?;
         let output = process.output().context("the server has no output")?;
-        let mut lines = BufReader::new(output).lines();
-        let address = loop {
-            let line = lines.next_line().await?;
-            ensure!(line.is_some(), "the server did not start\n{}", process.log_end());
-            match line {
-                Some(line) if !line.starts_with("http://") => eprintln!("hpa-bench: {name}: {line}"),
-                line => break line.unwrap_or_default(),
+        Ok(Self {
+            process,
+            lines: BufReader::new(output).lines(),
+            name: name.to_owned(),
+            client: None,
+            has_failed: false,
+        })
+    }
+
+    /// Waits until it is populated.
+    pub(crate) async fn wait_until_ready(&mut self) -> Result<()> {
+        while let Some(line) = self.lines.next_line().await? {
+            if line.starts_with("http://") {
+                self.client = Some(Client::try_from(Config::new(line.parse()?))?);
+                return Ok(());
             }
-        };
-        let client = Client::try_from(Config::new(address.parse()?))?;
-        Ok(Self { process, client })
+            eprintln!("hpa-bench: {}: {line}", self.name);
+        }
+        self.has_failed = true;
+        bail!("the server did not start\n{}", self.process.log_end())
+    }
+
+    /// Tells it to end, and waits for as long as it has to clean up.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        self.process.tell_to_end()?;
+        while let Some(line) = self.lines.next_line().await? {
+            if !line.starts_with("http://") {
+                eprintln!("hpa-bench: {}: {line}", self.name);
+            }
+        }
+        self.process.wait().await
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats> {
@@ -62,8 +93,8 @@ impl Server {
 
     async fn ask<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T> {
         let request = http::Request::builder().method(method).uri(path).body(Vec::<u8>::new())?;
-        let answer: String = self
-            .client
+        let client = self.client.as_ref().context("the server is not ready")?;
+        let answer: String = client
             .request_text(request)
             .await
             .with_context(|| format!("cannot ask the server for {path}"))?;
