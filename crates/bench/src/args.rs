@@ -41,7 +41,8 @@ pub(crate) enum Command {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) population: Population,
-    /// What to measure against: testbed, or kube-apiserver=DIR, a folder with etcd and kube-apiserver
+    /// What to measure against: testbed, kube-apiserver=DIR, a folder with etcd and kube-apiserver, or kubeconfig=FILE, a
+    /// server that runs already
     #[arg(long, value_name = "KIND", default_value = "testbed")]
     pub(crate) server: ApiServer,
     /// What to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be repeated
@@ -74,7 +75,8 @@ pub(crate) struct RunArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) population: Population,
-    /// What serves: testbed, or kube-apiserver=DIR, a folder with etcd and kube-apiserver
+    /// What serves: testbed, kube-apiserver=DIR, a folder with etcd and kube-apiserver, or kubeconfig=FILE, a server that
+    /// runs already
     #[arg(long, value_name = "KIND", default_value = "testbed")]
     pub(crate) server: ApiServer,
     /// Where to write the kubeconfig
@@ -123,18 +125,20 @@ pub(crate) enum ApiServer {
     Testbed,
     /// The one of Kubernetes, with its etcd: the folder of the two programs.
     KubeApiserver(PathBuf),
+    /// One that runs already and may serve others too: the kubeconfig by which it is reached.
+    Kubeconfig(PathBuf),
 }
 
 impl FromStr for ApiServer {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let absolute = |path: &str| std::path::absolute(path).map_err(|error| error.to_string());
         match text.split_once('=') {
             None if text == "testbed" => Ok(Self::Testbed),
-            Some(("kube-apiserver", folder)) => {
-                Ok(Self::KubeApiserver(std::path::absolute(folder).map_err(|error| error.to_string())?))
-            }
-            _ => Err("must be testbed or kube-apiserver=DIR".to_owned()),
+            Some(("kube-apiserver", folder)) => Ok(Self::KubeApiserver(absolute(folder)?)),
+            Some(("kubeconfig", file)) => Ok(Self::Kubeconfig(absolute(file)?)),
+            _ => Err("must be testbed, kube-apiserver=DIR or kubeconfig=FILE".to_owned()),
         }
     }
 }
@@ -144,6 +148,7 @@ impl Display for ApiServer {
         match self {
             Self::Testbed => formatter.write_str("testbed"),
             Self::KubeApiserver(folder) => write!(formatter, "kube-apiserver={}", folder.display()),
+            Self::Kubeconfig(file) => write!(formatter, "kubeconfig={}", file.display()),
         }
     }
 }
@@ -211,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn server_is_a_kind_and_may_have_a_folder() {
-        for text in ["testbed", "kube-apiserver=/a=b"] {
+    fn server_is_a_kind_and_may_have_a_path() {
+        for text in ["testbed", "kube-apiserver=/a=b", "kubeconfig=/a=b"] {
             assert_eq!(text.parse().map(|server: ApiServer| server.to_string()), Ok(text.to_owned()));
         }
-        for text in ["", "kube-apiserver", "testbed=/a", "etcd=/a"] {
+        for text in ["", "kube-apiserver", "kubeconfig", "kubeconfig=", "testbed=/a", "etcd=/a"] {
             assert!(text.parse::<ApiServer>().is_err(), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use anyhow::{Result, ensure};
@@ -46,8 +46,20 @@ pub(crate) struct Cluster {
     /// How many autoscalers were added.
     added: Arc<AtomicU32>,
     scaled: mpsc::UnboundedSender<Scaled>,
-    /// The processes of the server, if it has some besides this one.
-    watched: Option<Watched>,
+    processes: Processes,
+    /// Whether nothing more is to be created.
+    stopped: Arc<AtomicBool>,
+}
+
+/// The processes of the server.
+#[derive(Clone)]
+pub(crate) enum Processes {
+    /// This one.
+    Own,
+    /// This one and those that it has started.
+    Started(Watched),
+    /// They are not known.
+    Elsewhere,
 }
 
 impl Cluster {
@@ -56,7 +68,7 @@ impl Cluster {
         arguments: &ServeArguments,
         store: Store,
         load: Arc<Load>,
-        watched: Option<Watched>,
+        processes: Processes,
     ) -> Self {
         let (scaled, to_follow) = mpsc::unbounded_channel();
         tokio::spawn(scaling::follow(store.clone(), Arc::clone(&load), to_follow));
@@ -68,8 +80,18 @@ impl Cluster {
             extra: arguments.extra,
             added: Arc::new(AtomicU32::new(0)),
             scaled,
-            watched,
+            processes,
+            stopped: Arc::default(),
         }
+    }
+
+    /// Ends who populates, as soon as the objects that are on their way are there.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// A request of the controller was answered then, after so long.
@@ -95,11 +117,15 @@ impl Cluster {
 
     async fn stats(&self) -> Result<Stats> {
         let mut stats = self.record.stats();
-        stats.server = Usage::of(std::process::id())?;
-        if let Some(watched) = &self.watched {
-            stats.server = stats.server.add(watched.usage()?);
-            watched.count_bytes(&mut stats.requests).await?;
-        }
+        let own = Usage::of(std::process::id())?;
+        stats.server = match &self.processes {
+            Processes::Own => Some(own),
+            Processes::Started(watched) => {
+                watched.count_bytes(&mut stats.requests).await?;
+                Some(own.add(watched.usage()?))
+            }
+            Processes::Elsewhere => None,
+        };
         Ok(stats)
     }
 

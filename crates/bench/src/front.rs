@@ -1,4 +1,4 @@
-//! The way into the testbed: notes every request, and answers for metrics of pods itself.
+//! The way into the server: notes every request, and answers for metrics itself.
 
 use std::{
     collections::HashMap,
@@ -24,29 +24,44 @@ use tower::Service as _;
 
 use crate::{
     cluster::Cluster,
+    kubeconfig::Upstream,
     load::Load,
     request::{About, POD_METRICS},
 };
 
+/// The group of the metrics of pods, and what those of the other metrics APIs end with.
+const METRICS_GROUP: &str = "metrics.k8s.io";
+
 /// What every request needs.
 #[derive(Clone)]
 pub(crate) struct Front {
-    pub(crate) testbed: Testbed,
+    pub(crate) behind: Behind,
     pub(crate) cluster: Cluster,
+}
+
+/// Who answers behind the front.
+#[derive(Clone)]
+pub(crate) enum Behind {
+    Testbed(Testbed),
+    Api(Arc<Upstream>),
 }
 
 impl Front {
     pub(crate) fn router(self) -> Router {
         let own = self.cluster.router();
-        let testbed =
+        let behind =
             Router::new().fallback(|State(front): State<Self>, request: Request| front.answer(request));
-        testbed.with_state(self).merge(own)
+        behind.with_state(self).merge(own)
     }
 
     async fn answer(self, request: Request) -> Response {
         let came = Instant::now();
         let about = About::new(request.method(), request.uri());
-        let answer = answer_with_metrics(&self.testbed, &self.cluster.load, &about, request).await;
+        let load = &self.cluster.load;
+        let answer = match &self.behind {
+            Behind::Testbed(testbed) => answer_with_metrics(testbed, load, &about, request).await,
+            Behind::Api(upstream) => upstream.answer(load, &about, request).await,
+        };
         let record = &self.cluster.record;
         self.cluster.answered(&about, record.now(), came.elapsed(), answer.status().is_success());
         count_bytes(answer, record.bytes_of(&about.kind))
@@ -68,6 +83,12 @@ pub(crate) async fn answer_with_metrics(
             .await
             .unwrap_or_else(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response()),
     }
+}
+
+/// Whether a path is one of the metrics APIs.
+pub(crate) fn is_of_metrics(path: &str) -> bool {
+    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    group == METRICS_GROUP || group.strip_suffix(METRICS_GROUP).is_some_and(|kind| kind.ends_with('.'))
 }
 
 fn pod_metrics(load: &Load, about: &About, request: &Request) -> Option<Response> {

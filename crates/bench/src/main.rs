@@ -1,7 +1,8 @@
 //! `hpa-bench`: populates an API server with autoscalers, their targets and pods, serves their metrics, and measures a
 //! HorizontalPodAutoscaler controller from outside.
 //!
-//! The server is the testbed, in a process of its own (`hpa-bench serve`), which notes what it is asked and when.
+//! The server is in a process of its own (`hpa-bench serve`), which notes what it is asked and when: the testbed, a
+//! kube-apiserver that it starts, or a way into one that runs already.
 //! `hpa-bench run` starts server and controller, one controller after the other, and compares.
 
 mod args;
@@ -10,6 +11,7 @@ mod controller;
 mod exposition;
 mod front;
 mod kube_apiserver;
+mod kubeconfig;
 mod load;
 mod measure;
 mod median;

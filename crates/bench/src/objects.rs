@@ -19,6 +19,13 @@ const EXTERNAL_METRIC: &str = "load";
 /// Pods are this old, so that nothing about them is still being settled.
 const AGE: SignedDuration = SignedDuration::from_hours(1);
 
+/// The label of all that is created in a cluster that others use too, and its value.
+pub(crate) const MANAGED_BY: [&str; 2] = ["app.kubernetes.io/managed-by", "hpa-bench"];
+/// The service account of pods there: nobody has to be waited for who creates it.
+pub(crate) const SERVICE_ACCOUNT: &str = "hpa-bench";
+/// A scheduler that is nowhere.
+const SCHEDULER: &str = "hpa-bench.invalid";
+
 /// The namespaces.
 pub(crate) fn namespaces(population: &Population) -> Vec<String> {
     (0..population.namespaces).map(|index| format!("bench-{index}")).collect()
@@ -26,6 +33,44 @@ pub(crate) fn namespaces(population: &Population) -> Vec<String> {
 
 pub(crate) fn namespace(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+}
+
+/// What the pods of a namespace run as in a cluster that others use too.
+pub(crate) fn service_account(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "namespace": namespace, "name": SERVICE_ACCOUNT },
+        "automountServiceAccountToken": false,
+    })
+}
+
+/// An object as it can be in a cluster that others use and work on: nobody creates pods for a Deployment, no kubelet runs a
+/// pod, no node is missed. It is labelled, so that all of them are found.
+pub(crate) fn harmless(mut object: Value) -> Value {
+    let [label, value] = MANAGED_BY;
+    set(&mut object, "/metadata", "labels", |labels| labels.unwrap_or_else(|| json!({})));
+    set(&mut object, "/metadata/labels", label, |_| value.into());
+    match object.get("kind").and_then(Value::as_str) {
+        Some("Deployment") => set(&mut object, "/spec", "paused", |_| true.into()),
+        Some("Pod") => {
+            set(&mut object, "/spec", "schedulerName", |_| SCHEDULER.into());
+            set(&mut object, "/spec", "serviceAccountName", |_| SERVICE_ACCOUNT.into());
+            if let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) {
+                // One of that name could be there.
+                spec.remove("nodeName");
+            }
+        }
+        _ => {}
+    }
+    object
+}
+
+/// Makes a member of what is at a place something else.
+fn set(object: &mut Value, place: &str, member: &str, value: impl FnOnce(Option<Value>) -> Value) {
+    if let Some(parent) = object.pointer_mut(place).and_then(Value::as_object_mut) {
+        let old = parent.remove(member);
+        parent.insert(member.to_owned(), value(old));
+    }
 }
 
 /// A Deployment that is as it should be.
@@ -134,4 +179,25 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
             "metrics": [metric],
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_works_on_what_is_harmless() {
+        let pod = harmless(pod("n", "a", 0, Timestamp::UNIX_EPOCH));
+        assert_eq!(pod["metadata"]["labels"]["app"], "a");
+        assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/managed-by"], "hpa-bench");
+        assert_eq!(pod["spec"]["nodeName"], Value::Null);
+        assert_eq!(pod["spec"]["schedulerName"], SCHEDULER);
+        let deployment = harmless(deployment("n", "a", 3));
+        assert_eq!(deployment["spec"]["paused"], true);
+        assert_eq!(deployment["spec"]["template"]["metadata"]["labels"], json!({ "app": "a" }));
+        assert_eq!(
+            harmless(namespace("n"))["metadata"]["labels"],
+            json!({ "app.kubernetes.io/managed-by": "hpa-bench" })
+        );
+    }
 }

@@ -86,8 +86,10 @@ pub(crate) struct Outcome {
     pub(crate) requests: BTreeMap<String, Requests>,
     pub(crate) bytes_per_second: f64,
     /// The server's side: where it is busy, it is the server that was measured.
-    pub(crate) server_cpus: f64,
-    pub(crate) server_peak_memory: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_cpus: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_peak_memory: Option<u64>,
     pub(crate) server_answers: Summary,
 }
 
@@ -163,8 +165,8 @@ impl Outcome {
             requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
             requests,
             bytes_per_second: bytes as f64 / measured,
-            server_cpus: (end.stats.server.cpu_seconds - begin.stats.server.cpu_seconds) / measured,
-            server_peak_memory: end.stats.server.peak_memory,
+            server_cpus: server_cpus(&begin.stats, &end.stats),
+            server_peak_memory: end.stats.server.map(|server| server.peak_memory),
             server_answers: Summary::of(answers.map(|micros| f64::from(*micros) / 1e6).collect()),
         }
     }
@@ -240,6 +242,11 @@ fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Req
         (counted.kind.to_string(), requests)
     };
     end.requests.iter().map(of).collect()
+}
+
+/// CPUs that the server had in use, if its processes are known.
+fn server_cpus(begin: &Stats, end: &Stats) -> Option<f64> {
+    Some((end.server?.cpu_seconds - begin.server?.cpu_seconds) / (end.now - begin.now))
 }
 
 /// None of nothing is nothing.

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
-use futures::{StreamExt as _, stream};
+use anyhow::{Result, ensure};
+use futures::{StreamExt as _, future::ready, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::{
 /// How many objects are created at the same time.
 const CONCURRENCY: usize = 64;
 /// How often it is told how far it is.
-const TELL: Duration = Duration::from_secs(5);
+pub(crate) const TELL: Duration = Duration::from_secs(5);
 
 /// A target to be.
 struct Target {
@@ -29,6 +29,14 @@ struct Target {
 
 /// Creates namespaces, targets, pods, and at last autoscalers; tells on the standard output how far it is.
 pub(crate) async fn populate(cluster: &Cluster) -> Result<()> {
+    let namespaces = objects::namespaces(&cluster.population);
+    let objects = namespaces.iter().map(|name| objects::namespace(name));
+    create_all(cluster, "namespaces", namespaces.len(), objects).await?;
+    fill(cluster).await
+}
+
+/// As [`populate`], in namespaces that are there.
+pub(crate) async fn fill(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
     let namespaces = objects::namespaces(population);
     let places = (0..population.autoscalers).zip(namespaces.iter().cycle());
@@ -49,13 +57,6 @@ pub(crate) async fn populate(cluster: &Cluster) -> Result<()> {
         cluster.record.creates(&target.namespace, &target.name);
         objects::autoscaler(&target.namespace, &target.name, population)
     });
-    create_all(
-        cluster,
-        "namespaces",
-        namespaces.len(),
-        namespaces.iter().map(|name| objects::namespace(name)),
-    )
-    .await?;
     let count = targets().count() * per_target;
     create_all(cluster, "deployments and pods", count, of_targets).await?;
     create_all(cluster, "autoscalers", first.len(), autoscalers).await?;
@@ -76,7 +77,8 @@ async fn create_all(
     count: usize,
     objects: impl Iterator<Item = Value> + Send,
 ) -> Result<()> {
-    let creations = stream::iter(objects).map(|object| cluster.store.create(object));
+    let objects = stream::iter(objects).take_while(|_| ready(!cluster.is_stopped()));
+    let creations = objects.map(|object| cluster.store.create(object));
     let mut created = creations.buffer_unordered(CONCURRENCY).enumerate();
     let mut told = Instant::now();
     while let Some((index, result)) = created.next().await {
@@ -86,6 +88,7 @@ async fn create_all(
             say(&format!("{} of {count} {what}", index + 1))?;
         }
     }
+    ensure!(!cluster.is_stopped(), "told to end before all {what} were created");
     Ok(())
 }
 

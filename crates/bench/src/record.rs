@@ -32,8 +32,8 @@ pub(crate) struct Stats {
     pub(crate) answered_in: Vec<u32>,
     /// By namespace and name.
     pub(crate) autoscalers: BTreeMap<String, Seen>,
-    /// What all of the server's processes have used.
-    pub(crate) server: Usage,
+    /// What all of the server's processes have used; none if they are not known.
+    pub(crate) server: Option<Usage>,
 }
 
 /// How many requests of a kind came.
@@ -154,7 +154,7 @@ impl Record {
             requests: notes.requests.iter().map(counted).collect(),
             answered_in: notes.answered_in.clone(),
             autoscalers: notes.autoscalers.clone(),
-            server: Usage::default(),
+            server: None,
         }
     }
 

@@ -12,6 +12,8 @@ const MEBI: f64 = 1_048_576.0;
 
 /// What is told of each controller.
 type Cell = fn(&Outcome) -> String;
+/// A row that is left out if it is known of no controller.
+type OptionalCell = fn(&Outcome) -> Option<String>;
 
 const ROWS: &[(&str, Cell)] = &[
     ("all decided after start", |one| all_decided(one)),
@@ -36,9 +38,12 @@ const ROWS: &[(&str, Cell)] = &[
     ("new autoscaler decided, median / max", |one| new_decided(one)),
     ("requests per reconcile", |one| format!("{:.3}", one.requests_per_reconcile)),
     ("received per second", |one| format!("{:.2} MiB", one.bytes_per_second / MEBI)),
-    ("the server: CPUs in use", |one| format!("{:.3}", one.server_cpus)),
-    ("  peak memory", |one| mebibytes(one.server_peak_memory)),
-    ("  answers, median / p99 / max", |one| answers(&one.server_answers)),
+];
+
+const SERVER_ROWS: &[(&str, OptionalCell)] = &[
+    ("server's CPUs in use", |one| one.server_cpus.map(|cpus| format!("{cpus:.3}"))),
+    ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
+    ("server's answers, median / p99 / max", |one| Some(answers(&one.server_answers))),
 ];
 
 /// All that was measured, a column for each controller.
@@ -56,6 +61,7 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
         match arguments.server {
             ApiServer::Testbed => "the testbed",
             ApiServer::KubeApiserver(_) => "kube-apiserver",
+            ApiServer::Kubeconfig(_) => "the server of a kubeconfig",
         },
         match arguments.repeat {
             1 => String::new(),
@@ -68,12 +74,17 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     rows.extend(ROWS.iter().map(|(name, cell)| {
         [vec![(*name).to_owned()], outcomes.iter().map(|one| cell(one)).collect()].concat()
     }));
+    rows.extend(
+        SERVER_ROWS
+            .iter()
+            .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
+    );
     rows.push(Vec::new());
     rows.push(vec!["requests per reconcile (and in all, with those until all were decided)".to_owned()]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
     rows.push(Vec::new());
     let not_all = match arguments.server {
-        ApiServer::Testbed => "",
+        ApiServer::Testbed | ApiServer::Kubeconfig(_) => "",
         ApiServer::KubeApiserver(_) => " (kube-apiserver does not tell those of writes)",
     };
     rows.push(vec![format!("bytes received per reconcile{not_all}")]);
@@ -132,13 +143,16 @@ fn answers(answers: &Summary) -> String {
 fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {
-        let cells: Vec<Option<String>> =
-            outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect();
-        let has_any = cells.iter().any(Option::is_some);
-        let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
-        has_any.then(|| [vec![format!("  {kind}")], cells].concat())
+        row(&format!("  {kind}"), outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect())
     };
     kinds.into_iter().filter_map(row).collect()
+}
+
+/// None if it would have nothing but its name.
+fn row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
+    let has_any = cells.iter().any(Option::is_some);
+    let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
+    has_any.then(|| [vec![name.to_owned()], cells].concat())
 }
 
 fn request_cell(requests: &Requests) -> String {
@@ -202,6 +216,13 @@ mod tests {
     #[case(15.0, "15.00 s")]
     fn time_has_the_unit_that_suits_it(#[case] time: f64, #[case] expected: &str) {
         assert_eq!(seconds(time), expected);
+    }
+
+    #[test]
+    fn row_of_what_is_never_known_is_left_out() {
+        assert_eq!(row("a", vec![None, None]), None);
+        let known = row("a", vec![None, Some("1".to_owned())]);
+        assert_eq!(known, Some(["a", "-", "1"].map(ToOwned::to_owned).to_vec()));
     }
 
     #[test]

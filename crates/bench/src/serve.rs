@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    future::Future,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
 };
@@ -16,9 +17,9 @@ use tokio::{
 
 use crate::{
     args::{ApiServer, ServeArguments},
-    cluster::Cluster,
-    front::Front,
-    kube_apiserver,
+    cluster::{Cluster, Processes},
+    front::{Behind, Front},
+    kube_apiserver, kubeconfig,
     load::Load,
     populate::{populate, say},
     store::Store,
@@ -26,29 +27,32 @@ use crate::{
 
 /// Populates, says the address where it tells what it is asked, and serves until it is told to end.
 pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
-    // What was started ends with the future that is dropped.
-    tokio::select! {
-        served = serve(arguments) => served,
-        ended = told_to_end() => ended,
+    let told = told_to_end()?;
+    match &arguments.server {
+        ApiServer::Testbed => until(told, serve_testbed(arguments)).await,
+        ApiServer::KubeApiserver(assets) => until(told, kube_apiserver::serve(arguments, assets)).await,
+        // That has to clean up.
+        ApiServer::Kubeconfig(file) => kubeconfig::serve(arguments, file, told).await,
     }
 }
 
-async fn serve(arguments: &ServeArguments) -> Result<()> {
-    match &arguments.server {
-        ApiServer::Testbed => serve_testbed(arguments).await,
-        ApiServer::KubeApiserver(assets) => kube_apiserver::serve(arguments, assets).await,
+/// What was started ends with the future that is dropped.
+async fn until(told: impl Future<Output = ()>, serve: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::select! {
+        served = serve => served,
+        () = told => Ok(()),
     }
 }
 
 async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
     let testbed = Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
-    let cluster = Cluster::new(arguments, Store::Testbed(testbed.clone()), load, None);
+    let cluster = Cluster::new(arguments, Store::Testbed(testbed.clone()), load, Processes::Own);
     populate(&cluster).await?;
     let listener = listen().await?;
     fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))
         .context("cannot write the kubeconfig")?;
-    answer(listener, Front { testbed, cluster }.router()).await
+    answer(listener, Front { behind: Behind::Testbed(testbed), cluster }.router()).await
 }
 
 /// A port of the loopback device.
@@ -64,12 +68,14 @@ pub(crate) async fn answer(listener: TcpListener, router: Router) -> Result<()> 
     axum::serve(listener, router).await.context("cannot serve")
 }
 
-async fn told_to_end() -> Result<()> {
+/// Ends with the first signal to end that comes from now on.
+fn told_to_end() -> Result<impl Future<Output = ()>> {
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminated.recv() => {}
-        _ = interrupted.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminated.recv() => {}
+            _ = interrupted.recv() => {}
+        }
+    })
 }

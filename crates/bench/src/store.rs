@@ -9,6 +9,8 @@ use kube::{
 };
 use serde_json::Value;
 
+use crate::objects;
+
 /// An API server that objects are created in.
 #[derive(Clone)]
 pub(crate) enum Store {
@@ -16,17 +18,20 @@ pub(crate) enum Store {
     Testbed(Testbed),
     /// One that is asked over the network, for the object and then for its status.
     Api(Client),
+    /// The same, but of a cluster that others use and work on too.
+    Shared(Client),
 }
 
 impl Store {
     /// Creates an object that is not there, and makes its status what is given.
     pub(crate) async fn create(&self, object: Value) -> Result<()> {
-        let client = match self {
+        let (client, object) = match self {
             Self::Testbed(testbed) => {
                 testbed.apply(object)?;
                 return Ok(());
             }
-            Self::Api(client) => client,
+            Self::Api(client) => (client, object),
+            Self::Shared(client) => (client, objects::harmless(object)),
         };
         let has_status = object.get("status").is_some();
         let object: DynamicObject = serde_json::from_value(object)?;
@@ -57,13 +62,13 @@ impl Store {
     fn api(&self, kind: &GroupVersionKind, namespace: &str) -> Api<DynamicObject> {
         match self {
             Self::Testbed(testbed) => api(&testbed.client(), kind, namespace),
-            Self::Api(client) => api(client, kind, namespace),
+            Self::Api(client) | Self::Shared(client) => api(client, kind, namespace),
         }
     }
 }
 
 /// The API of a kind, in a namespace if one is named.
-fn api(client: &Client, kind: &GroupVersionKind, namespace: &str) -> Api<DynamicObject> {
+pub(crate) fn api(client: &Client, kind: &GroupVersionKind, namespace: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(kind);
     match namespace {
         "" => Api::all_with(client.clone(), &resource),

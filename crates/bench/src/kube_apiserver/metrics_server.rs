@@ -24,7 +24,7 @@ use tokio_rustls::{
 use super::pki::Identity;
 use crate::{
     cluster::Cluster,
-    front::{answer_with_metrics, count_bytes},
+    front::{answer_with_metrics, count_bytes, is_of_metrics},
     load::Load,
     record::Record,
     request::About,
@@ -100,9 +100,7 @@ impl Listener for Connections {
 
 /// Answers for the metrics APIs, and for nothing else that a testbed has.
 async fn answer(State(metrics): State<Metrics>, request: Request) -> Response {
-    let path = request.uri().path();
-    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    if !group.ends_with("metrics.k8s.io") {
+    if !is_of_metrics(request.uri().path()) {
         return StatusCode::NOT_FOUND.into_response();
     }
     let about = About::new(request.method(), request.uri());

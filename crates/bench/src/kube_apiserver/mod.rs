@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     args::ServeArguments,
-    cluster::Cluster,
+    cluster::{Cluster, Processes},
     exposition::samples,
     load::Load,
     populate::{populate, say},
@@ -102,7 +102,8 @@ pub(crate) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let watched =
         Watched { client: plane.client.clone(), processes: [plane.etcd.id()?, plane.apiserver.id()?] };
     let load = Arc::new(Load::new(&arguments.population));
-    let cluster = Cluster::new(arguments, Store::Api(plane.client.clone()), load, Some(watched));
+    let cluster =
+        Cluster::new(arguments, Store::Api(plane.client.clone()), load, Processes::Started(watched));
     plane.serve_metrics(&cluster).await?;
     let log = plane.apiserver.output().context("the API server has no output")?;
     tokio::spawn(audit::follow(log, cluster.clone()));
