@@ -36,7 +36,7 @@ bench:
     cargo bench -p hpa-calc --bench engine
 
 # Measures a release build of the controller from outside, 1000 autoscalers of 10 pods; a kube-controller-manager beside it
-# by `--controller reference=FILE`, against a real API server by `--server kube-apiserver=DIR`. See `hpa-bench run --help`.
+# by `--controller reference=FILE`, a real API server by `--server kube-apiserver=DIR` or `kubeconfig=FILE`. See `hpa-bench run --help`.
 load *FLAGS:
     cargo build --release -p hpa -p hpa-bench
     target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
