@@ -42,6 +42,9 @@ impl Selection {
 
 /// Whether an object's labels match.
 pub(crate) fn matches_labels(selector: &Selector, object: &Value) -> bool {
+    if selector.is_empty() {
+        return true;
+    }
     let labels = object.pointer("/metadata/labels");
     selector.matches_by(|key| labels?.get(key)?.as_str())
 }
