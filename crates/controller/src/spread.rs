@@ -12,8 +12,8 @@ pub struct Spread {
 /// So many autoscalers take a whole period to be begun with; fewer of them take less.
 const SPREAD_OVER_PERIOD: usize = 1000;
 
-/// At how many moments of a period autoscalers are begun with: every 20 ms of 15 s.
-const SLOTS: u32 = 750;
+/// At how many moments of a period autoscalers are begun with: every 100 ms of 15 s.
+const SLOTS: u32 = 150;
 
 impl Spread {
     /// Spreads over this period.
