@@ -30,8 +30,16 @@ struct Namespace {
     whole: Option<(usize, Instant)>,
     /// Until when no list is shared, since the last one could not be.
     barred_until: Option<Instant>,
-    /// The last verdict, and until when it holds.
-    verdict: Option<(bool, Instant)>,
+    verdict: Option<Verdict>,
+}
+
+/// Whether the whole list is shared, as last compared.
+#[derive(Clone, Copy)]
+struct Verdict {
+    shares: bool,
+    until: Instant,
+    /// How many selectors were in use.
+    selectors: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -55,12 +63,13 @@ impl Sharing {
     pub(super) fn ask(&self, namespace: &str, selector: &Selector) -> bool {
         let now = Instant::now();
         self.with(namespace, |state| {
-            let verdict = match state.verdict {
-                Some((verdict, until)) if now < until => verdict,
+            let shares = match state.verdict {
+                Some(verdict) if verdict.holds(now, state.selectors.len()) => verdict.shares,
                 _ => {
-                    let verdict = state.decide(now, &self.settings);
-                    state.verdict = Some((verdict, now + self.settings.freshness));
-                    verdict
+                    let shares = state.decide(now, &self.settings);
+                    let until = now + self.settings.freshness;
+                    state.verdict = Some(Verdict { shares, until, selectors: state.selectors.len() });
+                    shares
                 }
             };
             match state.selectors.get_mut(selector) {
@@ -69,7 +78,7 @@ impl Sharing {
                     state.selectors.insert(selector.clone(), Use { asked: now, items: 0 });
                 }
             }
-            verdict && state.barred_until.is_none_or(|until| until <= now)
+            shares && state.barred_until.is_none_or(|until| until <= now)
         })
     }
 
@@ -108,6 +117,14 @@ impl Sharing {
     #[cfg(test)]
     pub(super) fn len(&self, namespace: &str) -> (usize, usize) {
         (self.namespaces.len(), self.with(namespace, |state| state.selectors.len()))
+    }
+}
+
+impl Verdict {
+    /// Comparing takes time in proportion to the selectors, so it is not done for each question. Against sharing it holds
+    /// until there are twice as many: at a start a namespace's autoscalers come within a second.
+    fn holds(&self, now: Instant, selectors: usize) -> bool {
+        now < self.until && (self.shares || selectors < self.selectors.saturating_mul(2).max(1))
     }
 }
 

@@ -189,8 +189,8 @@ async fn a_request_that_nobody_waits_for_is_not_taken_up_again() {
 async fn autoscalers_that_sync_together_share_a_list() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), settings());
-    sync(&client, 3).await;
-    assert_eq!(source.asked().len(), 3, "nothing is known yet");
+    sync(&client, 2).await;
+    assert_eq!(source.asked().len(), 2, "nothing is known yet");
     for _ in 0..3 {
         advance(PERIOD).await;
         sync(&client, 3).await;
@@ -199,6 +199,14 @@ async fn autoscalers_that_sync_together_share_a_list() {
     // A selector that matches nothing gets the error it would have got.
     assert_eq!(cpu(&client, "app=none").await, Err(ReadError::Empty(MetricsApi::Resource)));
     assert!(source.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_come_at_once_share_from_the_third_on() {
+    let source = serving(40, true);
+    let client = Coalescing::new(source.clone(), settings());
+    sync(&client, 40).await;
+    assert_eq!(source.asked(), ["ns app=a0", "ns app=a1", "ns "]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +267,7 @@ async fn a_long_list_is_fresh_for_longer() {
 async fn items_without_labels_are_not_shared() {
     let source = serving(3, false);
     let client = Coalescing::new(source.clone(), settings());
-    sync(&client, 3).await;
+    sync(&client, 2).await;
     source.asked();
     advance(PERIOD).await;
     sync(&client, 3).await;
@@ -298,7 +306,7 @@ async fn a_refused_list_is_not_asked_for_again_in_parts() {
         Ok(answer(3, true, selector))
     });
     let client = Coalescing::new(source.clone(), settings());
-    sync(&client, 3).await;
+    sync(&client, 2).await;
     source.asked();
     advance(PERIOD).await;
     let (one, two) = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a1"));
