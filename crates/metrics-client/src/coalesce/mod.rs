@@ -92,7 +92,7 @@ const ITEMS_OF_A_SHORT_LIST: usize = 2000;
 ///
 /// # State
 ///
-/// Answers live for `freshness`, or until the next use of their part of the map; what is known of a namespace as
+/// Answers live for `freshness` and at most a second more while anybody asks; what is known of a namespace as
 /// long as its selectors are in use. No lock is held across an await, and none is shared by all namespaces.
 pub struct Coalescing<S> {
     source: Arc<S>,
