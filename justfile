@@ -35,11 +35,10 @@ control-plane *SCENARIOS:
 bench:
     cargo bench -p hpa-calc --bench engine
 
-# Measures a release build of the controller from outside, 1000 autoscalers of 10 pods; a kube-controller-manager beside it
-# by `--controller reference=FILE`, a real API server by `--server kube-apiserver=DIR` or `kubeconfig=FILE`. See `hpa-bench run --help`.
+# What a controller costs, seen from outside, with 1000 autoscalers of 10 pods; flags as `hpa-bench run --help` has them.
 load *FLAGS:
     cargo build --release -p hpa -p hpa-bench
-    target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
+    MIMALLOC_PURGE_DELAY=0 target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
 
 # Fuzz a target (quantity, selector, autoscaler, decide) for some seconds; needs nightly and cargo-fuzz.
 fuzz TARGET SECONDS="60":
@@ -47,7 +46,7 @@ fuzz TARGET SECONDS="60":
 
 # Each crate alone, so that none leans on features another one turned on.
 each-alone:
-    for crate in hpa-calc hpa-crd hpa-metrics-client hpa-controller hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-crd hpa-metrics-client hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # The chart, with helm and a real kube-apiserver where there are such; HELM names one helm or several, separated by colons.
 chart:
