@@ -94,9 +94,6 @@ impl Guard {
                 self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
             }
             (false, path) if is_metric(path) => self.log.reconciled(who),
-            (true, path) if path.contains("/configmaps") => {
-                self.log.add(|events| events.kept.push(Instant::now()));
-            }
             _ => {}
         }
     }

@@ -46,8 +46,6 @@ pub(crate) struct Events {
     /// The instances whose answers are held back, and that wait for one.
     pub(crate) held: Vec<Who>,
     pub(crate) scaled: Vec<Scaled>,
-    /// When histories were written.
-    pub(crate) kept: Vec<Instant>,
     /// Writes by an instance that has no right to.
     pub(crate) trespasses: Vec<String>,
     pub(crate) exits: HashMap<Who, ExitStatus>,

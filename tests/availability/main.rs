@@ -85,6 +85,14 @@ impl World {
         deployment["spec"]["replicas"].as_i64().unwrap()
     }
 
+    /// The last recommendation of each history that is kept.
+    fn kept(&self) -> Vec<i64> {
+        let maps = self.testbed.list("v1", "ConfigMap");
+        let entries = maps.iter().filter_map(|map| map["data"].as_object()).flatten();
+        let entries = entries.filter_map(|(_, entry)| serde_json::from_str::<Value>(entry.as_str()?).ok());
+        entries.filter_map(|entry| entry["recommendations"].as_array()?.last()?[0].as_i64()).collect()
+    }
+
     /// Waits until one instance reconciles and the other waits for the lease; who leads.
     async fn leader(&self) -> Who {
         let is_settled = |events: &Events| {
@@ -260,17 +268,10 @@ async fn stabilization_window_outlives_the_leader() {
     ];
     let world = World::new(AUTOSCALERS, &flags);
     let leader = world.leader().await;
-    let kept = |events: &Events| events.kept.last().copied();
-    let begun = world.log.wait("kept histories", kept).await;
-    // All of them have a recommendation of 5.
-    let reconciled = world.log.read(|events| events.reconciles[&leader]) + 2 * AUTOSCALERS;
-    let has_reconciled =
-        |events: &Events| (*events.reconciles.get(&leader)? >= reconciled).then(std::time::Instant::now);
-    let fallen = world.log.wait("recommendations", has_reconciled).await;
+    let all_recommend = |replicas| (world.kept() == [replicas; AUTOSCALERS]).then(std::time::Instant::now);
+    let fallen = world.log.wait("recommendations of 5 to be kept", |_| all_recommend(5)).await;
     world.load.store(3, Ordering::SeqCst);
-    let is_kept =
-        |events: &Events| events.kept.last().copied().filter(|kept| *kept > fallen && *kept > begun);
-    world.log.wait("the fall to be kept", is_kept).await;
+    world.log.wait("the fall to be kept", |_| all_recommend(3)).await;
     let well_within = |events: &Events| {
         let term = events.term.as_ref().filter(|term| term.who == leader)?;
         (term.renewed.duration_since(fallen) > WINDOW / 2).then_some(term.renewed)
