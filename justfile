@@ -60,9 +60,11 @@ deny:
 audit:
     cargo audit
 
-# What the binary is made of, as CycloneDX in crates/hpa/hpa.cdx.json; needs cargo-cyclonedx.
+# What the binary is made of, as CycloneDX in target/dist/hpa.cdx.json; needs cargo-cyclonedx.
 sbom:
     cargo cyclonedx --manifest-path crates/hpa/Cargo.toml --format json --override-filename hpa.cdx
+    mkdir -p target/dist && mv crates/hpa/hpa.cdx.json target/dist/
+    rm -f crates/*/hpa.cdx.json tests/hpa.cdx.json # it writes one for every member
 
 # The image, by docker, podman or what CONTAINER_TOOL names.
 image NAME="localhost/hpa:0.1.0":
