@@ -16,6 +16,15 @@ fn is_marked(world: &World) -> bool {
     world.condition("jobs", "ScaledToZero").is_some_and(|[status, ..]| status == "True")
 }
 
+fn refusal() -> Effect {
+    Effect::Status {
+        code: 422,
+        reason: "Invalid".into(),
+        message: "not to zero".into(),
+        retry_after_seconds: None,
+    }
+}
+
 async fn wakes(world: World) {
     world.loads.set("jobs", 3);
     periods(&world, 2).await;
@@ -53,13 +62,7 @@ async fn a1_answer_of_the_scale_to_zero_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn a1_refused_scale_to_zero_leaves_no_marker() {
     let (world, faults) = world().await;
-    let invalid = Effect::Status {
-        code: 422,
-        reason: "Invalid".into(),
-        message: "not to zero".into(),
-        retry_after_seconds: None,
-    };
-    let refused = faults.add(on(Match::verb("update").subresource("scale"), invalid));
+    let refused = faults.add(on(Match::verb("update").subresource("scale"), refusal()));
     world.loads.set("jobs", 0);
     faults.wait_for_hits(refused, 1).await;
     world.pass(Duration::from_secs(1)).await;
@@ -85,6 +88,34 @@ async fn a1_no_scale_to_zero_without_the_marker() {
     periods(&world, 2).await;
     assert_eq!(world.replicas("jobs"), 0);
     assert!(is_marked(&world));
+    wakes(world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a1_marker_whose_removal_nobody_heard_of_is_set_again() {
+    let (world, faults) = world().await;
+    let autoscalers = Match::verb("watch").resource("horizontalpodautoscalers");
+    faults.add(on(autoscalers, Effect::SilentWatch { after: 0 }));
+    world.testbed.drop_watches();
+    world.pass(Duration::from_secs(2)).await;
+    let scales = || Match::verb("update").subresource("scale");
+    let slow = faults.add(on(scales(), Effect::Slow { by: Duration::from_secs(5) }));
+    let refused = faults.add(on(scales(), refusal()));
+    world.loads.set("jobs", 0);
+    faults.wait_for_hits(slow, 1).await;
+    assert!(is_marked(&world));
+    let lost = faults.add(on(statuses_of_jobs(), Effect::LostAnswer));
+    world.pass(Duration::from_secs(6)).await;
+    assert_eq!((faults.hits(lost), is_marked(&world), world.replicas("jobs")), (1, false, 2));
+    for fault in [slow, refused, lost] {
+        faults.remove(fault);
+    }
+    let unmarked = faults.add(on(statuses_of_jobs(), Effect::Conflict));
+    periods(&world, 2).await;
+    assert_eq!((is_marked(&world), world.replicas("jobs")), (false, 2));
+    faults.remove(unmarked);
+    periods(&world, 2).await;
+    assert_eq!((is_marked(&world), world.replicas("jobs")), (true, 0));
     wakes(world).await;
 }
 

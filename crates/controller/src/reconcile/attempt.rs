@@ -40,6 +40,9 @@ pub(super) struct Attempt<'a> {
     hpa: &'a HorizontalPodAutoscaler,
     autoscaler: &'a Arc<Autoscaler>,
     pause: Pause,
+    /// The object as it was read before a scale was written: what a watch told may be behind, and an own write whose answer
+    /// was lost is not in it.
+    pub(super) latest: Option<HorizontalPodAutoscaler>,
     /// The object as it is stored since a zero was foretold.
     pub(super) ahead: Option<HorizontalPodAutoscaler>,
     /// Whether the scale may have been written although no answer says so.
@@ -84,6 +87,7 @@ impl<'a> Attempt<'a> {
             hpa,
             autoscaler,
             pause,
+            latest: None,
             ahead: None,
             is_unsure: false,
             writes_left: MAX_WRITES,
@@ -214,7 +218,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes sure before a scale is written that the autoscaler is what it was decided on: a watch may have been silent
     /// for minutes, and a scale by a spec that is gone would be out of bounds.
-    async fn confirm(&self) -> Result<(), Written> {
+    async fn confirm(&mut self) -> Result<(), Written> {
         let Self { reconciler, key, hpa, autoscaler, .. } = self;
         let failed = |message: String| {
             Written::Done(Err(format!("the autoscaler could not be read once more: {message}")))
@@ -223,7 +227,8 @@ impl<'a> Attempt<'a> {
             Ok(latest) => {
                 let latest = latest.map_err(failed)?;
                 let is_same = latest.metadata.uid == hpa.metadata.uid && asks_the_same(&latest, hpa);
-                autoscaler.take_over(latest);
+                autoscaler.take_over(latest.clone());
+                self.latest = Some(latest);
                 if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
             }
             // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
@@ -236,9 +241,12 @@ impl<'a> Attempt<'a> {
     /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_ahead`].
     async fn foretell(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
         let Some(status) = decision.status_ahead() else { return Ok(()) };
-        let stored = self.ahead.as_ref().unwrap_or(self.hpa);
-        match self.reconciler.patch_status(self.key, stored, &status::as_stored(status)).await {
-            Ok(None) => Ok(()),
+        match self.reconciler.patch_status(self.key, self.stored(), &status::as_stored(status)).await {
+            // It is told already, by a reconcile that could not write the scale.
+            Ok(None) => {
+                self.ahead = Some(self.stored().clone());
+                Ok(())
+            }
             Ok(Some(stored)) => {
                 // Whatever becomes of the rest, the next reconcile is to know of it.
                 self.reconciler.autoscalers.apply_known(self.key, stored.clone());
@@ -250,6 +258,11 @@ impl<'a> Attempt<'a> {
                 "the status that foretells it could not be stored: {message}"
             )))),
         }
+    }
+
+    /// The object as it is stored, as far as is known.
+    pub(super) fn stored(&self) -> &HorizontalPodAutoscaler {
+        self.ahead.as_ref().or(self.latest.as_ref()).unwrap_or(self.hpa)
     }
 
     /// Whether the autoscaler still exists and asks for what it asked for.

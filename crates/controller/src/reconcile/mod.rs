@@ -99,12 +99,11 @@ impl Reconciler {
         }
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler, pause);
         let outcome = attempt.run().await;
-        let Attempt { ahead, is_unsure, .. } = attempt;
         let Some(Outcome { conclusion, decided, reads }) = outcome else {
             debug!("the autoscaler was changed or deleted meanwhile");
-            if let Some(ahead) = ahead {
+            if let Some(ahead) = &attempt.ahead {
                 // What was foretold did not come to pass.
-                let _stored = self.store(key, &ahead, hpa.status.clone()).await;
+                let _stored = self.store(key, ahead, hpa.status.clone()).await;
             }
             return !asks_the_same(&autoscaler.object(), &hpa);
         };
@@ -126,11 +125,11 @@ impl Reconciler {
             self.record(key, &hpa, event);
         }
         let mut status = status::as_stored(status);
-        if let Some(ahead) = ahead.as_ref().filter(|_| is_unsure) {
+        if let Some(ahead) = attempt.ahead.as_ref().filter(|_| attempt.is_unsure) {
             // It may be at zero: whose doing that is must not be lost.
             status::keep_scaled_to_zero(&mut status, &ahead.status);
         }
-        let stored = self.store(key, ahead.as_ref().unwrap_or(&hpa), status).await;
+        let stored = self.store(key, attempt.stored(), status).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
         let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
