@@ -40,11 +40,11 @@ pub(super) struct Attempt<'a> {
     hpa: &'a HorizontalPodAutoscaler,
     autoscaler: &'a Arc<Autoscaler>,
     pause: Pause,
-    /// The object as it was read before a scale was written: what a watch told may be behind, and an own write whose answer
-    /// was lost is not in it.
-    pub(super) latest: Option<HorizontalPodAutoscaler>,
-    /// The object as it is stored since a zero was foretold.
-    pub(super) ahead: Option<HorizontalPodAutoscaler>,
+    /// The object as it was last read or written by this attempt: what a watch told may be behind, and an own write whose
+    /// answer was lost is not in it.
+    latest: Option<HorizontalPodAutoscaler>,
+    /// Whether it is stored that a zero is the autoscaler's doing, ahead of the scale.
+    pub(super) is_foretold: bool,
     /// Whether the scale may have been written although no answer says so.
     pub(super) is_unsure: bool,
     writes_left: usize,
@@ -88,7 +88,7 @@ impl<'a> Attempt<'a> {
             autoscaler,
             pause,
             latest: None,
-            ahead: None,
+            is_foretold: false,
             is_unsure: false,
             writes_left: MAX_WRITES,
             listed: None,
@@ -228,8 +228,11 @@ impl<'a> Attempt<'a> {
                 let latest = latest.map_err(failed)?;
                 let is_same = latest.metadata.uid == hpa.metadata.uid && asks_the_same(&latest, hpa);
                 autoscaler.take_over(latest.clone());
+                if !is_same {
+                    return Err(Written::AutoscalerChanged);
+                }
                 self.latest = Some(latest);
-                if is_same { Ok(()) } else { Err(Written::AutoscalerChanged) }
+                Ok(())
             }
             // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
             Err(kube::Error::Api(status)) if status.is_not_found() => Err(Written::AutoscalerChanged),
@@ -243,26 +246,25 @@ impl<'a> Attempt<'a> {
         let Some(status) = decision.status_ahead() else { return Ok(()) };
         match self.reconciler.patch_status(self.key, self.stored(), &status::as_stored(status)).await {
             // It is told already, by a reconcile that could not write the scale.
-            Ok(None) => {
-                self.ahead = Some(self.stored().clone());
-                Ok(())
-            }
+            Ok(None) => {}
             Ok(Some(stored)) => {
                 // Whatever becomes of the rest, the next reconcile is to know of it.
                 self.reconciler.autoscalers.apply_known(self.key, stored.clone());
-                self.ahead = Some(stored);
-                Ok(())
+                self.latest = Some(stored);
             }
-            Err(StatusError::Gone) => Err(Written::AutoscalerChanged),
-            Err(StatusError::Failed(message)) => Err(Written::Done(Err(format!(
-                "the status that foretells it could not be stored: {message}"
-            )))),
+            Err(StatusError::Gone) => return Err(Written::AutoscalerChanged),
+            Err(StatusError::Failed(message)) => {
+                let message = format!("the status that foretells it could not be stored: {message}");
+                return Err(Written::Done(Err(message)));
+            }
         }
+        self.is_foretold = true;
+        Ok(())
     }
 
     /// The object as it is stored, as far as is known.
     pub(super) fn stored(&self) -> &HorizontalPodAutoscaler {
-        self.ahead.as_ref().or(self.latest.as_ref()).unwrap_or(self.hpa)
+        self.latest.as_ref().unwrap_or(self.hpa)
     }
 
     /// Whether the autoscaler still exists and asks for what it asked for.

@@ -101,9 +101,9 @@ impl Reconciler {
         let outcome = attempt.run().await;
         let Some(Outcome { conclusion, decided, reads }) = outcome else {
             debug!("the autoscaler was changed or deleted meanwhile");
-            if let Some(ahead) = &attempt.ahead {
-                // What was foretold did not come to pass.
-                let _stored = self.store(key, ahead, hpa.status.clone()).await;
+            if attempt.is_foretold {
+                // It did not come to pass.
+                let _stored = self.store(key, attempt.stored(), hpa.status.clone()).await;
             }
             return !asks_the_same(&autoscaler.object(), &hpa);
         };
@@ -125,9 +125,9 @@ impl Reconciler {
             self.record(key, &hpa, event);
         }
         let mut status = status::as_stored(status);
-        if let Some(ahead) = attempt.ahead.as_ref().filter(|_| attempt.is_unsure) {
+        if attempt.is_foretold && attempt.is_unsure {
             // It may be at zero: whose doing that is must not be lost.
-            status::keep_scaled_to_zero(&mut status, &ahead.status);
+            status::keep_scaled_to_zero(&mut status, &attempt.stored().status);
         }
         let stored = self.store(key, attempt.stored(), status).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
