@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    PERIOD, WINDOW,
+    PERIOD, RECOVERY, WINDOW,
     invariants::violations,
     random::CONTROLLER,
     world::{TARGETS, World},
@@ -140,7 +140,7 @@ impl Scenario {
             let with = self.live(ending, true).await;
             assert_eq!(without.violations, Vec::<String>::new(), "{ending:?}, without faults");
             assert_eq!(with.violations, Vec::<String>::new(), "{ending:?}");
-            assert_eq!(with.replicas, without.replicas, "{ending:?}: two periods after the faults");
+            assert_eq!(with.replicas, without.replicas, "{ending:?}: soon after the faults");
             assert_eq!(with.statuses, without.statuses, "{ending:?}: a window later");
         }
     }
@@ -179,7 +179,7 @@ impl Scenario {
         }
         world.until(END).await;
         faults.clear();
-        world.until(END + self.held + 2 * PERIOD).await;
+        world.until(END + self.held + RECOVERY).await;
         let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
         world.until(END + self.held + 4 * PERIOD + WINDOW).await;
         if has_faults && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
@@ -200,7 +200,7 @@ impl Scenario {
 /// What became of a world.
 #[derive(Clone)]
 struct End {
-    /// Two periods after the faults.
+    /// Soon after the faults.
     replicas: BTreeMap<&'static str, i64>,
     /// A window later.
     statuses: BTreeMap<&'static str, Value>,

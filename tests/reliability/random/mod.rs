@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use self::plan::{BUSY, Plan, Step, plan};
 use crate::{
-    PERIOD, WINDOW,
+    PERIOD, RECOVERY, WINDOW,
     invariants::violations,
     world::{TARGETS, World, autoscaler, deployment},
 };
@@ -91,7 +91,7 @@ fn watch_over(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
 
 /// What became of a world.
 struct End {
-    /// Two periods after the faults.
+    /// Soon after the faults.
     replicas: BTreeMap<&'static str, i64>,
     /// A window later.
     statuses: BTreeMap<&'static str, Value>,
@@ -108,10 +108,7 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
     wrong.extend(without.violations.iter().map(|what| format!("without faults: {what}")));
     wrong.extend(with.violations.iter().cloned());
     if with.replicas != without.replicas {
-        wrong.push(format!(
-            "two periods after the faults {:?}, without them {:?}",
-            with.replicas, without.replicas
-        ));
+        wrong.push(format!("soon after the faults {:?}, without them {:?}", with.replicas, without.replicas));
     }
     for (name, status) in &with.statuses {
         let expected = &without.statuses[name];
@@ -157,7 +154,7 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     world.until(CALM).await;
     faults.clear();
     let held = if plan.has_restart() { WINDOW } else { Duration::ZERO };
-    world.until(CALM + held + 2 * PERIOD).await;
+    world.until(CALM + held + RECOVERY).await;
     let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
     world.until(CALM + held + 4 * PERIOD + WINDOW).await;
     let journal = world.journal.to_string();
