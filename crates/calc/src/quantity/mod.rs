@@ -165,6 +165,9 @@ impl Quantity {
 
 /// The value of `text` in thousandths, as [`Quantity::milli_value`] of the parsed text, without keeping the text.
 pub fn parse_milli(text: &str) -> Result<i64, QuantityError> {
+    if let Some(milli) = parse::plain_milli(text) {
+        return Ok(milli);
+    }
     Ok(match parse::parse(text)? {
         Parsed::Scaled { scaled, .. } => scaled.rounded_to(MILLI),
         Parsed::Large(large) => large.rounded_to(MILLI),
