@@ -70,13 +70,16 @@ impl Groups {
     fn of(items: &mut [PodMetrics]) -> Self {
         let mut groups = Self::default();
         let mut by_labels: HashMap<ItemLabels, usize> = HashMap::new();
+        let mut last = 0;
         for (place, item) in (0..).zip(items) {
             let labels = std::mem::take(&mut item.metadata.labels);
-            if let Some(group) = by_labels.get(&labels).and_then(|index| groups.all.get_mut(*index)) {
-                group.items.push(place);
-            } else {
-                by_labels.insert(labels.clone(), groups.all.len());
-                groups.all.push(Group { labels, items: vec![place] });
+            let is_of_last = groups.all.get(last).is_some_and(|group| group.labels.is_shared_with(&labels));
+            if !is_of_last {
+                last = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
+            }
+            match groups.all.get_mut(last) {
+                Some(group) => group.items.push(place),
+                None => groups.all.push(Group { labels, items: vec![place] }),
             }
         }
         for (index, group) in (0..).zip(&groups.all) {
@@ -101,30 +104,50 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+    use crate::wire::decode_list;
 
-    fn item(name: &str, labels: &[(String, String)]) -> PodMetrics {
-        let mut item: PodMetrics = serde_json::from_value(serde_json::json!({
-            "metadata": { "name": name }, "window": "15s", "containers": [],
-        }))
-        .unwrap();
-        item.metadata.labels = labels.iter().cloned().collect();
-        item
+    /// Items as an answer brings them, by their labels.
+    fn items<'a>(labels: impl IntoIterator<Item = &'a [(String, String)]>) -> Vec<PodMetrics> {
+        let item = |(name, labels): (usize, &[(String, String)])| {
+            let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
+            json!({ "metadata": { "name": name.to_string(), "labels": labels }, "window": "15s", "containers": [] })
+        };
+        let items: Vec<_> = labels.into_iter().enumerate().map(item).collect();
+        decode_list(json!({ "items": items }).to_string().as_bytes()).unwrap()
     }
 
     #[test]
     fn list_without_labels_cannot_be_cut() {
-        assert!(!PodList::of_namespace(vec![item("a", &[])]).can_be_cut());
+        assert!(!PodList::of_namespace(items([&[][..]])).can_be_cut());
         assert!(PodList::of_namespace(Vec::new()).can_be_cut());
     }
 
     #[test]
     fn selector_of_nothing_matches_nothing_and_that_of_everything_all() {
-        let list = PodList::of_namespace(vec![item("a", &[("app".into(), "a".into())]), item("b", &[])]);
+        let list = PodList::of_namespace(items([&[("app".into(), "a".into())][..], &[]]));
         assert_eq!(list.select(&Selector::nothing()).len(), 0);
         assert_eq!(list.select(&Selector::everything()).len(), 2);
+    }
+
+    #[test]
+    fn equal_labels_are_kept_once_and_are_one_group() {
+        let labels = |app: &str| vec![("app".to_owned(), app.to_owned())];
+        let pods = ["a", "a", "b", "a"].map(labels);
+        let items = items(pods.iter().map(Vec::as_slice));
+        let is_shared = |at: usize| {
+            let [before, item] = [at - 1, at].map(|at| &items[at].metadata.labels);
+            item.is_shared_with(before)
+        };
+        assert_eq!([1, 2, 3].map(is_shared), [true, false, false]);
+        let groups = PodList::of_namespace(items).groups.unwrap();
+        let places: Vec<_> = groups.all.iter().map(|group| group.items.as_slice()).collect();
+        assert_eq!(places, [&[0, 1, 3][..], &[2]]);
     }
 
     fn requirement() -> impl Strategy<Value = String> {
@@ -143,10 +166,11 @@ mod tests {
             pods in prop::collection::vec(prop::collection::btree_map(0u8..3, 0u8..3, 0..3), 0..20),
             requirements in prop::collection::vec(requirement(), 0..4),
         ) {
-            let labelled = |labels: &std::collections::BTreeMap<u8, u8>| {
+            let labelled = |labels: &BTreeMap<u8, u8>| {
                 labels.iter().map(|(k, v)| (format!("k{k}"), format!("v{v}"))).collect::<Vec<_>>()
             };
-            let items: Vec<_> = pods.iter().enumerate().map(|(index, labels)| item(&index.to_string(), &labelled(labels))).collect();
+            let labels: Vec<_> = pods.iter().map(labelled).collect();
+            let items = items(labels.iter().map(Vec::as_slice));
             let selector = Selector::parse(&requirements.join(",")).unwrap();
             let expected: Vec<_> =
                 items.iter().filter(|item| selector.matches(&item.metadata.labels)).map(|item| item.metadata.name.clone()).collect();

@@ -235,18 +235,22 @@ impl Transport {
             .map_err(|error| transport_error(get, error))?;
         let answer = self.client.send(request).await.map_err(|error| transport_error(get, error))?;
         let (head, body) = answer.into_parts();
+        let announced =
+            head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length = announced.unwrap_or(0);
         if head.status.is_success() {
-            return self.read(get, body).await;
+            return self.read(get, body, length).await;
         }
         // What cannot be read of an error's body changes nothing about the error.
-        let body = self.read(get, body).await.unwrap_or_default();
+        let body = self.read(get, body, length).await.unwrap_or_default();
         let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Err(status::refusal(head.status, content_type, &body, &get.called))
     }
 
-    async fn read(&self, get: &Get, mut body: Body) -> Result<Vec<u8>, FetchError> {
+    /// Reads a body that is said to have this length.
+    async fn read(&self, get: &Get, mut body: Body, length: usize) -> Result<Vec<u8>, FetchError> {
         let limit = self.settings.max_body;
-        let mut read = Vec::new();
+        let mut read = Vec::with_capacity(length.min(limit));
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|error| transport_error(get, error))?.into_data() else { continue };
             if data.len() > limit.saturating_sub(read.len()) {

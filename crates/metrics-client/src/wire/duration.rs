@@ -62,7 +62,7 @@ fn component<'a>(rest: &'a str, text: &str) -> Result<(u128, &'a str), DurationE
     if whole.is_empty() && fraction.is_empty() {
         return Err(invalid());
     }
-    let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
+    let end = after.bytes().take_while(|byte| *byte != b'.' && !byte.is_ascii_digit()).count();
     let (name, after) = after.split_at_checked(end).ok_or_else(invalid)?;
     if name.is_empty() {
         return Err(DurationError::MissingUnit(text.into()));
@@ -75,7 +75,7 @@ fn component<'a>(rest: &'a str, text: &str) -> Result<(u128, &'a str), DurationE
 
 /// The leading digits, and what follows.
 fn digits(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
@@ -94,6 +94,9 @@ fn unit_nanos(name: &str) -> Option<u64> {
 
 /// The digits after a point, as nanoseconds of the unit. Digits beyond the 18th are below any nanosecond.
 fn fraction_nanos(digits: &str, unit: u64) -> u128 {
+    if digits.is_empty() {
+        return 0;
+    }
     let (value, scale) = digits.bytes().take(18).fold((0_u128, 1_u128), |(value, scale), digit| {
         (value * 10 + u128::from(digit.wrapping_sub(b'0')), scale * 10)
     });

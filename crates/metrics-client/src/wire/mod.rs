@@ -6,6 +6,7 @@
 
 mod duration;
 mod field;
+mod list;
 mod reduce;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 pub use duration::{DurationError, parse_duration};
 pub use field::{ItemLabels, Usage};
+pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
 
 /// Why an answer could not be read.
@@ -45,6 +47,11 @@ pub enum WireError {
 pub trait ListItem: DeserializeOwned {
     /// The kind of the list.
     const LIST_KIND: &'static str;
+
+    /// Takes what it has in common with the item before it from there, so that it is kept once.
+    fn share(&mut self, before: &Self) {
+        _ = before;
+    }
 }
 
 /// metrics.k8s.io (v1, v1beta1): what the containers of one pod use.
@@ -88,6 +95,13 @@ pub struct ContainerMetrics {
 
 impl ListItem for PodMetrics {
     const LIST_KIND: &'static str = "PodMetricsList";
+
+    fn share(&mut self, before: &Self) {
+        // Lists are sorted by name: before a pod come others of its workload.
+        if self.metadata.labels == before.metadata.labels {
+            self.metadata.labels = before.metadata.labels.clone();
+        }
+    }
 }
 
 /// custom.metrics.k8s.io (v1beta2, v1beta1): the value of a metric of one object.
@@ -173,26 +187,4 @@ impl<'de> Deserialize<'de> for ExternalMetricValue {
 
 impl ListItem for ExternalMetricValue {
     const LIST_KIND: &'static str = "ExternalMetricValueList";
-}
-
-/// Reads the JSON of a list. A list without a `kind` is taken at its word.
-pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
-    #[derive(Deserialize)]
-    struct List<I> {
-        #[serde(default)]
-        kind: Option<Box<str>>,
-        #[serde(default)]
-        message: Option<Box<str>>,
-        #[serde(default = "Option::default")]
-        items: Option<Vec<I>>,
-    }
-
-    let list: List<I> =
-        serde_json::from_slice(body).map_err(|source| WireError::Json { kind: I::LIST_KIND, source })?;
-    match list.kind.filter(|kind| !kind.is_empty()) {
-        None => Ok(list.items.unwrap_or_default()),
-        Some(kind) if *kind == *I::LIST_KIND => Ok(list.items.unwrap_or_default()),
-        Some(kind) if *kind == *"Status" => Err(WireError::Failure(list.message.unwrap_or_default())),
-        Some(found) => Err(WireError::Kind { expected: I::LIST_KIND, found }),
-    }
 }

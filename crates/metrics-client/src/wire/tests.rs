@@ -4,6 +4,7 @@ use hpa_calc::{
     selector::{Labels, Selector},
 };
 use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
@@ -178,4 +179,41 @@ fn other_kinds_are_refused() {
         decode_list::<MetricValue>(other).unwrap_err().to_string(),
         "the server didn't return MetricValueList, the type is PodList"
     );
+}
+
+#[rstest]
+#[case("2026-01-01T00:00:00Z")]
+#[case("0001-01-01T00:00:00Z")]
+#[case("9999-12-31T23:59:59Z")]
+#[case("2024-02-29T12:34:56Z")]
+#[case("2023-02-29T12:34:56Z")]
+#[case("2026-13-01T00:00:00Z")]
+#[case("2026-01-01T24:00:00Z")]
+#[case("2026-01-01T23:59:60Z")]
+#[case("2026-01-01t00:00:00z")]
+#[case("2026-01-01T00:00:00+0")]
+#[case("2026-01-01 00:00:00Z")]
+#[case("2026-01-01T00:00:0éZ")]
+#[case("-026-01-01T00:00:00Z")]
+fn a_time_of_the_usual_form_is_that_of_any_form(#[case] text: &str) {
+    let read: Result<Timestamp, _> = text.parse();
+    let time = field::whole_seconds(text);
+    assert!(time.is_none() || time == read.ok(), "{text}: {time:?}");
+    let item = serde_json::from_str::<ExternalMetricValue>(&format!(r#"{{"timestamp":"{text}"}}"#));
+    assert_eq!(item.map(|item| item.timestamp).ok(), text.parse().ok());
+}
+
+#[test]
+fn what_is_no_text_is_refused() {
+    let error = decode_list::<PodMetrics>(b"{\"kind\":\"\xff\"}").unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains("invalid utf-8"), "{cause}");
+}
+
+proptest! {
+    #[test]
+    fn times_in_whole_seconds_are_read_directly(seconds in -62_135_596_800_i64..253_402_207_200) {
+        let time = Timestamp::from_second(seconds).unwrap();
+        prop_assert_eq!(field::whole_seconds(&time.to_string()), Some(time));
+    }
 }
