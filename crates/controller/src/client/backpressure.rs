@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode, header};
 use parking_lot::Mutex;
+use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{Layer, Service};
 
@@ -41,11 +41,10 @@ pub(super) struct Backpressure<S> {
 impl<S, B, C> Service<Request<B>> for Backpressure<S>
 where
     S: Service<Request<B>, Response = Response<C>>,
-    S::Future: Send + 'static,
 {
     type Response = Response<C>;
     type Error = S::Error;
-    type Future = BoxFuture<'static, Result<Response<C>, S::Error>>;
+    type Future = Heeded<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         loop {
@@ -62,16 +61,32 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (answer, until, longest) = (self.inner.call(request), self.until.clone(), self.longest);
-        Box::pin(async move {
-            let answer = answer.await?;
-            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
-                let pause = retry_after(&answer).unwrap_or(USUAL).min(longest);
-                let mut until = until.lock();
-                *until = (*until).max(Some(Instant::now() + pause));
-            }
-            Ok(answer)
-        })
+        Heeded { answer: self.inner.call(request), until: self.until.clone(), longest: self.longest }
+    }
+}
+
+pin_project! {
+    /// An answer whose 429 holds back what comes after it.
+    pub(super) struct Heeded<F> {
+        #[pin]
+        answer: F,
+        until: Arc<Mutex<Option<Instant>>>,
+        longest: Duration,
+    }
+}
+
+impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for Heeded<F> {
+    type Output = Result<Response<C>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answer.poll(cx))?;
+        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+            let pause = retry_after(&answer).unwrap_or(USUAL).min(*this.longest);
+            let mut until = this.until.lock();
+            *until = (*until).max(Some(Instant::now() + pause));
+        }
+        Poll::Ready(Ok(answer))
     }
 }
 

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use futures::{future::BoxFuture, stream};
 use http::{Request, Response};
-use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
 /// How many requests may be sent in a time: a bucket of tokens.
@@ -115,14 +115,10 @@ impl<S, B> Service<Request<Body>> for RequestTimeout<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-    B: BodyExt + Send + 'static,
-    B::Data: Send + 'static,
-    B::Error: Into<BoxError> + 'static,
 {
-    type Response = Response<UnsyncBoxBody<B::Data, BoxError>>;
+    type Response = Response<Until<B>>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+    type Future = InTime<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -131,41 +127,102 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
         let deadline = Instant::now().checked_add(self.timeout);
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let Some(deadline) = deadline else {
-                let answer = answer.await.map_err(Into::into)?;
-                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
-            };
-            let answer = timeout_at(deadline, answer).await.map_err(|_| Elapsed)?.map_err(Into::into)?;
-            // A watch that has begun is the watcher's to end; one that does not begin nobody else would.
-            Ok(answer.map(|body| {
-                if is_watch { body.map_err(Into::into).boxed_unsync() } else { until(deadline, body) }
-            }))
-        })
+        InTime { answer: self.inner.call(request), deadline, alarm: None, is_watch }
     }
+}
+
+pin_project! {
+    /// An answer that has to begin before the deadline, if there is one; and to end, unless it is a watch.
+    pub(super) struct InTime<F> {
+        #[pin]
+        answer: F,
+        deadline: Option<Instant>,
+        #[pin]
+        alarm: Option<Sleep>,
+        is_watch: bool,
+    }
+}
+
+impl<F, B, E> Future for InTime<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response<Until<B>>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(answer) = this.answer.poll(cx) {
+            // A watch that has begun is the watcher's to end; one that does not begin nobody else would.
+            let deadline = this.deadline.filter(|_| !*this.is_watch);
+            let until = |body| Until { body, deadline, alarm: None, is_over: false };
+            return Poll::Ready(answer.map(|answer| answer.map(until)).map_err(Into::into));
+        }
+        ready!(poll_alarm(this.alarm, *this.deadline, cx));
+        Poll::Ready(Err(Elapsed.into()))
+    }
+}
+
+pin_project! {
+    /// A body that ends with an error if it is not complete at the deadline.
+    pub(super) struct Until<B> {
+        #[pin]
+        body: B,
+        deadline: Option<Instant>,
+        #[pin]
+        alarm: Option<Sleep>,
+        is_over: bool,
+    }
+}
+
+impl<B> HttpBody for Until<B>
+where
+    B: HttpBody,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let this = self.project();
+        if *this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(poll_alarm(this.alarm, *this.deadline, cx));
+        *this.is_over = true;
+        Poll::Ready(Some(Err(Elapsed.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Waits for a deadline, if there is one. A timer is set only by what has to wait: of most answers the body comes with the
+/// head.
+fn poll_alarm(
+    mut alarm: Pin<&mut Option<Sleep>>,
+    deadline: Option<Instant>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let Some(deadline) = deadline else { return Poll::Pending };
+    if alarm.is_none() {
+        alarm.set(Some(sleep_until(deadline)));
+    }
+    alarm.as_pin_mut().map_or(Poll::Pending, |alarm| alarm.poll(cx))
 }
 
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
     let parameters = request.uri().query().unwrap_or_default();
     parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
-}
-
-/// The body, which ends with an error if it is not complete at the deadline.
-fn until<B>(deadline: Instant, body: B) -> UnsyncBoxBody<B::Data, BoxError>
-where
-    B: BodyExt + Send + 'static,
-    B::Data: Send + 'static,
-    B::Error: Into<BoxError> + 'static,
-{
-    let frames = stream::unfold(Some(Box::pin(body)), move |body| async move {
-        let mut body = body?;
-        match timeout_at(deadline, body.frame()).await {
-            Ok(Some(Ok(frame))) => Some((Ok(frame), Some(body))),
-            Ok(Some(Err(error))) => Some((Err(error.into()), None)),
-            Ok(None) => None,
-            Err(_) => Some((Err(Elapsed.into()), None)),
-        }
-    });
-    StreamBody::new(frames).boxed_unsync()
 }

@@ -4,7 +4,10 @@ use std::{
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{
+    TryFutureExt,
+    future::{BoxFuture, Either, ErrInto},
+};
 use http::Request;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
@@ -41,27 +44,25 @@ where
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+    type Future = Either<ErrInto<S::Future, BoxError>, BoxFuture<'static, Result<S::Response, BoxError>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let begins = is_watch(&request).then(|| {
-            let now = Instant::now();
-            let begins = self.next.get(request.uri().path()).map_or(now, |next| now.max(*next));
-            self.next.insert(request.uri().path().to_owned(), begins + self.pace);
-            begins
-        });
+        if !is_watch(&request) {
+            return Either::Left(self.inner.call(request).err_into());
+        }
+        let now = Instant::now();
+        let begins = self.next.get(request.uri().path()).map_or(now, |next| now.max(*next));
+        self.next.insert(request.uri().path().to_owned(), begins + self.pace);
         let answer = self.inner.call(request);
-        Box::pin(async move {
+        Either::Right(Box::pin(async move {
             let answer = answer.await.map_err(Into::into);
             // The answer waits rather than the request: that has its place in the order of all requests.
-            if let Some(begins) = begins {
-                sleep_until(begins).await;
-            }
+            sleep_until(begins).await;
             answer
-        })
+        }))
     }
 }

@@ -4,10 +4,11 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
+use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
@@ -47,31 +48,46 @@ pub struct RequestMetricsService<S> {
 impl<S, B, C> Service<Request<B>> for RequestMetricsService<S>
 where
     S: Service<Request<B>, Response = Response<C>>,
-    S::Future: Send + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = Counted<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let host = self.host.clone();
         let method = request.method().clone();
-        let telemetry = self.telemetry.clone();
         let begun = Instant::now();
         let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            let counted = &telemetry.counted;
-            let verb = method.as_str();
-            counted.request_seconds.with_label_values(&[&host, verb]).observe(begun.elapsed().as_secs_f64());
-            let code =
-                answer.as_ref().map_or("<error>".to_owned(), |answer| answer.status().as_u16().to_string());
-            counted.requests.with_label_values(&[code.as_str(), &host, verb]).inc();
-            answer
-        })
+        Counted { answer, telemetry: self.telemetry.clone(), host: self.host.clone(), method, begun }
+    }
+}
+
+pin_project! {
+    /// An answer that is counted when it comes.
+    pub struct Counted<F> {
+        #[pin]
+        answer: F,
+        telemetry: Arc<Telemetry>,
+        host: Arc<str>,
+        method: Method,
+        begun: Instant,
+    }
+}
+
+impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for Counted<F> {
+    type Output = Result<Response<C>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answer.poll(cx));
+        let (counted, host, verb) = (&this.telemetry.counted, &**this.host, this.method.as_str());
+        counted.request_seconds.with_label_values(&[host, verb]).observe(this.begun.elapsed().as_secs_f64());
+        let status = answer.as_ref().map(Response::status);
+        let code = status.as_ref().map_or("<error>", |status| status.as_str());
+        counted.requests.with_label_values(&[code, host, verb]).inc();
+        Poll::Ready(answer)
     }
 }
