@@ -25,6 +25,15 @@ impl AutoscalerApi {
         }
     }
 
+    /// The path of one autoscaler.
+    pub(crate) fn path(self, namespace: &str, name: &str) -> String {
+        let plural = match self {
+            Self::Core => HorizontalPodAutoscaler::PLURAL,
+            Self::Own => OwnAutoscaler::PLURAL,
+        };
+        format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", self.api_version())
+    }
+
     /// Both.
     pub const ALL: [Self; 2] = [Self::Core, Self::Own];
 }

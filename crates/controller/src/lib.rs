@@ -16,6 +16,7 @@
 //! Prometheus metrics of it.
 
 pub mod annotations;
+mod answered;
 pub mod api;
 pub mod autoscalers;
 pub mod client;

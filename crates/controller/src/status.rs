@@ -2,7 +2,7 @@
 
 use hpa_calc::api::{Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// The status as the API stores it: times in whole seconds.
 pub(crate) fn as_stored(mut status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
@@ -37,77 +37,88 @@ pub(crate) fn keep_scaled_to_zero(
 pub(crate) fn patch(
     object: &HorizontalPodAutoscaler,
     status: &HorizontalPodAutoscalerStatus,
-) -> Result<Option<Value>, serde_json::Error> {
-    let members = changed_members(&object.status, status)?;
-    if members.is_empty() {
+) -> Result<Option<Vec<u8>>, serde_json::Error> {
+    if object.status == *status {
         return Ok(None);
     }
-    Ok(Some(json!({ "metadata": { "uid": object.metadata.uid }, "status": members })))
+    let metadata = Identity { uid: &object.metadata.uid };
+    let patch = Patch { metadata, status: Changes { old: &object.status, new: status } };
+    serde_json::to_vec(&patch).map(Some)
 }
 
-/// The members of a status that differ; one that is no longer there is `null`, by which a merge patch removes it.
-fn changed_members(
-    old: &HorizontalPodAutoscalerStatus,
-    new: &HorizontalPodAutoscalerStatus,
-) -> Result<Map<String, Value>, serde_json::Error> {
-    // So that a new member is not forgotten here.
-    let HorizontalPodAutoscalerStatus {
-        observed_generation,
-        last_scale_time,
-        current_replicas,
-        desired_replicas,
-        current_metrics,
-        conditions,
-        unknown,
-    } = new;
-    // Only what differs is made JSON of: most of a status is conditions that stay.
-    let mut told = HorizontalPodAutoscalerStatus::default();
-    let mut names = Vec::new();
-    if old.observed_generation != *observed_generation {
-        told.observed_generation = *observed_generation;
-        names.push("observedGeneration");
-    }
-    if old.last_scale_time != *last_scale_time {
-        told.last_scale_time = *last_scale_time;
-        names.push("lastScaleTime");
-    }
-    if old.current_replicas != *current_replicas {
-        told.current_replicas = *current_replicas;
-        names.push("currentReplicas");
-    }
-    if old.desired_replicas != *desired_replicas {
-        told.desired_replicas = *desired_replicas;
-        names.push("desiredReplicas");
-    }
-    if old.current_metrics != *current_metrics {
-        told.current_metrics.clone_from(current_metrics);
-        names.push("currentMetrics");
-    }
-    if old.conditions != *conditions {
-        told.conditions.clone_from(conditions);
-        names.push("conditions");
-    }
-    let mut changed = Map::new();
-    if !names.is_empty()
-        && let Value::Object(mut members) = serde_json::to_value(&told)?
-    {
-        changed.extend(
-            names.into_iter().map(|name| (name.to_owned(), members.remove(name).unwrap_or_default())),
-        );
-    }
-    for (name, value) in unknown {
-        if old.unknown.get(name) != Some(value) {
-            changed.insert(name.clone(), value.clone());
+#[derive(Serialize)]
+struct Patch<'a> {
+    metadata: Identity<'a>,
+    status: Changes<'a>,
+}
+
+#[derive(Serialize)]
+struct Identity<'a> {
+    uid: &'a str,
+}
+
+/// The members of a status that differ: most of one is conditions that stay. A member that is no longer there, or that is
+/// left out on the wire for what it is, is `null`, by which a merge patch removes it.
+struct Changes<'a> {
+    old: &'a HorizontalPodAutoscalerStatus,
+    new: &'a HorizontalPodAutoscalerStatus,
+}
+
+impl Serialize for Changes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // So that a new member is not forgotten here.
+        let HorizontalPodAutoscalerStatus {
+            observed_generation,
+            last_scale_time,
+            current_replicas,
+            desired_replicas,
+            current_metrics,
+            conditions,
+            unknown,
+        } = self.new;
+        let old = self.old;
+        let mut changes = serializer.serialize_map(None)?;
+        if old.observed_generation != *observed_generation {
+            changes.serialize_entry("observedGeneration", observed_generation)?;
         }
+        if old.last_scale_time != *last_scale_time {
+            changes.serialize_entry("lastScaleTime", last_scale_time)?;
+        }
+        if old.current_replicas != *current_replicas {
+            let told = Some(current_replicas).filter(|replicas| **replicas != 0);
+            changes.serialize_entry("currentReplicas", &told)?;
+        }
+        if old.desired_replicas != *desired_replicas {
+            changes.serialize_entry("desiredReplicas", desired_replicas)?;
+        }
+        if old.current_metrics != *current_metrics {
+            changes.serialize_entry("currentMetrics", current_metrics)?;
+        }
+        if old.conditions != *conditions {
+            changes.serialize_entry("conditions", &Some(conditions).filter(|all| !all.is_empty()))?;
+        }
+        for (name, value) in unknown {
+            if old.unknown.get(name) != Some(value) {
+                changes.serialize_entry(name, value)?;
+            }
+        }
+        for name in old.unknown.keys().filter(|name| !unknown.contains_key(*name)) {
+            changes.serialize_entry(name, &())?;
+        }
+        changes.end()
     }
-    let gone = old.unknown.keys().filter(|name| !unknown.contains_key(*name));
-    changed.extend(gone.map(|name| (name.clone(), Value::Null)));
-    Ok(changed)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+
+    fn patch(object: &HorizontalPodAutoscaler, status: &HorizontalPodAutoscalerStatus) -> Option<Value> {
+        let patch = super::patch(object, status).expect("JSON")?;
+        Some(serde_json::from_slice(&patch).expect("JSON"))
+    }
 
     fn object() -> HorizontalPodAutoscaler {
         let mut object = HorizontalPodAutoscaler::default();
@@ -120,7 +131,7 @@ mod tests {
     #[test]
     fn equal_status_is_not_written() {
         let object = object();
-        assert_eq!(patch(&object, &object.status.clone()).expect("JSON"), None);
+        assert_eq!(patch(&object, &object.status.clone()), None);
     }
 
     #[test]
@@ -128,7 +139,7 @@ mod tests {
         let object = object();
         let mut status = object.status.clone();
         status.desired_replicas = 4;
-        let patch = patch(&object, &status).expect("JSON");
+        let patch = patch(&object, &status);
         assert_eq!(patch, Some(json!({ "metadata": { "uid": "a" }, "status": { "desiredReplicas": 4 } })));
     }
 
@@ -137,8 +148,36 @@ mod tests {
         let object = object();
         let mut status = object.status.clone();
         status.current_replicas = 0;
-        let patch = patch(&object, &status).expect("JSON").expect("a change");
+        let patch = patch(&object, &status).expect("a change");
         assert_eq!(patch["status"], json!({ "currentReplicas": null }));
+    }
+
+    #[test]
+    fn what_is_gone_is_removed() {
+        let mut object = object();
+        object.status = serde_json::from_value(json!({
+            "observedGeneration": 2,
+            "lastScaleTime": "2026-01-01T00:00:00Z",
+            "currentMetrics": [{ "type": "Resource" }],
+            "conditions": [{ "type": "AbleToScale", "status": "True" }],
+            "fromThePast": 1,
+        }))
+        .expect("a status");
+        let patch = patch(&object, &HorizontalPodAutoscalerStatus::default()).expect("a change");
+        assert_eq!(
+            patch["status"],
+            json!({ "observedGeneration": null, "lastScaleTime": null, "currentMetrics": [],
+                    "conditions": null, "fromThePast": null })
+        );
+    }
+
+    #[test]
+    fn time_is_written_as_the_api_stores_it() {
+        let object = object();
+        let mut status = object.status.clone();
+        status.last_scale_time = Some("2026-01-01T00:00:00.5Z".parse().expect("a time"));
+        let patch = patch(&object, &as_stored(status)).expect("a change");
+        assert_eq!(patch["status"], json!({ "lastScaleTime": "2026-01-01T00:00:00Z" }));
     }
 
     #[test]
@@ -166,7 +205,7 @@ mod tests {
         .expect("a status");
         let mut status = object.status.clone();
         status.conditions[0].message = "changed".into();
-        let patch = patch(&object, &status).expect("JSON").expect("a change");
+        let patch = patch(&object, &status).expect("a change");
         assert_eq!(patch["status"].get("fromTheFuture"), None);
         assert_eq!(patch["status"]["conditions"][0]["severity"], "low");
     }

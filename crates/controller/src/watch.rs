@@ -264,12 +264,10 @@ where
 }
 
 /// The name of an object that is no autoscaler.
-fn key_of<K: Resource>(object: &K) -> HpaKey {
+fn key_of<K>(object: &Watched<K>) -> HpaKey {
     key_in(AutoscalerApi::Core, object)
 }
 
-fn key_in<K: Resource>(api: AutoscalerApi, object: &K) -> HpaKey {
-    let meta = object.meta();
-    let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
-    HpaKey::of(api, namespace.unwrap_or_default(), name.unwrap_or_default())
+fn key_in<K>(api: AutoscalerApi, object: &Watched<K>) -> HpaKey {
+    HpaKey::of(api, object.namespace(), object.name())
 }

@@ -4,7 +4,10 @@
 use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, ObjectMeta, Pod, PodSpec, PodStatus},
+    api::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, ObjectMeta, Pod,
+        PodSpec, PodStatus,
+    },
     defaults::apply_defaults,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -38,6 +41,11 @@ fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 }
 
 impl WatchedMeta {
+    /// Whether it says of whom the object is.
+    pub(crate) fn is_named(&self) -> bool {
+        !self.name.is_empty() && !self.namespace.is_empty()
+    }
+
     /// Name, namespace, identity and version, as kube has them.
     pub(crate) fn named(&self) -> meta::ObjectMeta {
         meta::ObjectMeta {
@@ -89,27 +97,39 @@ impl WatchedKind for HorizontalPodAutoscaler {
     const PLURAL: &'static str = "horizontalpodautoscalers";
 
     fn decode(meta: WatchedMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
-        let mut hpa = Self {
-            metadata: ObjectMeta {
-                name: meta.name,
-                namespace: meta.namespace,
-                uid: meta.uid,
-                resource_version: meta.resource_version,
-                generation: meta.generation,
-                annotations: meta.annotations.unwrap_or_default().kept(),
-                ..ObjectMeta::default()
-            },
-            spec: serde_json::from_str(spec)?,
-            status: serde_json::from_str::<Option<_>>(status)?.unwrap_or_default(),
-        };
-        // The API server has done so; a spec that reached us another way is not to be read differently.
-        apply_defaults(&mut hpa.spec);
-        // Lists grow by more than they need, and this is kept for long.
-        hpa.spec.metrics.shrink_to_fit();
-        hpa.status.current_metrics.shrink_to_fit();
-        hpa.status.conditions.shrink_to_fit();
-        Ok(hpa)
+        let status = serde_json::from_str::<Option<_>>(status)?.unwrap_or_default();
+        Ok(autoscaler(meta, autoscaler_spec(spec)?, status))
     }
+}
+
+/// An autoscaler of its parts.
+pub(crate) fn autoscaler(
+    meta: WatchedMeta,
+    spec: HorizontalPodAutoscalerSpec,
+    mut status: HorizontalPodAutoscalerStatus,
+) -> HorizontalPodAutoscaler {
+    let metadata = ObjectMeta {
+        name: meta.name,
+        namespace: meta.namespace,
+        uid: meta.uid,
+        resource_version: meta.resource_version,
+        generation: meta.generation,
+        annotations: meta.annotations.unwrap_or_default().kept(),
+        ..ObjectMeta::default()
+    };
+    // Lists grow by more than they need, and this is kept for long.
+    status.current_metrics.shrink_to_fit();
+    status.conditions.shrink_to_fit();
+    HorizontalPodAutoscaler { metadata, spec, status }
+}
+
+/// An autoscaler's spec.
+pub(crate) fn autoscaler_spec(text: &str) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
+    let mut spec = serde_json::from_str(text)?;
+    // The API server has done so; a spec that reached us another way is not to be read differently.
+    apply_defaults(&mut spec);
+    spec.metrics.shrink_to_fit();
+    Ok(spec)
 }
 
 impl WatchedKind for Pod {
@@ -126,10 +146,13 @@ impl WatchedKind for Pod {
     }
 }
 
+/// Why an object cannot be used, whatever else it says.
+pub(crate) const NAMELESS: &str = "it has no name or no namespace";
+
 /// An object of a watched kind, to be decoded. It is what kube's `watcher` is asked for (`Api<Watched<Pod>>`).
 #[derive(Clone, Debug)]
 pub struct Watched<K> {
-    /// Name, namespace, identity and version; nothing else.
+    /// The version alone, which kube's watcher goes on from.
     metadata: meta::ObjectMeta,
     meta: WatchedMeta,
     spec: Option<Box<RawValue>>,
@@ -140,9 +163,8 @@ pub struct Watched<K> {
 impl<K: WatchedKind> Watched<K> {
     /// The object, or why it cannot be decoded.
     pub fn into_result(self) -> Result<K, String> {
-        if self.meta.name.is_empty() || self.meta.namespace.is_empty() {
-            // Whatever else it says, nobody knows of whom.
-            return Err("it has no name or no namespace".to_owned());
+        if !self.meta.is_named() {
+            return Err(NAMELESS.to_owned());
         }
         let spec = self.spec.as_deref().map_or("null", RawValue::get);
         let status = self.status.as_deref().map_or("null", RawValue::get);
@@ -151,6 +173,16 @@ impl<K: WatchedKind> Watched<K> {
 }
 
 impl<K> Watched<K> {
+    /// The object's namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.meta.namespace
+    }
+
+    /// The object's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.meta.name
+    }
+
     /// The object's identity.
     pub(crate) fn uid(&self) -> &str {
         &self.meta.uid
@@ -175,7 +207,9 @@ impl<'de, K: WatchedKind> Deserialize<'de> for Watched<K> {
         }
 
         let Parts { metadata: meta, spec, status } = Parts::deserialize(deserializer)?;
-        Ok(Self { metadata: meta.named(), meta, spec, status, kind: PhantomData })
+        let resource_version = Some(meta.resource_version.clone());
+        let metadata = meta::ObjectMeta { resource_version, ..meta::ObjectMeta::default() };
+        Ok(Self { metadata, meta, spec, status, kind: PhantomData })
     }
 }
 
@@ -245,7 +279,7 @@ mod tests {
             "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "much" } } }] },
         }))
         .expect("an object");
-        assert_eq!(watched.meta().name.as_deref(), Some("web-0"));
+        assert_eq!((watched.namespace(), watched.name()), ("shop", "web-0"));
         watched.into_result().expect_err("its request is no quantity");
     }
 

@@ -226,12 +226,12 @@ impl<'a> Attempt<'a> {
         match reconciler.get(key).await {
             Ok(latest) => {
                 let latest = latest.map_err(failed)?;
-                let is_same = latest.metadata.uid == hpa.metadata.uid && asks_the_same(&latest, hpa);
-                autoscaler.take_over(latest.clone());
-                if !is_same {
+                let object = latest.object.clone();
+                autoscaler.take_over(latest);
+                if object.metadata.uid != hpa.metadata.uid || !asks_the_same(&object, hpa) {
                     return Err(Written::AutoscalerChanged);
                 }
-                self.latest = Some(latest);
+                self.latest = Some(object);
                 Ok(())
             }
             // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
@@ -248,9 +248,9 @@ impl<'a> Attempt<'a> {
             // It is told already, by a reconcile that could not write the scale.
             Ok(None) => {}
             Ok(Some(stored)) => {
+                self.latest = Some(stored.object.clone());
                 // Whatever becomes of the rest, the next reconcile is to know of it.
-                self.reconciler.autoscalers.apply_known(self.key, stored.clone());
-                self.latest = Some(stored);
+                self.reconciler.autoscalers.apply_known(self.key, stored);
             }
             Err(StatusError::Gone) => return Err(Written::AutoscalerChanged),
             Err(StatusError::Failed(message)) => {

@@ -15,17 +15,14 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_metrics_client::{MetricsClient, describe};
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-};
-use serde_json::Value;
+use http::{Request, header};
+use kube::Client;
 use tracing::{debug, info, warn};
 
 use self::attempt::{Attempt, Outcome};
 use crate::{
     annotations::Wishes,
-    api::{AutoscalerApi, AutoscalerKind, OwnAutoscaler},
+    answered::{Answered, Stored},
     autoscalers::{Autoscaler, Autoscalers, Failure, asks_the_same},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
@@ -36,8 +33,10 @@ use crate::{
     status,
     targets::{RestMapper, ScaleClient},
     trace::TARGET,
-    watched::Watched,
 };
+
+/// What is understood of an answer.
+const JSON: &str = "application/json";
 
 /// The field manager of our writes.
 const FIELD_MANAGER: &str = "hpa-controller";
@@ -182,16 +181,12 @@ impl Reconciler {
         key: &HpaKey,
         stored: &HorizontalPodAutoscaler,
         status: &HorizontalPodAutoscalerStatus,
-    ) -> Result<Option<HorizontalPodAutoscaler>, StatusError> {
+    ) -> Result<Option<Stored>, StatusError> {
         let failed = |error: &dyn std::fmt::Display| StatusError::Failed(error.to_string());
         let Some(patch) = status::patch(stored, status).map_err(|error| failed(&error))? else {
             return Ok(None);
         };
-        let patched = match key.api {
-            AutoscalerApi::Core => self.patch_status_of::<HorizontalPodAutoscaler>(key, patch).await,
-            AutoscalerApi::Own => self.patch_status_of::<OwnAutoscaler>(key, patch).await,
-        };
-        match patched {
+        match self.write_status(key, patch).await {
             Ok(stored) => stored.map(Some).map_err(|error| failed(&error)),
             Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
             Err(kube::Error::Api(status)) => Err(StatusError::Failed(status.message)),
@@ -199,26 +194,30 @@ impl Reconciler {
         }
     }
 
-    #[tracing::instrument(name = "write_status", level = "debug", target = TARGET, skip_all, err(level = "debug"))]
-    async fn patch_status_of<K: AutoscalerKind>(&self, key: &HpaKey, patch: Value) -> Answer {
-        let api: Api<Watched<K>> = Api::namespaced(self.client.clone(), &key.namespace);
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let stored = api.patch_status(&key.name, &params, &Patch::Merge(patch)).await?;
-        Ok(stored.into_result().map(Into::into))
+    #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
+    async fn write_status(&self, key: &HpaKey, patch: Vec<u8>) -> Answer {
+        let autoscaler = key.api.path(&key.namespace, &key.name);
+        let request = Request::patch(format!("{autoscaler}/status?fieldManager={FIELD_MANAGER}"))
+            .header(header::ACCEPT, JSON)
+            .header(header::CONTENT_TYPE, "application/merge-patch+json");
+        self.ask(key, request.body(patch)).await
     }
 
     /// The autoscaler as the API server has it now.
     #[tracing::instrument(name = "read_autoscaler", level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     async fn get(&self, key: &HpaKey) -> Answer {
-        match key.api {
-            AutoscalerApi::Core => self.get_of::<HorizontalPodAutoscaler>(key).await,
-            AutoscalerApi::Own => self.get_of::<OwnAutoscaler>(key).await,
-        }
+        let request = Request::get(key.api.path(&key.namespace, &key.name)).header(header::ACCEPT, JSON);
+        self.ask(key, request.body(Vec::new())).await
     }
 
-    async fn get_of<K: AutoscalerKind>(&self, key: &HpaKey) -> Answer {
-        let api: Api<Watched<K>> = Api::namespaced(self.client.clone(), &key.namespace);
-        Ok(api.get(&key.name).await?.into_result().map(Into::into))
+    /// Sends a request whose answer is the autoscaler. kube's `Api` would copy spec and status out of the answer, and a
+    /// status is written with every reconcile.
+    async fn ask(&self, key: &HpaKey, request: http::Result<Request<Vec<u8>>>) -> Answer {
+        let text = self.client.request_text(request.map_err(kube::Error::HttpError)?).await?;
+        let answered: Answered<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+        let spec_hash = answered.spec_hash();
+        let known_spec = self.autoscalers.get(key).and_then(|known| known.spec_of(spec_hash));
+        Ok(answered.into_result(known_spec).map(|object| Stored { object, spec_hash }))
     }
 
     fn record(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler, event: Event) {
@@ -241,7 +240,7 @@ impl Reconciler {
 }
 
 /// What the API server answered about an autoscaler, and whether that can be decoded.
-type Answer = Result<Result<HorizontalPodAutoscaler, String>, kube::Error>;
+type Answer = Result<Result<Stored, String>, kube::Error>;
 
 /// Why a status was not stored.
 enum StatusError {

@@ -1,24 +1,27 @@
 //! The autoscalers that are known: each one's object as last seen, and the history of its decisions.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
 use hpa_calc::{
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, ObjectMeta},
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, ObjectMeta},
     history::{History, Recommendation},
 };
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{clock::Moment, selectors::HpaKey, shadow::Record, telemetry::Observed};
+use crate::{answered::Stored, clock::Moment, selectors::HpaKey, shadow::Record, telemetry::Observed};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
 pub struct Autoscaler {
     uid: String,
-    object: RwLock<Arc<HorizontalPodAutoscaler>>,
+    known: RwLock<Known>,
     /// It was changed to what cannot be decoded.
     suspended: AtomicBool,
     /// Whether a scale that a watch tells of is at least as new as all that was done to the target.
@@ -34,6 +37,14 @@ pub struct Autoscaler {
     pub(crate) observed: Mutex<Observed>,
     /// What is known of it where another controller handles it.
     pub(crate) shadow: Mutex<Option<Record>>,
+}
+
+/// An object as last seen.
+#[derive(Debug)]
+struct Known {
+    object: Arc<HorizontalPodAutoscaler>,
+    /// By which its spec is recognized in an answer, once there was one.
+    spec_hash: Option<u64>,
 }
 
 /// What has become of an autoscaler's failure.
@@ -71,7 +82,7 @@ impl Autoscaler {
         let uid = object.metadata.uid.clone();
         Self {
             uid,
-            object: RwLock::new(Arc::new(object)),
+            known: RwLock::new(Known { object: Arc::new(object), spec_hash: None }),
             suspended: AtomicBool::new(false),
             knows_scale: AtomicBool::new(false),
             past: Mutex::default(),
@@ -85,7 +96,13 @@ impl Autoscaler {
 
     /// The object as last seen.
     pub fn object(&self) -> Arc<HorizontalPodAutoscaler> {
-        self.object.read().clone()
+        self.known.read().object.clone()
+    }
+
+    /// The spec that is known by this hash.
+    pub(crate) fn spec_of(&self, spec_hash: u64) -> Option<HorizontalPodAutoscalerSpec> {
+        let known = self.known.read();
+        (known.spec_hash == Some(spec_hash)).then(|| known.object.spec.clone())
     }
 
     /// Whether it was changed to what cannot be decoded: nothing is decided until it is known again what it asks for.
@@ -157,9 +174,9 @@ impl Autoscaler {
     }
 
     /// Takes over what was read of the object, unless another of its name was read.
-    pub fn take_over(&self, object: HorizontalPodAutoscaler) {
+    pub(crate) fn take_over(&self, Stored { object, spec_hash }: Stored) {
         if object.metadata.uid == self.uid {
-            self.update(object, Seen::Changed);
+            self.update(object, Seen::Changed, Some(spec_hash));
         }
     }
 
@@ -173,17 +190,22 @@ impl Autoscaler {
 
     /// Takes over a version of the object; what changed. One that could not be decoded before counts as changed. A change
     /// that is older than what is known is left out.
-    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
-        let mut known = self.object.write();
-        if seen == Seen::Changed && is_older(&object.metadata, &known.metadata) {
+    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen, spec_hash: Option<u64>) -> Change {
+        let mut known = self.known.write();
+        let Known { object: last, spec_hash: last_hash } = &mut *known;
+        if seen == Seen::Changed && is_older(&object.metadata, &last.metadata) {
             return Change::Nothing;
         }
+        let has_same_spec = last.spec == object.spec;
         let change = match () {
-            () if !asks_the_same(&known, &object) => Change::SpecChanged,
-            () if known.status != object.status => Change::StatusChanged,
+            () if !(has_same_spec && last.metadata.annotations == object.metadata.annotations) => {
+                Change::SpecChanged
+            }
+            () if last.status != object.status => Change::StatusChanged,
             () => Change::Nothing,
         };
-        *known = Arc::new(object);
+        *last_hash = spec_hash.or(last_hash.filter(|_| has_same_spec));
+        *last = Arc::new(object);
         if self.suspended.swap(false, Ordering::Relaxed) {
             return Change::SpecChanged;
         }
@@ -245,26 +267,26 @@ impl Autoscalers {
         by_key.get(key).is_some_and(|known| {
             !known.is_suspended()
                 && known.uid == uid
-                && known.object.read().metadata.resource_version == version
+                && known.known.read().object.metadata.resource_version == version
         })
     }
 
     /// Takes over a version of an object.
     pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
         if let Some(known) = self.get(key).filter(|known| known.uid == object.metadata.uid) {
-            return known.update(object, seen);
+            return known.update(object, seen, None);
         }
         self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object)));
         Change::Created
     }
 
     /// Takes over what the API answered to our own write, if the object is still the one that is known.
-    pub fn apply_known(&self, key: &HpaKey, object: HorizontalPodAutoscaler) -> bool {
+    pub(crate) fn apply_known(&self, key: &HpaKey, Stored { object, spec_hash }: Stored) -> bool {
         let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
         // A spec that was edited meanwhile is left for the watch to tell.
         known.is_some_and(|known| {
             asks_the_same(&known.object(), &object)
-                && known.update(object, Seen::Changed) != Change::SpecChanged
+                && known.update(object, Seen::Changed, Some(spec_hash)) != Change::SpecChanged
         })
     }
 
@@ -298,128 +320,5 @@ impl Autoscalers {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use jiff::Timestamp;
-
-    use super::*;
-
-    fn moment() -> Moment {
-        Moment { wall: Timestamp::UNIX_EPOCH, running: Duration::from_secs(5) }
-    }
-
-    fn key() -> HpaKey {
-        HpaKey::new("shop", "web")
-    }
-
-    fn object(uid: &str, version: &str, max_replicas: i32) -> HorizontalPodAutoscaler {
-        let mut object = HorizontalPodAutoscaler::default();
-        object.metadata.uid = uid.into();
-        object.metadata.resource_version = version.into();
-        object.spec.max_replicas = max_replicas;
-        object
-    }
-
-    #[test]
-    fn status_only_change_is_told_apart() {
-        let autoscalers = Autoscalers::default();
-        assert_eq!(autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed), Change::Created);
-        let mut next = object("a", "2", 5);
-        next.status.desired_replicas = 3;
-        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::StatusChanged);
-        let known = autoscalers.get(&key()).expect("it was applied");
-        assert_eq!(known.object().status.desired_replicas, 3);
-    }
-
-    #[test]
-    fn spec_change_is_told() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
-        assert_eq!(autoscalers.apply(&key(), object("a", "2", 6), Seen::Changed), Change::SpecChanged);
-    }
-
-    #[test]
-    fn changed_annotation_for_us_is_told_like_a_changed_spec() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
-        let mut next = object("a", "2", 5);
-        next.metadata.annotations.insert(crate::annotations::PAUSE.into(), "true".into());
-        assert_eq!(autoscalers.apply(&key(), next, Seen::Changed), Change::SpecChanged);
-    }
-
-    #[test]
-    fn fault_of_annotations_is_news_once() {
-        let autoscaler = Autoscaler::new(object("a", "1", 5));
-        let told =
-            [Some("x"), Some("x"), Some("y"), None, None, Some("y")].map(|fault| autoscaler.set_fault(fault));
-        assert_eq!(told, [true, false, true, false, false, true]);
-    }
-
-    #[test]
-    fn older_version_is_not_taken_over() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "10", 6), Seen::Changed);
-        assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Seen::Changed), Change::Nothing);
-        let known = autoscalers.get(&key()).expect("it was applied");
-        assert_eq!(known.object().spec.max_replicas, 6);
-    }
-
-    #[test]
-    fn re_created_object_inherits_no_history() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
-        let mut history = History::default();
-        history.scale_ups.push(hpa_calc::history::ScaleEvent {
-            change: 1,
-            at: Timestamp::UNIX_EPOCH,
-            outdated: false,
-        });
-        autoscalers.get(&key()).expect("it was applied").set_history(history, moment());
-        assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Seen::Changed), Change::Created);
-        let known = autoscalers.get(&key()).expect("it was applied");
-        assert_eq!(known.history(moment()), History::default());
-    }
-
-    #[test]
-    fn suspended_object_keeps_its_history() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "1", 5), Seen::Changed);
-        let known = autoscalers.get(&key()).expect("it was applied");
-        autoscalers.suspend(&key());
-        assert!(known.is_suspended());
-        assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Seen::Listed), Change::SpecChanged);
-        assert!(!known.is_suspended());
-        assert!(Arc::ptr_eq(&known, &autoscalers.get(&key()).expect("it is still there")));
-    }
-
-    #[test]
-    fn failure_is_news_when_it_begins_changes_or_ends() {
-        use Failure::{New, None as Nothing, Over, Same};
-        let autoscaler = Autoscaler::new(object("a", "1", 5));
-        let told = [None, Some("x"), Some("x"), Some("y"), None, None]
-            .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
-        assert_eq!(told, [Nothing, New, Same, New, Over, Nothing]);
-    }
-
-    #[test]
-    fn relist_counts_even_if_versions_went_back() {
-        let autoscalers = Autoscalers::default();
-        autoscalers.apply(&key(), object("a", "10", 6), Seen::Changed);
-        assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Seen::Listed), Change::SpecChanged);
-    }
-
-    #[test]
-    fn clock_that_was_set_is_noticed_and_one_that_runs_is_not() {
-        let before = moment();
-        let running = before.running + Duration::from_secs(60);
-        let at = |seconds| Moment { wall: before.wall + SignedDuration::from_secs(seconds), running };
-        assert_eq!(set_between(before, at(60)), SignedDuration::ZERO);
-        assert_eq!(set_between(before, at(3660)), SignedDuration::from_hours(1));
-        assert_eq!(set_between(before, at(-3540)), SignedDuration::from_hours(-1));
     }
 }
