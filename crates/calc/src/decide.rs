@@ -11,6 +11,7 @@ use crate::{
     event::{Event, EventReason},
     explain::{Explanation, Summary},
     history::History,
+    messages,
     metric::Context,
     normalize::Situation,
     plan::{MetricsPath, Path, Plan, ScaleReadError, SelectorRejection, is_scaled_to_zero},
@@ -127,7 +128,7 @@ impl<'a> Plan<'a> {
                 ConditionType::AbleToScale,
                 true,
                 ConditionReason::SucceededGetScale,
-                "the HPA controller was able to get the target's current scale",
+                messages::GOT_SCALE,
             );
             decision.clear_stale_zero();
         }
@@ -203,7 +204,7 @@ impl Decision<'_> {
             ConditionType::ScalingActive,
             false,
             ConditionReason::ScalingDisabled,
-            "scaling is disabled since the replica count of the target is zero",
+            messages::DISABLED,
         );
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
@@ -327,7 +328,7 @@ impl Decision<'_> {
         let normalized = situation.normalize(proposed, &mut self.history);
         let (stabilized_by, grounds) = match &normalized.stabilization {
             Some(grounds) => (Some(grounds.reason.clone()), (grounds.reason.clone(), grounds.message)),
-            None => (None, (ConditionReason::ReadyForNewScale, "recommended size matches current size")),
+            None => (None, (ConditionReason::ReadyForNewScale, messages::MATCHES)),
         };
         self.draft.set(ConditionType::AbleToScale, true, grounds.0, grounds.1);
         let limit = &normalized.limit;

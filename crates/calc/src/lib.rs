@@ -65,6 +65,7 @@ pub mod event;
 pub mod explain;
 mod go_text;
 pub mod history;
+mod messages;
 mod metric;
 mod names;
 mod normalize;

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     api::{Behavior, ConditionReason, HorizontalPodAutoscalerSpec},
     history::{Direction, History, Recommendation},
+    messages,
     policies::{Rules, scale_up_limit},
     settings::{Settings, before},
 };
@@ -140,34 +141,18 @@ impl Situation<'_> {
     }
 }
 
-const SCALE_DOWN_STABILIZED: Grounds = Grounds {
-    reason: ConditionReason::ScaleDownStabilized,
-    message: "recent recommendations were higher than current one, applying the highest recent recommendation",
-};
-const SCALE_UP_STABILIZED: Grounds = Grounds {
-    reason: ConditionReason::ScaleUpStabilized,
-    message: "recent recommendations were lower than current one, applying the lowest recent recommendation",
-};
-const WITHIN_RANGE: Grounds = Grounds {
-    reason: ConditionReason::DesiredWithinRange,
-    message: "the desired count is within the acceptable range",
-};
-const TOO_FEW: Grounds = Grounds {
-    reason: ConditionReason::TooFewReplicas,
-    message: "the desired replica count is less than the minimum replica count",
-};
-const TOO_MANY: Grounds = Grounds {
-    reason: ConditionReason::TooManyReplicas,
-    message: "the desired replica count is more than the maximum replica count",
-};
-const SCALE_UP_LIMIT: Grounds = Grounds {
-    reason: ConditionReason::ScaleUpLimit,
-    message: "the desired replica count is increasing faster than the maximum scale rate",
-};
-const SCALE_DOWN_LIMIT: Grounds = Grounds {
-    reason: ConditionReason::ScaleDownLimit,
-    message: "the desired replica count is decreasing faster than the maximum scale rate",
-};
+const SCALE_DOWN_STABILIZED: Grounds =
+    Grounds { reason: ConditionReason::ScaleDownStabilized, message: messages::STABILIZED_DOWN };
+const SCALE_UP_STABILIZED: Grounds =
+    Grounds { reason: ConditionReason::ScaleUpStabilized, message: messages::STABILIZED_UP };
+const WITHIN_RANGE: Grounds =
+    Grounds { reason: ConditionReason::DesiredWithinRange, message: messages::WITHIN_RANGE };
+const TOO_FEW: Grounds = Grounds { reason: ConditionReason::TooFewReplicas, message: messages::TOO_FEW };
+const TOO_MANY: Grounds = Grounds { reason: ConditionReason::TooManyReplicas, message: messages::TOO_MANY };
+const SCALE_UP_LIMIT: Grounds =
+    Grounds { reason: ConditionReason::ScaleUpLimit, message: messages::TOO_FAST_UP };
+const SCALE_DOWN_LIMIT: Grounds =
+    Grounds { reason: ConditionReason::ScaleDownLimit, message: messages::TOO_FAST_DOWN };
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 
-use crate::api::{
-    Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerStatus, MetricStatus,
+use crate::{
+    api::{
+        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
+        HorizontalPodAutoscalerStatus, MetricStatus,
+    },
+    messages,
 };
 
 /// A status in the making.
@@ -66,9 +69,9 @@ impl StatusDraft {
     /// Notes whether it was the autoscaler that brought the workload to zero (KEP-2021).
     pub(crate) fn set_scaled_to_zero(&mut self, by_us: bool) {
         let (reason, message) = if by_us {
-            (ConditionReason::ScaledToZero, "the HPA controller scaled the workload to zero")
+            (ConditionReason::ScaledToZero, messages::ZERO_BY_US)
         } else {
-            (ConditionReason::NotScaledToZero, "the HPA controller did not scale the workload to zero")
+            (ConditionReason::NotScaledToZero, messages::ZERO_NOT_BY_US)
         };
         self.set(ConditionType::ScaledToZero, by_us, reason, message);
     }

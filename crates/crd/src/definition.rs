@@ -1,7 +1,7 @@
 //! The `CustomResourceDefinition`.
 
 use hpa_calc::{
-    api::{Behavior, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
+    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
     defaults::apply_defaults,
 };
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ pub(crate) fn schema() -> Result<Value, DefinitionError> {
 /// What the API server fills in where a spec says nothing. It cannot fill in a metric where the list is there and empty;
 /// the controller does.
 fn set_defaults(spec: &mut Value) -> Result<(), DefinitionError> {
-    let mut full = HorizontalPodAutoscalerSpec { behavior: Some(Behavior::default()), ..Default::default() };
+    let mut full = HorizontalPodAutoscalerSpec { behavior: Some(Box::default()), ..Default::default() };
     apply_defaults(&mut full);
     let full = serde_json::to_value(full).unwrap_or_default();
     for (path, pointer) in [

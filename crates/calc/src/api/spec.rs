@@ -39,7 +39,7 @@ pub struct HorizontalPodAutoscalerSpec {
     pub metrics: Vec<MetricSpec>,
     /// The rules of scaling in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub behavior: Option<Behavior>,
+    pub behavior: Option<Box<Behavior>>,
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]

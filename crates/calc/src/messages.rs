@@ -1,0 +1,136 @@
+//! The messages of conditions that are the same for every autoscaler, in the reference's words.
+//!
+//! A status that is read refers to them instead of having a copy: nearly each autoscaler has three of them.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserializer, de};
+
+pub(crate) const GOT_SCALE: &str = "the HPA controller was able to get the target's current scale";
+pub(crate) const DISABLED: &str = "scaling is disabled since the replica count of the target is zero";
+pub(crate) const MATCHES: &str = "recommended size matches current size";
+pub(crate) const ZERO_BY_US: &str = "the HPA controller scaled the workload to zero";
+pub(crate) const ZERO_NOT_BY_US: &str = "the HPA controller did not scale the workload to zero";
+pub(crate) const STABILIZED_DOWN: &str =
+    "recent recommendations were higher than current one, applying the highest recent recommendation";
+pub(crate) const STABILIZED_UP: &str =
+    "recent recommendations were lower than current one, applying the lowest recent recommendation";
+pub(crate) const WITHIN_RANGE: &str = "the desired count is within the acceptable range";
+pub(crate) const TOO_FEW: &str = "the desired replica count is less than the minimum replica count";
+pub(crate) const TOO_MANY: &str = "the desired replica count is more than the maximum replica count";
+pub(crate) const TOO_FAST_UP: &str =
+    "the desired replica count is increasing faster than the maximum scale rate";
+pub(crate) const TOO_FAST_DOWN: &str =
+    "the desired replica count is decreasing faster than the maximum scale rate";
+
+/// What the usual metrics make of the message that names the metric.
+const BY_CPU: &str = "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)";
+const BY_MEMORY: &str = "the HPA was able to successfully calculate a replica count from memory resource utilization (percentage of request)";
+
+const ALL: [&str; 14] = [
+    MATCHES,
+    BY_CPU,
+    WITHIN_RANGE,
+    GOT_SCALE,
+    DISABLED,
+    ZERO_BY_US,
+    ZERO_NOT_BY_US,
+    STABILIZED_DOWN,
+    STABILIZED_UP,
+    TOO_FEW,
+    TOO_MANY,
+    TOO_FAST_UP,
+    TOO_FAST_DOWN,
+    BY_MEMORY,
+];
+
+/// Reads a message.
+pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
+    struct Message;
+
+    impl de::Visitor<'_> for Message {
+        type Value = Cow<'static, str>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            let known = ALL.into_iter().find(|known| *known == text);
+            Ok(known.map_or_else(|| Cow::Owned(text.to_owned()), Cow::Borrowed))
+        }
+    }
+
+    deserializer.deserialize_str(Message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::{SignedDuration, Timestamp};
+    use rstest::rstest;
+    use serde_json::json;
+
+    use crate::{
+        api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, PodSpec, PodStatus, Scale},
+        history::History,
+        plan::{Plan, SelectedPods},
+        readings::{PodSample, Reading},
+        settings::Settings,
+    };
+
+    use super::*;
+
+    fn read_back(condition: &Condition) -> Cow<'static, str> {
+        let text = serde_json::to_string(condition).unwrap();
+        serde_json::from_str::<Condition>(&text).unwrap().message
+    }
+
+    #[rstest]
+    #[case("cpu")]
+    #[case("memory")]
+    fn usual_status_is_read_without_a_copy(#[case] resource: &str) {
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3, "metrics": [{
+                "type": "Resource",
+                "resource": { "name": resource, "target": { "type": "Utilization", "averageUtilization": 50 } },
+            }] },
+        }))
+        .unwrap();
+        let scale = Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() };
+        let spec: PodSpec = serde_json::from_value(json!({
+            "containers": [{ "name": "app", "resources": { "requests": { resource: "1" } } }],
+        }))
+        .unwrap();
+        let status: PodStatus = serde_json::from_value(json!({
+            "phase": "Running",
+            "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z" }],
+        }))
+        .unwrap();
+        let labels = [("app".to_owned(), "web".to_owned())];
+        let pod = Arc::new(Pod::new("web-0".into(), labels, false, &spec, &status));
+        let selected = SelectedPods { pods: vec![pod], autoscalers: vec!["shop/web".into()] };
+        let (settings, now) = (Settings::default(), Timestamp::from_second(1_800_000_000).unwrap());
+        let plan = Plan::new(&hpa, Ok(scale), &settings, |_| selected);
+        let sample = PodSample { value: 500, timestamp: now, window: SignedDuration::from_secs(15) };
+        let reading = Reading::Pods([("web-0", sample)].into_iter().collect());
+        let decision = plan.decide(vec![Some(Ok(reading))], History::default(), now);
+        let conditions = decision.conclude(Ok(()), now).status.conditions;
+        for condition in &conditions {
+            assert!(matches!(read_back(condition), Cow::Borrowed(_)), "{condition:?}");
+        }
+        let types: Vec<_> = conditions.iter().map(|condition| &condition.condition_type).collect();
+        let expected =
+            [ConditionType::AbleToScale, ConditionType::ScalingActive, ConditionType::ScalingLimited];
+        assert_eq!(types, expected.iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn other_messages_are_read_as_they_are() {
+        let message = read_back(&Condition { message: "something else".into(), ..Condition::default() });
+        assert_eq!(message, "something else");
+    }
+}
