@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 
 use crate::watched::{NAMELESS, WatchedMeta, autoscaler, autoscaler_spec};
 
+/// Makes hashes that stand for what they are made of as long as the process lives: nobody can aim at equal ones.
+pub(crate) static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
 /// An autoscaler as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -34,8 +37,7 @@ impl Answered<'_> {
     /// Tells the texts of specs apart. An API server writes the same spec always in the same way, so that it need not be
     /// decoded with each answer to a status.
     pub(crate) fn spec_hash(&self) -> u64 {
-        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        KEYS.hash_one(self.spec.map(RawValue::get))
+        HASHER.hash_one(self.spec.map(RawValue::get))
     }
 
     /// The autoscaler, or why it cannot be decoded. `known_spec` is what its spec says, if that is known.

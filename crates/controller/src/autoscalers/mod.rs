@@ -3,9 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    hash::BuildHasher,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use hpa_calc::{
@@ -15,20 +18,25 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{answered::Stored, clock::Moment, selectors::HpaKey, shadow::Record, telemetry::Observed};
+use crate::{
+    answered::{HASHER, Stored},
+    clock::Moment,
+    selectors::HpaKey,
+    shadow::Record,
+    telemetry::Observed,
+};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
 pub struct Autoscaler {
-    uid: String,
     known: RwLock<Known>,
     /// It was changed to what cannot be decoded.
     suspended: AtomicBool,
     /// Whether a scale that a watch tells of is at least as new as all that was done to the target.
     knows_scale: AtomicBool,
     past: Mutex<Past>,
-    /// The target of the last reconcile.
-    target: Mutex<Option<CrossVersionObjectReference>>,
+    /// Stands for the target of the last reconcile.
+    target_hash: Mutex<Option<u64>>,
     /// How the last reconcile failed, if it did.
     failure: Mutex<Option<String>>,
     /// What was last told of its annotations.
@@ -36,7 +44,7 @@ pub struct Autoscaler {
     /// What metrics tell of it.
     pub(crate) observed: Mutex<Observed>,
     /// What is known of it where another controller handles it.
-    pub(crate) shadow: Mutex<Option<Record>>,
+    pub(crate) shadow: Mutex<Option<Box<Record>>>,
 }
 
 /// An object as last seen.
@@ -79,14 +87,12 @@ fn set_between(earlier: Moment, later: Moment) -> SignedDuration {
 
 impl Autoscaler {
     fn new(object: HorizontalPodAutoscaler) -> Self {
-        let uid = object.metadata.uid.clone();
         Self {
-            uid,
             known: RwLock::new(Known { object: Arc::new(object), spec_hash: None }),
             suspended: AtomicBool::new(false),
             knows_scale: AtomicBool::new(false),
             past: Mutex::default(),
-            target: Mutex::default(),
+            target_hash: Mutex::default(),
             failure: Mutex::default(),
             fault: Mutex::default(),
             observed: Mutex::default(),
@@ -97,6 +103,11 @@ impl Autoscaler {
     /// The object as last seen.
     pub fn object(&self) -> Arc<HorizontalPodAutoscaler> {
         self.known.read().object.clone()
+    }
+
+    /// Whether it has this UID.
+    fn is(&self, uid: &str) -> bool {
+        self.known.read().object.metadata.uid == uid
     }
 
     /// The spec that is known by this hash.
@@ -143,12 +154,8 @@ impl Autoscaler {
 
     /// Tells the target of a reconcile; whether it is another than that of the last.
     pub fn is_retargeted(&self, target: &CrossVersionObjectReference) -> bool {
-        let mut last = self.target.lock();
-        let is_another = last.as_ref() != Some(target);
-        if is_another {
-            *last = Some(target.clone());
-        }
-        is_another
+        let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
+        std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
     }
 
     /// Tells the replicas that a reconcile found. If they are not those that a restored history ends with, then what
@@ -175,7 +182,7 @@ impl Autoscaler {
 
     /// Takes over what was read of the object, unless another of its name was read.
     pub(crate) fn take_over(&self, Stored { object, spec_hash }: Stored) {
-        if object.metadata.uid == self.uid {
+        if self.is(&object.metadata.uid) {
             self.update(object, Seen::Changed, Some(spec_hash));
         }
     }
@@ -265,15 +272,14 @@ impl Autoscalers {
     pub fn has(&self, key: &HpaKey, uid: &str, version: &str) -> bool {
         let by_key = self.by_key.read();
         by_key.get(key).is_some_and(|known| {
-            !known.is_suspended()
-                && known.uid == uid
-                && known.known.read().object.metadata.resource_version == version
+            let metadata = &known.known.read().object.metadata;
+            !known.is_suspended() && metadata.uid == uid && metadata.resource_version == version
         })
     }
 
     /// Takes over a version of an object.
     pub fn apply(&self, key: &HpaKey, object: HorizontalPodAutoscaler, seen: Seen) -> Change {
-        if let Some(known) = self.get(key).filter(|known| known.uid == object.metadata.uid) {
+        if let Some(known) = self.get(key).filter(|known| known.is(&object.metadata.uid)) {
             return known.update(object, seen, None);
         }
         self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object)));
@@ -282,7 +288,7 @@ impl Autoscalers {
 
     /// Takes over what the API answered to our own write, if the object is still the one that is known.
     pub(crate) fn apply_known(&self, key: &HpaKey, Stored { object, spec_hash }: Stored) -> bool {
-        let known = self.get(key).filter(|known| known.uid == object.metadata.uid);
+        let known = self.get(key).filter(|known| known.is(&object.metadata.uid));
         // A spec that was edited meanwhile is left for the watch to tell.
         known.is_some_and(|known| {
             asks_the_same(&known.object(), &object)

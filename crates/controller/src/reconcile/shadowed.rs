@@ -30,7 +30,7 @@ impl Reconciler {
         let begun = self.clock.moment().running;
         let look = {
             let mut record = autoscaler.shadow.lock();
-            let new = || Record::begin(hpa.clone(), &self.settings, begun);
+            let new = || Box::new(Record::begin(hpa.clone(), &self.settings, begun));
             record.get_or_insert_with(new).look(hpa)
         };
         let theirs = &hpa.status;

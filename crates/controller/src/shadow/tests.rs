@@ -281,7 +281,7 @@ fn summary_names_who_differed() {
             judge(&mut record, jobs, 5, 1);
         }
         let known = autoscalers.get(&HpaKey::new("shop", name)).expect("it was applied");
-        *known.shadow.lock() = Some(record);
+        *known.shadow.lock() = Some(Box::new(record));
     };
     set("web", 7);
     set("api", 5);
