@@ -3,8 +3,9 @@
 use std::fmt;
 
 use hpa_calc::api::HorizontalPodAutoscaler;
+use kube::{Resource, core::Request};
 
-use crate::watched::{WatchedKind, WatchedMeta};
+use crate::watched::{Watched, WatchedKind, WatchedMeta};
 
 /// The API of an autoscaler. Objects of the two have nothing to do with each other, whatever their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,13 +26,13 @@ impl AutoscalerApi {
         }
     }
 
-    /// The path of one autoscaler.
-    pub(crate) fn path(self, namespace: &str, name: &str) -> String {
-        let plural = match self {
-            Self::Core => HorizontalPodAutoscaler::PLURAL,
-            Self::Own => OwnAutoscaler::PLURAL,
-        };
-        format!("/apis/{}/namespaces/{namespace}/{plural}/{name}", self.api_version())
+    /// Builds requests for its autoscalers in a namespace.
+    pub(crate) fn request(self, namespace: &str) -> Request {
+        let namespace = Some(namespace);
+        Request::new(match self {
+            Self::Core => Watched::<HorizontalPodAutoscaler>::url_path(&(), namespace),
+            Self::Own => Watched::<OwnAutoscaler>::url_path(&(), namespace),
+        })
     }
 
     /// Both.
@@ -83,11 +84,9 @@ impl AutoscalerKind for OwnAutoscaler {
 
 #[cfg(test)]
 mod tests {
-    use kube::Resource;
     use serde_json::json;
 
     use super::*;
-    use crate::watched::Watched;
 
     #[test]
     fn api_versions_are_those_of_the_kinds() {

@@ -34,31 +34,30 @@ pub(crate) fn keep_scaled_to_zero(
 ///
 /// It names the object's UID, so that it cannot land on a re-created object of the same name. It names no version:
 /// a spec that was edited meanwhile is no reason to lose a status.
-pub(crate) fn patch(
-    object: &HorizontalPodAutoscaler,
-    status: &HorizontalPodAutoscalerStatus,
-) -> Result<Option<Vec<u8>>, serde_json::Error> {
-    if object.status == *status {
-        return Ok(None);
-    }
+pub(crate) fn patch<'a>(
+    object: &'a HorizontalPodAutoscaler,
+    status: &'a HorizontalPodAutoscalerStatus,
+) -> Option<StatusPatch<'a>> {
     let metadata = Identity { uid: &object.metadata.uid };
-    let patch = Patch { metadata, status: Changes { old: &object.status, new: status } };
-    serde_json::to_vec(&patch).map(Some)
+    let changes = Changes { old: &object.status, new: status };
+    (object.status != *status).then_some(StatusPatch { metadata, status: changes })
 }
 
-#[derive(Serialize)]
-struct Patch<'a> {
+/// See [`patch`].
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusPatch<'a> {
     metadata: Identity<'a>,
     status: Changes<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 struct Identity<'a> {
     uid: &'a str,
 }
 
 /// The members of a status that differ: most of one is conditions that stay. A member that is no longer there, or that is
 /// left out on the wire for what it is, is `null`, by which a merge patch removes it.
+#[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,
     new: &'a HorizontalPodAutoscalerStatus,
@@ -116,8 +115,7 @@ mod tests {
     use super::*;
 
     fn patch(object: &HorizontalPodAutoscaler, status: &HorizontalPodAutoscalerStatus) -> Option<Value> {
-        let patch = super::patch(object, status).expect("JSON")?;
-        Some(serde_json::from_slice(&patch).expect("JSON"))
+        super::patch(object, status).map(|patch| serde_json::to_value(patch).expect("JSON"))
     }
 
     fn object() -> HorizontalPodAutoscaler {

@@ -15,8 +15,10 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_metrics_client::{MetricsClient, describe};
-use http::{Request, header};
-use kube::Client;
+use kube::{
+    Client,
+    api::{GetParams, Patch, PatchParams},
+};
 use tracing::{debug, info, warn};
 
 use self::attempt::{Attempt, Outcome};
@@ -30,13 +32,10 @@ use crate::{
     pods::Pods,
     scales::ScaleCache,
     selectors::{HpaKey, SelectorIndex},
-    status,
+    status::{self, StatusPatch},
     targets::{RestMapper, ScaleClient},
     trace::TARGET,
 };
-
-/// What is understood of an answer.
-const JSON: &str = "application/json";
 
 /// The field manager of our writes.
 const FIELD_MANAGER: &str = "hpa-controller";
@@ -183,9 +182,7 @@ impl Reconciler {
         status: &HorizontalPodAutoscalerStatus,
     ) -> Result<Option<Stored>, StatusError> {
         let failed = |error: &dyn std::fmt::Display| StatusError::Failed(error.to_string());
-        let Some(patch) = status::patch(stored, status).map_err(|error| failed(&error))? else {
-            return Ok(None);
-        };
+        let Some(patch) = status::patch(stored, status) else { return Ok(None) };
         match self.write_status(key, patch).await {
             Ok(stored) => stored.map(Some).map_err(|error| failed(&error)),
             Err(kube::Error::Api(status)) if is_of_another(&status) => Err(StatusError::Gone),
@@ -195,25 +192,26 @@ impl Reconciler {
     }
 
     #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
-    async fn write_status(&self, key: &HpaKey, patch: Vec<u8>) -> Answer {
-        let autoscaler = key.api.path(&key.namespace, &key.name);
-        let request = Request::patch(format!("{autoscaler}/status?fieldManager={FIELD_MANAGER}"))
-            .header(header::ACCEPT, JSON)
-            .header(header::CONTENT_TYPE, "application/merge-patch+json");
-        self.ask(key, request.body(patch)).await
+    async fn write_status(&self, key: &HpaKey, patch: StatusPatch<'_>) -> Answer {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let request = key.api.request(&key.namespace);
+        self.ask(key, request.patch_subresource("status", &key.name, &params, &Patch::Merge(patch))).await
     }
 
     /// The autoscaler as the API server has it now.
     #[tracing::instrument(name = "read_autoscaler", level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     async fn get(&self, key: &HpaKey) -> Answer {
-        let request = Request::get(key.api.path(&key.namespace, &key.name)).header(header::ACCEPT, JSON);
-        self.ask(key, request.body(Vec::new())).await
+        self.ask(key, key.api.request(&key.namespace).get(&key.name, &GetParams::default())).await
     }
 
     /// Sends a request whose answer is the autoscaler. kube's `Api` would copy spec and status out of the answer, and a
     /// status is written with every reconcile.
-    async fn ask(&self, key: &HpaKey, request: http::Result<Request<Vec<u8>>>) -> Answer {
-        let text = self.client.request_text(request.map_err(kube::Error::HttpError)?).await?;
+    async fn ask(
+        &self,
+        key: &HpaKey,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Answer {
+        let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
         let answered: Answered<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let spec_hash = answered.spec_hash();
         let known_spec = self.autoscalers.get(key).and_then(|known| known.spec_of(spec_hash));
