@@ -203,15 +203,12 @@ impl Autoscaler {
         if seen == Seen::Changed && is_older(&object.metadata, &last.metadata) {
             return Change::Nothing;
         }
-        let has_same_spec = last.spec == object.spec;
         let change = match () {
-            () if !(has_same_spec && last.metadata.annotations == object.metadata.annotations) => {
-                Change::SpecChanged
-            }
+            () if !asks_the_same(last, &object) => Change::SpecChanged,
             () if last.status != object.status => Change::StatusChanged,
             () => Change::Nothing,
         };
-        *last_hash = spec_hash.or(last_hash.filter(|_| has_same_spec));
+        *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
         *last = Arc::new(object);
         if self.suspended.swap(false, Ordering::Relaxed) {
             return Change::SpecChanged;
