@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_secs(15);
 /// How long after the faults all is as if there had been none: a watch that failed is back within half a period, and from
 /// then on it takes two reconciles, since without a behavior one replica becomes four at most at once. It is no multiple of
 /// a period, at which a reconcile may be just under way.
-const RECOVERY: Duration = PERIOD.saturating_mul(2).saturating_add(Duration::from_millis(7500));
+const RECOVERY: Duration = Duration::from_millis(PERIOD.as_secs() * 2500);
 /// The downscale stabilization of autoscalers that have no behavior.
 const WINDOW: Duration = Duration::from_secs(60);
 /// No autoscaler goes higher. With more replicas than this one more or less could be within the tolerance, and where an

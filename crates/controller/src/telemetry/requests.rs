@@ -51,7 +51,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Counted<S::Future>;
+    type Future = CountedAnswer<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -61,13 +61,13 @@ where
         let method = request.method().clone();
         let begun = Instant::now();
         let answer = self.inner.call(request);
-        Counted { answer, telemetry: self.telemetry.clone(), host: self.host.clone(), method, begun }
+        CountedAnswer { answer, telemetry: self.telemetry.clone(), host: self.host.clone(), method, begun }
     }
 }
 
 pin_project! {
     /// An answer that is counted when it comes.
-    pub struct Counted<F> {
+    pub struct CountedAnswer<F> {
         #[pin]
         answer: F,
         telemetry: Arc<Telemetry>,
@@ -77,7 +77,7 @@ pin_project! {
     }
 }
 
-impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for Counted<F> {
+impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for CountedAnswer<F> {
     type Output = Result<Response<C>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

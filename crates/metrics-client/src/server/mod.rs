@@ -235,9 +235,8 @@ impl Transport {
             .map_err(|error| transport_error(get, error))?;
         let answer = self.client.send(request).await.map_err(|error| transport_error(get, error))?;
         let (head, body) = answer.into_parts();
-        let announced =
-            head.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let length = announced.unwrap_or(0);
+        let length = head.headers.get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
         if head.status.is_success() {
             return self.read(get, body, length).await;
         }

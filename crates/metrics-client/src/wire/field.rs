@@ -61,7 +61,7 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timesta
     text.parse().map_err(|error| de::Error::custom(format_args!("parsing time {text:?}: {error}")))
 }
 
-/// A time as Go writes it, `2026-01-01T00:00:00Z`; `None` of any other form. It takes a sixth of what a reader of every
+/// A time as Go writes it, `2026-01-01T00:00:00Z`; `None` of any other form. It takes half of what a reader of every
 /// form needs, and there is one for every pod.
 pub(super) fn whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
