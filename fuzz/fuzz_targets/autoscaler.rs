@@ -14,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = validate_name(&hpa.metadata.name);
     let causes = validate(&hpa.spec, &ValidationOptions::default());
     let text = serde_json::to_vec(&hpa).expect("an autoscaler can be written");
-    let again: HorizontalPodAutoscaler = serde_json::from_slice(&text).expect("what was written can be read");
+    let again: HorizontalPodAutoscaler =
+        serde_json::from_slice(&text).expect("what was written can be read");
     assert_eq!(causes, validate(&again.spec, &ValidationOptions::default()));
 });

@@ -62,7 +62,9 @@ fuzz_target!(|input: Input<'_>| {
     let scale = scale.ok_or_else(|| ScaleReadError::Read("gone".into()));
     let sampled: PodSamples = (input.samples.iter())
         .map(|(pod, value, at, window)| {
-            let name = pods.get(usize::from(*pod)).map_or_else(|| pod.to_string(), |pod| pod.name.to_string());
+            let name = pods
+                .get(usize::from(*pod))
+                .map_or_else(|| pod.to_string(), |pod| pod.name.to_string());
             let window = SignedDuration::from_secs(*window);
             (name, PodSample { value: *value, timestamp: time(*at), window })
         })
@@ -72,7 +74,8 @@ fuzz_target!(|input: Input<'_>| {
         at: time(*at),
         outdated: *outdated,
     };
-    let recommendation = |(replicas, at): &(i32, i64)| Recommendation { replicas: *replicas, at: time(*at) };
+    let recommendation =
+        |(replicas, at): &(i32, i64)| Recommendation { replicas: *replicas, at: time(*at) };
     let history = History {
         recommendations: input.recommendations.iter().map(recommendation).collect(),
         scale_ups: input.scale_events.iter().map(event).collect(),
@@ -80,13 +83,20 @@ fuzz_target!(|input: Input<'_>| {
     };
     let now = time(input.now);
     let autoscalers = (0..input.autoscalers % 3).map(|index| index.to_string()).collect();
-    let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods { pods: pods.clone(), autoscalers });
+    let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
+        pods: pods.clone(),
+        autoscalers,
+    });
     let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
     for (index, query) in plan.queries() {
         readings[index] = Some(match query {
             _ if input.unread => Err(ReadError::Empty(MetricsApi::Custom)),
-            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => Ok(Reading::Pods(sampled.clone())),
-            MetricQuery::Object { .. } => Ok(Reading::Object(input.values.first().copied().unwrap_or_default())),
+            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
+                Ok(Reading::Pods(sampled.clone()))
+            }
+            MetricQuery::Object { .. } => {
+                Ok(Reading::Object(input.values.first().copied().unwrap_or_default()))
+            }
             MetricQuery::External { .. } => Ok(Reading::External(input.values.clone())),
         });
     }

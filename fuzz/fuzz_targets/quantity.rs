@@ -7,7 +7,10 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let parsed = text.parse::<Quantity>();
-    assert_eq!(parse_milli(text), parsed.as_ref().map(Quantity::milli_value).map_err(|error| *error));
+    assert_eq!(
+        parse_milli(text),
+        parsed.as_ref().map(Quantity::milli_value).map_err(|error| *error)
+    );
     let Ok(quantity) = parsed else { return };
 
     // Where the API's exponents wrap at 32 bits, and where there is no suffix, the printed value is another.
@@ -19,7 +22,10 @@ fuzz_target!(|text: &str| {
         _ if wraps => {}
         Ok(again) => {
             // A binary quantity without a suffix reads back as a decimal one.
-            assert!(again.to_string() == printed || again.format() != quantity.format(), "{text} {printed}");
+            assert!(
+                again.to_string() == printed || again.format() != quantity.format(),
+                "{text} {printed}"
+            );
             assert!(again == quantity || !has_suffix, "{text} {printed}");
         }
         // A canonical text may outgrow the limit by its sign, zeros or suffix.

@@ -17,7 +17,9 @@ fuzz_target!(|input: (&str, BTreeMap<String, String>)| {
     assert_eq!(again.matches(&labels), selector.matches(&labels));
     if selector.matches(&labels) {
         assert!(
-            selector.required_pairs().all(|(key, value)| labels.get(key).is_some_and(|own| own == value))
+            selector
+                .required_pairs()
+                .all(|(key, value)| labels.get(key).is_some_and(|own| own == value))
         );
     }
     if selector.is_empty() {

@@ -51,7 +51,8 @@ impl Door {
         let guard = Guard { who, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let router = Router::new().fallback(move |request: Request<Body>| guard.clone().pass(request));
+        let router =
+            Router::new().fallback(move |request: Request<Body>| guard.clone().pass(request));
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { address, cut, hold, task }
     }
@@ -89,7 +90,9 @@ impl Guard {
                 let lease: Value = serde_json::from_slice(body).unwrap_or_default();
                 self.log.leased(who, lease["spec"]["holderIdentity"].as_str().unwrap_or_default());
             }
-            (false, path) if path.contains("/leases") => self.log.add(|events| events.looked.push(who)),
+            (false, path) if path.contains("/leases") => {
+                self.log.add(|events| events.looked.push(who))
+            }
             (true, path) if path.ends_with("/scale") => {
                 self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
             }

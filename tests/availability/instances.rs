@@ -122,11 +122,15 @@ impl Shared {
                 command.env_remove(variable);
             }
             // Two run on this machine at a time.
-            command.args(["run", "--metrics-port=0", "--kubeconfig"]).arg(&kubeconfig).args(&self.flags);
+            command
+                .args(["run", "--metrics-port=0", "--kubeconfig"])
+                .arg(&kubeconfig)
+                .args(&self.flags);
             let output = fs::File::create(self.dir.path().join(format!("{who}.log"))).unwrap();
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).kill_on_drop(true);
             let mut child = command.spawn().unwrap();
-            let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
+            let pid =
+                child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
             self.running.lock().unwrap().insert(who, Running { pid, door });
             let status = child.wait().await.unwrap();
             self.running.lock().unwrap().remove(&who);

@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 
-use hpa_testbed::{ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed};
+use hpa_testbed::{
+    ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -67,7 +69,9 @@ impl World {
         let metrics: Arc<dyn MetricsProvider> = Arc::new(Load(load.clone()));
         let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
         testbed
-            .apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }))
+            .apply(
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
+            )
             .unwrap();
         for index in 0..autoscalers {
             for object in objects(&name(index)) {
@@ -89,15 +93,19 @@ impl World {
     fn kept(&self) -> Vec<i64> {
         let maps = self.testbed.list("v1", "ConfigMap");
         let entries = maps.iter().filter_map(|map| map["data"].as_object()).flatten();
-        let entries = entries.filter_map(|(_, entry)| serde_json::from_str::<Value>(entry.as_str()?).ok());
-        entries.filter_map(|entry| entry["recommendations"].as_array()?.last()?[0].as_i64()).collect()
+        let entries =
+            entries.filter_map(|(_, entry)| serde_json::from_str::<Value>(entry.as_str()?).ok());
+        entries
+            .filter_map(|entry| entry["recommendations"].as_array()?.last()?[0].as_i64())
+            .collect()
     }
 
     /// Waits until one instance reconciles and the other waits for the lease; who leads.
     async fn leader(&self) -> Who {
         let is_settled = |events: &Events| {
             let leader = events.term.as_ref()?.who;
-            let reconciles = events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles >= 2);
+            let reconciles =
+                events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles >= 2);
             let standby = |who: &Who| *who != leader && !events.exits.contains_key(who);
             (reconciles && events.looked.iter().any(standby)).then_some(leader)
         };
@@ -109,15 +117,21 @@ impl World {
     async fn successor(&self, of: Who) -> Who {
         let found = |events: &Events| {
             let leader = events.term.as_ref().filter(|term| term.who != of)?.who;
-            events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles > 2).then_some(leader)
+            events
+                .reconciles
+                .get(&leader)
+                .is_some_and(|reconciles| *reconciles > 2)
+                .then_some(leader)
         };
         self.log.wait("the next leader", found).await
     }
 
     /// Waits until an instance has ended, which had to be because it lost the lease.
     async fn gives_up(&self, who: Who) {
-        let status =
-            self.log.wait("the end of the old leader", |events| events.exits.get(&who).copied()).await;
+        let status = self
+            .log
+            .wait("the end of the old leader", |events| events.exits.get(&who).copied())
+            .await;
         assert_eq!(status.code(), Some(1), "{status}");
     }
 }
@@ -218,7 +232,8 @@ async fn leader_is_done_away_with_fifty_times() {
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
     ];
     let world = World::new(1, &flags);
-    let faults = [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
+    let faults =
+        [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
     for round in 0..ROUNDS {
         let leader = world.leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
@@ -253,7 +268,10 @@ async fn leader_that_is_told_to_stop_hands_over_at_once() {
     }
     let takeovers = world.log.read(|events| events.takeovers.clone());
     println!("takeovers from a leader that is told to stop: {takeovers:?}");
-    assert!(takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE), "{takeovers:?}");
+    assert!(
+        takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE),
+        "{takeovers:?}"
+    );
     assert_eq!(world.log.read(|events| events.trespasses.clone()), [""; 0]);
 }
 
@@ -268,7 +286,8 @@ async fn stabilization_window_outlives_the_leader() {
     ];
     let world = World::new(AUTOSCALERS, &flags);
     let leader = world.leader().await;
-    let all_recommend = |replicas| (world.kept() == [replicas; AUTOSCALERS]).then(std::time::Instant::now);
+    let all_recommend =
+        |replicas| (world.kept() == [replicas; AUTOSCALERS]).then(std::time::Instant::now);
     let fallen = world.log.wait("recommendations of 5 to be kept", |_| all_recommend(5)).await;
     world.load.store(3, Ordering::SeqCst);
     world.log.wait("the fall to be kept", |_| all_recommend(3)).await;
@@ -293,7 +312,8 @@ async fn stabilization_window_outlives_the_leader() {
     }
     assert_eq!(scaled.len(), AUTOSCALERS);
     assert!((0..AUTOSCALERS).all(|index| world.replicas(index) == 3));
-    let (last, killed) = (scaled[AUTOSCALERS - 1].at.duration_since(fallen), killed.duration_since(fallen));
+    let (last, killed) =
+        (scaled[AUTOSCALERS - 1].at.duration_since(fallen), killed.duration_since(fallen));
     println!(
         "a window of {WINDOW:?}: the leader is killed after {killed:?}, the last is scaled down after {last:?}"
     );

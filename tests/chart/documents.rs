@@ -38,11 +38,15 @@ pub(crate) fn alerts() -> Result<()> {
 /// Each reason that a condition can have is explained, and no other.
 pub(crate) fn reasons() -> Result<()> {
     let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
-    let named = code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
-    let known: BTreeSet<&str> = named.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
+    let named =
+        code.split_once("ConditionReason {").and_then(|(_, rest)| rest.split_once("\n    }"));
+    let known: BTreeSet<&str> =
+        named.context("no reasons")?.0.split('"').skip(1).step_by(2).collect();
     let text = fs::read_to_string(repository("docs/debugging.md"))?;
-    let section =
-        text.split("\n## ").find(|section| section.starts_with("Conditions")).context("no section")?;
+    let section = text
+        .split("\n## ")
+        .find(|section| section.starts_with("Conditions"))
+        .context("no section")?;
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let explained: BTreeSet<&str> = rows.collect();
     ensure!(known.len() > 20, "only {known:?}");
@@ -51,7 +55,8 @@ pub(crate) fn reasons() -> Result<()> {
 }
 
 fn documents() -> Result<Vec<PathBuf>> {
-    let mut found = vec![repository("README.md"), repository("DESIGN.md"), repository("CHANGELOG.md")];
+    let mut found =
+        vec![repository("README.md"), repository("DESIGN.md"), repository("CHANGELOG.md")];
     for entry in fs::read_dir(repository("docs"))? {
         found.push(entry?.path());
     }

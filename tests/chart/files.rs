@@ -22,7 +22,8 @@ pub(crate) fn schema() -> Result<()> {
 
 fn compare(path: &str, value: &Value, schema: &Value) -> Result<()> {
     // An object of which the schema does not say the members is the API's.
-    let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object()) else {
+    let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object())
+    else {
         return Ok(());
     };
     ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} takes other members");
@@ -33,7 +34,9 @@ fn compare(path: &str, value: &Value, schema: &Value) -> Result<()> {
     let absent: Vec<_> = known.difference(&here).filter(|key| !optional.contains(*key)).collect();
     ensure!(unknown.is_empty(), "not in the schema: {path} {unknown:?}");
     ensure!(absent.is_empty(), "not in values.yaml: {path} {absent:?}");
-    members.iter().try_for_each(|(key, member)| compare(&format!("{path}.{key}"), member, &properties[key]))
+    members
+        .iter()
+        .try_for_each(|(key, member)| compare(&format!("{path}.{key}"), member, &properties[key]))
 }
 
 fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
@@ -45,7 +48,10 @@ pub(crate) fn names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
         let role = read(file)?;
         ensure!(role["kind"] == kind && role["metadata"]["name"] == "hpa-controller", "{file}");
-        ensure!(role["rules"].as_array().is_some_and(|rules| !rules.is_empty()), "{file} has no rules");
+        ensure!(
+            role["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
+            "{file} has no rules"
+        );
     }
     Ok(())
 }

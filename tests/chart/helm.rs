@@ -33,7 +33,9 @@ pub(crate) fn find() -> Result<Vec<Helm>, String> {
     for path in candidates {
         match version(&path) {
             Ok(version) => found.push(Helm { path, version }),
-            Err(_) if !is_named => return Err("HELM is not set, and there is no helm in PATH".to_owned()),
+            Err(_) if !is_named => {
+                return Err("HELM is not set, and there is no helm in PATH".to_owned());
+            }
             Err(error) => return Err(format!("HELM={}: {error:#}", path.display())),
         }
     }
@@ -47,7 +49,11 @@ fn version(path: &PathBuf) -> Result<String> {
 }
 
 fn told(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 impl Helm {
@@ -96,7 +102,10 @@ fn documents(text: &str) -> Result<Vec<Value>> {
     let parse = |document: &str| {
         serde_saphyr::from_str::<Value>(document).with_context(|| format!("not YAML:\n{document}"))
     };
-    let all: Vec<Value> =
-        text.split("\n---").map(|one| one.trim_start_matches("---")).map(parse).collect::<Result<_>>()?;
+    let all: Vec<Value> = text
+        .split("\n---")
+        .map(|one| one.trim_start_matches("---"))
+        .map(parse)
+        .collect::<Result<_>>()?;
     Ok(all.into_iter().filter(|object| !object.is_null()).collect())
 }

@@ -106,7 +106,8 @@ fn with_helm(helm: &Helm, report: &mut Report) {
             }
         };
         report.line(&format!("{set}::is_safe"), rendered::is_safe(&objects));
-        report.line(&format!("{set}::has_the_rights_of_the_files"), rendered::rights(&objects, set));
+        report
+            .line(&format!("{set}::has_the_rights_of_the_files"), rendered::rights(&objects, set));
         report.line(&format!("{set}::ships_the_files"), rendered::files(&objects));
         let taken = binary.as_ref().map_err(|error| anyhow!("{error:#}"));
         let taken = taken.and_then(|binary| rendered::flags(&objects, binary));

@@ -32,10 +32,16 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     let template = &deployment["spec"]["template"];
     let (pod, container) = (&template["spec"], &template["spec"]["containers"][0]);
     let context = &pod["securityContext"];
-    ensure!(context["runAsNonRoot"] == true && context["runAsUser"].as_u64() > Some(0), "{context}");
+    ensure!(
+        context["runAsNonRoot"] == true && context["runAsUser"].as_u64() > Some(0),
+        "{context}"
+    );
     ensure!(context["seccompProfile"]["type"] == "RuntimeDefault", "{context}");
     let context = &container["securityContext"];
-    ensure!(context["readOnlyRootFilesystem"] == true && context["privileged"] == false, "{context}");
+    ensure!(
+        context["readOnlyRootFilesystem"] == true && context["privileged"] == false,
+        "{context}"
+    );
     ensure!(context["allowPrivilegeEscalation"] == false, "{context}");
     ensure!(context["capabilities"] == json!({"drop": ["ALL"]}), "{context}");
     for host in ["hostNetwork", "hostPID", "hostIPC"] {
@@ -45,7 +51,8 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         let get = &container[probe]["httpGet"];
         ensure!(get["path"] == path && get["port"] == "metrics", "{probe}: {get}");
-        let tls = arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
+        let tls =
+            arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
         ensure!(get["scheme"] == if tls { "HTTPS" } else { "HTTP" }, "{probe}: {get}");
     }
     selects(objects, deployment)
@@ -75,8 +82,11 @@ fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
 
 /// The rights are those of the files: of the `ClusterRole`, as a whole or in each namespace, and of the election.
 pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
-    let (shipped, election) = (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
-    let main = |role: &&&Value| !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election");
+    let (shipped, election) =
+        (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
+    let main = |role: &&&Value| {
+        !role["metadata"]["name"].as_str().unwrap_or_default().ends_with("-election")
+    };
     let cluster_roles = of_kind(objects, "ClusterRole");
     let roles = of_kind(objects, "Role");
     if set == "namespaced" {
@@ -92,9 +102,16 @@ pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
         }
     }
     let elections: Vec<_> = roles.iter().filter(|role| !main(role)).collect();
-    ensure!(elections.len() == usize::from(elects(objects)?), "{} roles of the election", elections.len());
+    ensure!(
+        elections.len() == usize::from(elects(objects)?),
+        "{} roles of the election",
+        elections.len()
+    );
     for role in elections {
-        ensure!(role["rules"] == of_lease(&election["rules"], &lease(objects)?)?, "the role of the election");
+        ensure!(
+            role["rules"] == of_lease(&election["rules"], &lease(objects)?)?,
+            "the role of the election"
+        );
         ensure!(role["metadata"]["namespace"] == NAMESPACE, "the role is not where the lease is");
     }
     bound(objects)
@@ -119,8 +136,9 @@ fn elects(objects: &[Value]) -> Result<bool> {
 }
 
 fn lease(objects: &[Value]) -> Result<String> {
-    let named =
-        |argument: String| argument.strip_prefix("--leader-elect-resource-name=").map(ToOwned::to_owned);
+    let named = |argument: String| {
+        argument.strip_prefix("--leader-elect-resource-name=").map(ToOwned::to_owned)
+    };
     arguments(objects)?.into_iter().find_map(named).context("no lease")
 }
 
@@ -134,11 +152,17 @@ fn bound(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
         let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binder));
-        ensure!(roles.len() == bindings.len(), "{} {kind}s, {} bindings", roles.len(), bindings.len());
+        ensure!(
+            roles.len() == bindings.len(),
+            "{} {kind}s, {} bindings",
+            roles.len(),
+            bindings.len()
+        );
         for (role, binding) in roles.iter().zip(bindings) {
             ensure!(binding["roleRef"]["name"] == role["metadata"]["name"], "{binding}");
             ensure!(binding["metadata"]["namespace"] == role["metadata"]["namespace"], "{binding}");
-            let subject = json!([{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]);
+            let subject =
+                json!([{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]);
             ensure!(binding["subjects"] == subject, "{binding}");
         }
     }
@@ -157,15 +181,18 @@ pub(crate) fn files(objects: &[Value]) -> Result<()> {
     }
     for monitor in of_kind(objects, "PodMonitor") {
         let shipped = files::read("files/podmonitor.yaml")?;
-        let (endpoint, expected) =
-            (&monitor["spec"]["podMetricsEndpoints"][0], &shipped["spec"]["podMetricsEndpoints"][0]);
+        let (endpoint, expected) = (
+            &monitor["spec"]["podMetricsEndpoints"][0],
+            &shipped["spec"]["podMetricsEndpoints"][0],
+        );
         for member in ["port", "path", "honorLabels"] {
             ensure!(endpoint[member] == expected[member], "{endpoint}");
         }
     }
     for map in of_kind(objects, "ConfigMap") {
-        let dashboard: Value =
-            serde_json::from_str(map["data"]["hpa-controller.json"].as_str().context("no dashboard")?)?;
+        let dashboard: Value = serde_json::from_str(
+            map["data"]["hpa-controller.json"].as_str().context("no dashboard")?,
+        )?;
         ensure!(dashboard == files::read("files/dashboard.json")?, "the dashboard");
     }
     Ok(())
@@ -196,13 +223,21 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
         ensure!(of_kind(&helm.template_with(set)?, kind).len() == 1, "no {kind} by {set}");
     }
     ensure!(of_kind(&defaults, "PodDisruptionBudget").len() == 1, "no PodDisruptionBudget");
-    ensure!(of_kind(&helm.template_with("replicas=1")?, "PodDisruptionBudget").is_empty(), "one for one pod");
+    ensure!(
+        of_kind(&helm.template_with("replicas=1")?, "PodDisruptionBudget").is_empty(),
+        "one for one pod"
+    );
     let bare = helm.template_with("rbac.create=false,serviceAccount.create=false")?;
     for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
         ensure!(of_kind(&bare, kind).is_empty(), "{kind}");
     }
-    for (set, flag) in [("autoscalerApi=both", "--autoscaler-api=both"), ("dryRun=true", "--dry-run")] {
-        ensure!(arguments(&helm.template_with(set)?)?.contains(&flag.to_owned()), "no {flag} by {set}");
+    for (set, flag) in
+        [("autoscalerApi=both", "--autoscaler-api=both"), ("dryRun=true", "--dry-run")]
+    {
+        ensure!(
+            arguments(&helm.template_with(set)?)?.contains(&flag.to_owned()),
+            "no {flag} by {set}"
+        );
     }
     Ok(())
 }

@@ -50,7 +50,8 @@ pub(crate) async fn takes(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<
 
 /// The server does look: a field it does not know, and a pod that may be root.
 async fn refuses_what_it_should(server: &Server, objects: &[Value]) -> Result<()> {
-    let mut unknown = of_kind(objects, "Deployment").first().copied().context("no Deployment")?.clone();
+    let mut unknown =
+        of_kind(objects, "Deployment").first().copied().context("no Deployment")?.clone();
     unknown["spec"]["replica"] = json!(2);
     ensure!(server.offer(&unknown).await.is_err(), "an unknown field is taken");
     let mut root = pod(objects)?;
@@ -78,7 +79,8 @@ impl Server {
     /// Creates an object in a dry run that is strict about fields.
     async fn offer(&self, object: &Value) -> Result<()> {
         let text = |member: &str| object[member].as_str().unwrap_or_default();
-        let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+        let (group, version) =
+            text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
         let kind = GroupVersionKind::gvk(group, version, text("kind"));
         let (resource, capabilities) =
             self.discovery.resolve_gvk(&kind).context("not a kind of this server")?;
@@ -90,7 +92,9 @@ impl Server {
                     .to_owned()
             }
             (Scope::Cluster, None) => {
-                Api::<DynamicObject>::all_with(self.client.clone(), &resource).resource_url().to_owned()
+                Api::<DynamicObject>::all_with(self.client.clone(), &resource)
+                    .resource_url()
+                    .to_owned()
             }
             (Scope::Cluster, Some(namespace)) => anyhow::bail!("cluster-wide, in {namespace}"),
         };

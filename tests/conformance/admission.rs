@@ -16,8 +16,8 @@ const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
 /// Defaults and validates a line's `input`, and tells how the outcome differs from the recorded one.
 pub(crate) fn admission(line: &Value) -> Result<(), String> {
     let input = line.get("input").unwrap_or(&Value::Null);
-    let mut spec: HorizontalPodAutoscalerSpec =
-        serde_json::from_value(input.clone()).map_err(|error| format!("cannot be read: {error}"))?;
+    let mut spec: HorizontalPodAutoscalerSpec = serde_json::from_value(input.clone())
+        .map_err(|error| format!("cannot be read: {error}"))?;
     apply_defaults(&mut spec);
     let mut causes = validate_name(NAME);
     causes.extend(validate(&spec, &ValidationOptions { scale_to_zero: true, old: None }));
@@ -28,14 +28,19 @@ pub(crate) fn admission(line: &Value) -> Result<(), String> {
     }
 }
 
-fn accepted(line: &Value, spec: &HorizontalPodAutoscalerSpec, causes: &[Cause]) -> Result<(), String> {
+fn accepted(
+    line: &Value,
+    spec: &HorizontalPodAutoscalerSpec,
+    causes: &[Cause],
+) -> Result<(), String> {
     if !causes.is_empty() {
         return Err(format!(
             "expected to be accepted, got {}",
             invalid_message(KIND_AND_GROUP, NAME, causes)
         ));
     }
-    let mut actual = serde_json::to_value(spec).map_err(|error| format!("cannot be written: {error}"))?;
+    let mut actual =
+        serde_json::to_value(spec).map_err(|error| format!("cannot be written: {error}"))?;
     let mut expected = line.get("spec").cloned().unwrap_or_default();
     drop_absent(&mut actual);
     drop_absent(&mut expected);
@@ -61,7 +66,8 @@ fn drop_absent(value: &mut Value) {
 }
 
 fn refused(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
-    let expected = line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let expected =
+        line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     order_like(&mut causes, expected);
     let actual: Vec<Key<'_>> = causes.iter().map(key).collect();
     let expected: Vec<Key<'_>> = expected.iter().map(recorded_key).collect();
@@ -74,7 +80,11 @@ fn refused(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
     }
     let message = line.get("message").and_then(Value::as_str).unwrap_or_default();
     let actual = invalid_message(KIND_AND_GROUP, NAME, &causes);
-    if message == actual { Ok(()) } else { Err(format!("message: expected {message}, got {actual}")) }
+    if message == actual {
+        Ok(())
+    } else {
+        Err(format!("message: expected {message}, got {actual}"))
+    }
 }
 
 /// Field, reason, message.
@@ -94,9 +104,11 @@ fn order_like(causes: &mut [Cause], expected: &[Value]) {
     let superfluous =
         |cause: &Cause| cause.message == "Forbidden: must populate the given metric source only";
     let metric = |cause: &Cause| cause.field.rsplit_once('.').map(|(metric, _)| metric.to_owned());
-    for group in causes
-        .chunk_by_mut(|left, right| superfluous(left) && superfluous(right) && metric(left) == metric(right))
-    {
-        group.sort_by_key(|cause| expected.iter().position(|recorded| recorded_key(recorded) == key(cause)));
+    for group in causes.chunk_by_mut(|left, right| {
+        superfluous(left) && superfluous(right) && metric(left) == metric(right)
+    }) {
+        group.sort_by_key(|cause| {
+            expected.iter().position(|recorded| recorded_key(recorded) == key(cause))
+        });
     }
 }

@@ -34,7 +34,8 @@ pub(crate) fn object(answer: &Value) -> Result<Reading, ReadError> {
 
 /// A selector that is absent selects nothing, but its string is empty, and the API is asked by the string.
 pub(crate) fn external(answer: &Value, selector: &Selector) -> Result<Reading, ReadError> {
-    let selected = |item: &ExternalMetricValue| selector.is_nothing() || selector.matches(&item.labels);
+    let selected =
+        |item: &ExternalMetricValue| selector.is_nothing() || selector.matches(&item.labels);
     let mut items = items(answer);
     items.retain(selected);
     external_values(&items).map(Reading::External)

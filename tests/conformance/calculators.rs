@@ -61,7 +61,8 @@ struct Expected {
 }
 
 pub(crate) fn check(line: &Value) -> Result<(), String> {
-    let calculation = Calculation::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
+    let calculation =
+        Calculation::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
     let actual = match calculation.compute() {
         Ok(proposal) => Expected {
             replicas: proposal.replicas,
@@ -85,17 +86,23 @@ impl Calculation {
         let values = || self.values.as_deref().unwrap_or_default();
         let rules = Readiness {
             now: self.now,
-            cpu_initialization_period: SignedDuration::from_secs(self.cpu_initialization_period_seconds),
-            initial_readiness_delay: SignedDuration::from_secs(self.initial_readiness_delay_seconds),
+            cpu_initialization_period: SignedDuration::from_secs(
+                self.cpu_initialization_period_seconds,
+            ),
+            initial_readiness_delay: SignedDuration::from_secs(
+                self.initial_readiness_delay_seconds,
+            ),
         };
         let tolerances = Tolerances { up: self.tolerance_up, down: self.tolerance_down };
         let resource = ResourceName::from(self.resource.as_str());
         let average = |is_cpu| {
             let current_replicas = self.current_replicas;
-            let target = AverageTarget { current_replicas, target: self.target, is_cpu, tolerances };
+            let target =
+                AverageTarget { current_replicas, target: self.target, is_cpu, tolerances };
             replicas::average_value(&target, pods(), &samples(), &rules)
         };
-        let value = ValueTarget { replicas: self.current_replicas, target: self.target, tolerances };
+        let value =
+            ValueTarget { replicas: self.current_replicas, target: self.target, tolerances };
         let first = || values().first().copied().unwrap_or_default();
         match self.function.as_str() {
             "resource_utilization" => {

@@ -28,7 +28,9 @@ fn is_absent(value: &Value) -> bool {
 /// Where two values differ first, as `path: expected …, got …`.
 pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
-        (Value::Object(expected), Value::Object(actual)) => object_difference(path, expected, actual),
+        (Value::Object(expected), Value::Object(actual)) => {
+            object_difference(path, expected, actual)
+        }
         (Value::Array(expected), Value::Array(actual)) if expected.len() == actual.len() => {
             let pairs = expected.iter().zip(actual).enumerate();
             pairs
@@ -48,6 +50,10 @@ fn object_difference(
     let names = expected.keys().chain(actual.keys().filter(|name| !expected.contains_key(*name)));
     names.into_iter().find_map(|name| {
         let (left, right) = (expected.get(name), actual.get(name));
-        difference(&format!("{path}.{name}"), left.unwrap_or(&Value::Null), right.unwrap_or(&Value::Null))
+        difference(
+            &format!("{path}.{name}"),
+            left.unwrap_or(&Value::Null),
+            right.unwrap_or(&Value::Null),
+        )
     })
 }

@@ -50,17 +50,22 @@ const DEFAULT_FILES: usize = 9;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
-    let folder = given.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance"));
+    let folder =
+        given.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance"));
     let files = match files(&folder) {
         Ok(files) if files.len() >= if given.is_some() { 1 } else { DEFAULT_FILES } => files,
         Ok(files) => {
-            return refuse(&folder, &format!("it has only {} files of recorded answers", files.len()));
+            return refuse(
+                &folder,
+                &format!("it has only {} files of recorded answers", files.len()),
+            );
         }
         Err(error) => return refuse(&folder, &error.to_string()),
     };
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let is_chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    let is_chosen =
+        |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
     let (mut passed, mut failed) = (0, 0);
     for path in files {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -117,7 +122,8 @@ fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
     };
     let file = File::open(path)?;
     let is_packed = path.extension().is_some_and(|extension| extension == "gz");
-    let reader: Box<dyn Read> = if is_packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+    let reader: Box<dyn Read> =
+        if is_packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut lines = BufReader::new(reader).lines();
     let header = if has_header {
         serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?
@@ -132,7 +138,8 @@ fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
             Err(difference) => {
                 failed += 1;
                 if failed <= SHOWN {
-                    let label = line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
+                    let label =
+                        line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
                     let label: String = label.to_string().chars().take(200).collect();
                     println!(
                         "  {name} line {}: {label}\n    {difference}",

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, Pod, Scale},
+    api::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, Pod,
+        Scale,
+    },
     conclude::Conclusion,
     decide::Decision,
     history::History,
@@ -84,7 +87,9 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let settings = Settings {
         tolerance: config.tolerance,
         downscale_stabilization: SignedDuration::from_secs(config.downscale_stabilization_seconds),
-        cpu_initialization_period: SignedDuration::from_secs(config.cpu_initialization_period_seconds),
+        cpu_initialization_period: SignedDuration::from_secs(
+            config.cpu_initialization_period_seconds,
+        ),
         initial_readiness_delay: SignedDuration::from_secs(config.initial_readiness_delay_seconds),
         scale_to_zero: config.scale_to_zero,
         corrected_zero: false,
@@ -97,13 +102,14 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
             hpa.spec = spec.clone();
         }
         let now = start + SignedDuration::from_secs(step.at);
-        let conclusion = step.reconcile(&hpa, &settings, &others, std::mem::take(&mut history), now);
+        let conclusion =
+            step.reconcile(&hpa, &settings, &others, std::mem::take(&mut history), now);
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
-        shadow
-            .compare(&step, &hpa, &settings, &others, now)
-            .map_err(|difference| format!("step {number} at {}s, in shadow mode: {difference}", step.at))?;
+        shadow.compare(&step, &hpa, &settings, &others, now).map_err(|difference| {
+            format!("step {number} at {}s, in shadow mode: {difference}", step.at)
+        })?;
         hpa.status = conclusion.status;
         history = conclusion.history;
     }
@@ -137,7 +143,8 @@ impl Shadow {
         let before = std::mem::replace(&mut self.stored, theirs);
         let theirs = &self.stored;
         let is_answer = before != *theirs;
-        let scaled_to = step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
+        let scaled_to =
+            step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
         let hpa = HorizontalPodAutoscaler { status: before, ..hpa.clone() };
         let scale = step.scale(&hpa).map(|scale| {
             let now_has = scaled_to.unwrap_or(scale.spec_replicas);
@@ -146,7 +153,8 @@ impl Shadow {
         });
         let history = std::mem::take(&mut self.history);
         let decision = step.decide(&hpa, scale, settings, others, history, now);
-        let Comparison { conclusion, differences, .. } = shadow::compare(decision, theirs, is_answer, now);
+        let Comparison { conclusion, differences, .. } =
+            shadow::compare(decision, theirs, is_answer, now);
         self.history = conclusion.history;
         match differences.first() {
             Some(difference) => Err(difference.to_string()),
@@ -155,9 +163,12 @@ impl Shadow {
     }
 }
 
-fn parse_selectors(selectors: &BTreeMap<String, String>) -> Result<Vec<(String, Selector)>, String> {
+fn parse_selectors(
+    selectors: &BTreeMap<String, String>,
+) -> Result<Vec<(String, Selector)>, String> {
     let parse = |(key, text): (&String, &String)| {
-        let selector = Selector::parse(text).map_err(|error| format!("selector of {key}: {error}"))?;
+        let selector =
+            Selector::parse(text).map_err(|error| format!("selector of {key}: {error}"))?;
         Ok((key.clone(), selector))
     };
     selectors.iter().map(parse).collect()
@@ -197,7 +208,8 @@ impl Step {
     /// Only these kinds are served.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let target = &hpa.spec.scale_target_ref;
-        let (group, version) = target.api_version.split_once('/').unwrap_or(("", &target.api_version));
+        let (group, version) =
+            target.api_version.split_once('/').unwrap_or(("", &target.api_version));
         if version.contains('/') {
             let text = format!("unexpected GroupVersion string: {}", target.api_version);
             return Err(ScaleReadError::InvalidApiVersion(text));
@@ -225,7 +237,8 @@ impl Step {
         others: &[(String, Selector)],
         selector: &Selector,
     ) -> SelectedPods {
-        let is_selected = |selector: &Selector, pod: &Pod| selector.matches_by(|key| pod.label(key));
+        let is_selected =
+            |selector: &Selector, pod: &Pod| selector.matches_by(|key| pod.label(key));
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
         let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
@@ -240,7 +253,11 @@ impl Step {
         SelectedPods { pods, autoscalers }
     }
 
-    fn read(&self, hpa: &HorizontalPodAutoscaler, query: &MetricQuery) -> Result<Reading, ReadError> {
+    fn read(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        query: &MetricQuery,
+    ) -> Result<Reading, ReadError> {
         let fail = |error: &Option<String>, api| match error {
             Some(message) => Err(ReadError::Fetch { api, message: message.clone() }),
             None => Ok(()),
@@ -265,7 +282,10 @@ impl Step {
             }
             MetricQuery::External { metric, metric_selector } => {
                 fail(&self.external_metrics_error, MetricsApi::External)?;
-                answers::external(self.external_metrics.get(metric).unwrap_or(&Value::Null), metric_selector)
+                answers::external(
+                    self.external_metrics.get(metric).unwrap_or(&Value::Null),
+                    metric_selector,
+                )
             }
         }
     }

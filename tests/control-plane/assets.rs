@@ -15,7 +15,10 @@ pub(crate) fn find() -> Result<PathBuf, String> {
         return if complete(&dir) {
             Ok(dir)
         } else {
-            Err(format!("KUBEBUILDER_ASSETS={} does not hold etcd and kube-apiserver", dir.display()))
+            Err(format!(
+                "KUBEBUILDER_ASSETS={} does not hold etcd and kube-apiserver",
+                dir.display()
+            ))
         };
     }
     let store = store().ok_or("no home directory to look for the store of setup-envtest in")?;
@@ -70,7 +73,8 @@ pub(crate) fn controller() -> Result<PathBuf> {
     }
     // target/<profile dir>/deps/<this test>
     let exe = env::current_exe()?;
-    let dir = exe.parent().and_then(Path::parent).context("the test is not in a target directory")?;
+    let dir =
+        exe.parent().and_then(Path::parent).context("the test is not in a target directory")?;
     let profile = match dir.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(profile) => profile,

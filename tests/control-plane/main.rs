@@ -74,7 +74,8 @@ struct Selection {
 impl Selection {
     /// The scenarios whose full name contains one of the words, if there are words.
     fn new(plane: &'static str, words: &[String]) -> Self {
-        let matches = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+        let matches =
+            |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
         let scenarios = SCENARIOS.iter().filter(|one| matches(&full_name(plane, one.name)));
         Self { plane, scenarios: scenarios.collect() }
     }
@@ -122,7 +123,10 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Resu
     match assets {
         Ok(assets) => against(&Kind::KubeApiserver(assets), real, &binary, report).await,
         Err(missing) if !real.scenarios.is_empty() => {
-            report.skip(real.scenarios.len(), &format!("NO KUBE-APISERVER, THE TESTBED ONLY: {missing}"));
+            report.skip(
+                real.scenarios.len(),
+                &format!("NO KUBE-APISERVER, THE TESTBED ONLY: {missing}"),
+            );
         }
         Err(_) => {}
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hpa_calc::selector::Selector;
 use hpa_testbed::{
-    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
-    PodMetrics, PodMetricsQuery,
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -70,7 +70,14 @@ impl Metrics {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_usage(&self, ns: &str, app: &str, container: &str, resource: &str, load: Load) {
+    pub(crate) fn set_usage(
+        &self,
+        ns: &str,
+        app: &str,
+        container: &str,
+        resource: &str,
+        load: Load,
+    ) {
         self.state().usage.insert([ns, app, container, resource].map(str::to_owned), load);
     }
 
@@ -136,7 +143,8 @@ impl Metrics {
             let app = pod.labels().get("app").cloned().unwrap_or_default();
             let of_app = |other: &&Arc<Pod>| other.labels().get("app") == Some(&app);
             let count = self.running(ns, &Selector::everything()).iter().filter(of_app).count();
-            let names = pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name);
+            let names =
+                pod.spec.iter().flat_map(|spec| &spec.containers).map(|container| &container.name);
             let containers =
                 names.map(|name| (name.clone(), state.usage_of(ns, &app, name, count))).collect();
             PodMetrics {
@@ -165,12 +173,16 @@ impl Metrics {
             "namespaces" => "namespace".to_owned(),
             resource => format!("{resource}/{}", query.name),
         };
-        let found = self.state().objects.get(&[ns.clone(), object.clone(), query.metric.clone()]).cloned();
+        let found =
+            self.state().objects.get(&[ns.clone(), object.clone(), query.metric.clone()]).cloned();
         let found = found.ok_or_else(|| not_found(&query.metric, &object))?;
         Ok(vec![metric_of("Object", ns, &query.name, &found)])
     }
 
-    fn external_metric(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+    fn external_metric(
+        &self,
+        query: &ExternalMetricQuery,
+    ) -> Result<Vec<ExternalMetric>, ApiError> {
         let key = [query.namespace.clone(), query.metric.clone()];
         let found = self.state().external.get(&key).cloned();
         let series = found.ok_or_else(|| not_found(&query.metric, &query.namespace))?;
@@ -205,7 +217,13 @@ impl MetricsProvider for Metrics {
 
 impl State {
     /// What each of `count` pods' container uses, by resource.
-    fn usage_of(&self, ns: &str, app: &str, container: &str, count: usize) -> BTreeMap<String, String> {
+    fn usage_of(
+        &self,
+        ns: &str,
+        app: &str,
+        container: &str,
+        count: usize,
+    ) -> BTreeMap<String, String> {
         let usage = [("cpu", "m"), ("memory", "")].into_iter().filter_map(|(resource, unit)| {
             let load = self.usage.get(&[ns, app, container, resource].map(str::to_owned))?;
             Some((resource.to_owned(), format!("{}{unit}", load.of(count))))

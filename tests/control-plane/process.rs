@@ -48,8 +48,9 @@ impl Process {
     /// Waits for its end.
     pub(crate) async fn wait(&mut self, within: Duration) -> Result<ExitStatus> {
         let ended = timeout(within, self.child.wait()).await;
-        Ok(ended
-            .map_err(|_| anyhow!("{} did not end within {within:?}\n{}", self.name, self.tail(20, "")))??)
+        Ok(ended.map_err(|_| {
+            anyhow!("{} did not end within {within:?}\n{}", self.name, self.tail(20, ""))
+        })??)
     }
 
     /// Sends SIGTERM and waits for the end.
@@ -60,7 +61,11 @@ impl Process {
         timeout(within, self.child.wait())
             .await
             .map_err(|_| {
-                anyhow!("{} did not end within {within:?} of SIGTERM\n{}", self.name, self.tail(20, ""))
+                anyhow!(
+                    "{} did not end within {within:?} of SIGTERM\n{}",
+                    self.name,
+                    self.tail(20, "")
+                )
             })?
             .map_err(Into::into)
     }

@@ -63,8 +63,11 @@ impl Report {
     }
 
     pub(crate) fn end(self) -> ExitCode {
-        let (result, code) =
-            if self.failed.is_empty() { ("ok", ExitCode::SUCCESS) } else { ("FAILED", ExitCode::FAILURE) };
+        let (result, code) = if self.failed.is_empty() {
+            ("ok", ExitCode::SUCCESS)
+        } else {
+            ("FAILED", ExitCode::FAILURE)
+        };
         println!();
         for name in &self.failed {
             println!("failed: {name}");

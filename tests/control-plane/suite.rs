@@ -54,7 +54,11 @@ pub(crate) async fn run(
         batch(selection, Under::Shared, &world, Some(&shared), report).await;
         let start = Instant::now();
         let result = ended_well(&*plane, &mut shared).await;
-        report.line(&full_name(selection.plane, "shared_controller_ends_well"), result, start.elapsed());
+        report.line(
+            &full_name(selection.plane, "shared_controller_ends_well"),
+            result,
+            start.elapsed(),
+        );
     }
     batch(selection, Under::Own, &world, None, report).await;
     batch(selection, Under::Alone, &world, None, report).await;

@@ -53,7 +53,11 @@ impl Kind {
     }
 
     pub(crate) fn api_version(self) -> String {
-        if self.group.is_empty() { self.version.into() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.into()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 
@@ -96,7 +100,9 @@ impl Driver {
         let mut events = std::pin::pin!(watcher(api, watcher::Config::default()));
         while let Some(event) = events.next().await {
             let (target, gone) = match event {
-                Ok(watcher::Event::InitApply(target) | watcher::Event::Apply(target)) => (target, false),
+                Ok(watcher::Event::InitApply(target) | watcher::Event::Apply(target)) => {
+                    (target, false)
+                }
                 Ok(watcher::Event::Delete(target)) => (target, true),
                 Ok(_) => continue,
                 Err(_) => {
@@ -128,11 +134,13 @@ impl Driver {
         if gone || target.data["status"]["replicas"].as_i64() == Some(want) {
             return Ok(());
         }
-        let mut status = json!({"replicas": want, "readyReplicas": want, "availableReplicas": want});
+        let mut status =
+            json!({"replicas": want, "readyReplicas": want, "availableReplicas": want});
         if target.data["spec"]["template"].is_null() {
             status["selector"] = format!("app={name}").into();
         }
-        let targets = Api::<DynamicObject>::namespaced_with(self.client.clone(), &ns, &self.kind.resource());
+        let targets =
+            Api::<DynamicObject>::namespaced_with(self.client.clone(), &ns, &self.kind.resource());
         let patch = Patch::Merge(json!({"status": status}));
         match targets.patch_status(&name, &PatchParams::default(), &patch).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition};
+use k8s_openapi::api::autoscaling::v2::{
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
+};
 use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
@@ -48,7 +50,9 @@ pub(crate) struct Target {
 impl World {
     pub(crate) async fn create_namespace(&self) -> Result<()> {
         let namespace: Namespace = from(json!({"metadata": {"name": self.ns}}))?;
-        Api::<Namespace>::all(self.client.clone()).create(&PostParams::default(), &namespace).await?;
+        Api::<Namespace>::all(self.client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await?;
         Ok(())
     }
 
@@ -86,7 +90,9 @@ impl World {
             "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec,
         });
         let api = Api::namespaced_with(self.client.clone(), &self.ns, &kind.resource());
-        api.create(&PostParams::default(), &from(object)?).await.with_context(|| format!("create {name}"))?;
+        api.create(&PostParams::default(), &from(object)?)
+            .await
+            .with_context(|| format!("create {name}"))?;
         let target = Target { kind, name: name.to_owned(), api };
         wait::object(&target.api, name, "its pods", PATIENCE, |object| {
             object.data["status"]["replicas"].as_i64().unwrap_or(0) == i64::from(replicas)
@@ -97,7 +103,10 @@ impl World {
 
     pub(crate) async fn hpa(&self, name: &str, spec: Value) -> Result<Hpa> {
         let hpa: Hpa = from(json!({"metadata": {"name": name}, "spec": spec}))?;
-        self.hpas().create(&PostParams::default(), &hpa).await.with_context(|| format!("create {name}"))
+        self.hpas()
+            .create(&PostParams::default(), &hpa)
+            .await
+            .with_context(|| format!("create {name}"))
     }
 
     pub(crate) async fn patch_hpa(&self, name: &str, patch: Value) -> Result<Hpa> {
@@ -172,8 +181,12 @@ impl World {
     /// Starts a report of a dry run of this namespace for a time, with the usual flags.
     pub(crate) fn shadow_report(&self, name: &str, length: &str) -> Result<Process> {
         let flags = [format!("--namespace={}", self.ns), format!("--for={length}")];
-        let command =
-            command(&*self.plane, &self.binary, "shadow-report", &flags.each_ref().map(String::as_str));
+        let command = command(
+            &*self.plane,
+            &self.binary,
+            "shadow-report",
+            &flags.each_ref().map(String::as_str),
+        );
         Process::start(self.plane.dir(), &format!("{}-{name}", self.ns), command)
     }
 
@@ -207,8 +220,7 @@ impl World {
 impl Target {
     /// The specification of an autoscaler of this target.
     pub(crate) fn hpa(&self, min: i32, max: i32, metrics: Value) -> Value {
-        let target =
-            json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
+        let target = json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
         json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
     }
 
@@ -236,7 +248,10 @@ pub(crate) fn spec_replicas(object: &DynamicObject) -> i64 {
 }
 
 /// A condition by its type.
-pub(crate) fn condition<'a>(hpa: &'a Hpa, type_: &str) -> Option<&'a HorizontalPodAutoscalerCondition> {
+pub(crate) fn condition<'a>(
+    hpa: &'a Hpa,
+    type_: &str,
+) -> Option<&'a HorizontalPodAutoscalerCondition> {
     hpa.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 
@@ -254,7 +269,9 @@ pub(crate) fn message<'a>(hpa: &'a Hpa, type_: &str) -> &'a str {
 pub(crate) fn at(hpa: &Hpa, replicas: i32) -> bool {
     // Zero is left out where it is optional.
     let status = hpa.status.as_ref();
-    status.is_some_and(|s| s.current_replicas.unwrap_or(0) == replicas && s.desired_replicas == replicas)
+    status.is_some_and(|s| {
+        s.current_replicas.unwrap_or(0) == replicas && s.desired_replicas == replicas
+    })
 }
 
 /// The first of the current metrics, as JSON.
@@ -277,14 +294,20 @@ pub(crate) fn controller(
 }
 
 /// A command of the binary under test with the usual flags and then `flags`.
-fn command(plane: &dyn ControlPlane, binary: &std::path::Path, name: &str, flags: &[&str]) -> Command {
+fn command(
+    plane: &dyn ControlPlane,
+    binary: &std::path::Path,
+    name: &str,
+    flags: &[&str],
+) -> Command {
     let usual = [
         "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=2s".to_owned(),
         format!("--kubeconfig={}", plane.controller_kubeconfig().display()),
     ];
     let name_of = |flag: &str| flag.split('=').next().map(str::to_owned);
-    let usual = usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));
+    let usual =
+        usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));
     let mut command = Command::new(binary);
     // The caller's settings are not the test's.
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {

@@ -51,12 +51,25 @@ fn utilization() -> Value {
 fn members() -> Vec<(&'static str, Vec<Value>)> {
     let reference = |api_version: &str, kind: &str, name: &str| json!({ "apiVersion": api_version, "kind": kind, "name": name });
     vec![
-        ("minReplicas", vec![Value::Null, json!(0), json!(-1), json!(5), json!(6), json!("1"), json!(1.5)]),
+        (
+            "minReplicas",
+            vec![Value::Null, json!(0), json!(-1), json!(5), json!(6), json!("1"), json!(1.5)],
+        ),
         (
             "maxReplicas",
-            vec![Value::Null, json!(0), json!(-5), json!(i32::MAX), json!(2_147_483_648_i64), json!("x")],
+            vec![
+                Value::Null,
+                json!(0),
+                json!(-5),
+                json!(i32::MAX),
+                json!(2_147_483_648_i64),
+                json!("x"),
+            ],
         ),
-        ("metrics", vec![Value::Null, json!([]), json!({}), json!([null]), json!([{}]), json!("x")]),
+        (
+            "metrics",
+            vec![Value::Null, json!([]), json!({}), json!([null]), json!([{}]), json!("x")],
+        ),
         ("metric", vec![json!([]), json!(null)]),
         (
             "scaleTargetRef",
@@ -127,7 +140,10 @@ fn metrics() -> Vec<Value> {
         external(json!({ "name": "%" }), one()),
         external(json!({ "name": "m", "selector": {} }), one()),
         external(json!({ "name": "m", "selector": null }), one()),
-        external(json!({ "name": "m", "selector": { "matchLabels": { "not a label!": "/" } } }), one()),
+        external(
+            json!({ "name": "m", "selector": { "matchLabels": { "not a label!": "/" } } }),
+            one(),
+        ),
         external(json!({ "name": "m", "selector": { "matchExpressions": [{}] } }), one()),
         external(
             json!({ "name": "m", "selector": { "matchExpressions": [{ "key": "a", "operator": "Odd" }] } }),
@@ -151,7 +167,10 @@ fn metrics() -> Vec<Value> {
         ("pods", json!({ "metric": { "name": "m" }, "target": average() })),
         ("resource", json!({ "name": "cpu", "target": utilization() })),
         ("external", json!({ "metric": { "name": "m" }, "target": one() })),
-        ("containerResource", json!({ "name": "cpu", "container": "app", "target": utilization() })),
+        (
+            "containerResource",
+            json!({ "name": "cpu", "container": "app", "target": utilization() }),
+        ),
     ];
     // Every two of them under every type.
     for source_type in ["Object", "Pods", "Resource", "External", "ContainerResource"] {
@@ -228,7 +247,8 @@ pub(crate) fn quantities_of_core_only() -> Vec<(String, Value)> {
 
 fn resource_names() -> Vec<String> {
     let long = |count: usize| "a".repeat(count);
-    let subdomain = |count: usize| format!("{}.{}.{}.{}", long(63), long(63), long(63), long(count - 192));
+    let subdomain =
+        |count: usize| format!("{}.{}.{}.{}", long(63), long(63), long(63), long(count - 192));
     let mut names: Vec<String> = [
         "cpu",
         "memory",

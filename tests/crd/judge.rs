@@ -82,7 +82,10 @@ pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result
             let causes = status.details.iter().flat_map(|details| &details.causes);
             Ok(Verdict::Refused {
                 code: status.code.into(),
-                fields: causes.map(|cause| cause.field.clone()).filter(|field| field != NO_FIELD).collect(),
+                fields: causes
+                    .map(|cause| cause.field.clone())
+                    .filter(|field| field != NO_FIELD)
+                    .collect(),
                 message: status.message,
             })
         }
@@ -128,6 +131,8 @@ pub(crate) async fn table(client: &Client, object: &Value) -> Result<Value> {
     let cells = table["rows"][0]["cells"].as_array().into_iter().flatten();
     Ok(columns
         .zip(cells)
-        .map(|(column, cell)| (column["name"].as_str().unwrap_or_default().to_owned(), cell.clone()))
+        .map(|(column, cell)| {
+            (column["name"].as_str().unwrap_or_default().to_owned(), cell.clone())
+        })
         .collect())
 }

@@ -90,7 +90,11 @@ async fn run(assets: &Path) -> Vec<Result<()>> {
         Err(error) => return vec![Err(error)],
     };
     let client = plane.client();
-    vec![recorded_admission(&client).await, more_admission(&client).await, printed_table(&client).await]
+    vec![
+        recorded_admission(&client).await,
+        more_admission(&client).await,
+        printed_table(&client).await,
+    ]
 }
 
 /// A control plane that serves our kind.
@@ -100,7 +104,8 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
     let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
     let definition: CustomResourceDefinition = control_plane::from(hpa_crd::definition()?)?;
     let api = Api::<CustomResourceDefinition>::all(plane.client());
-    let created = api.create(&PostParams::default(), &definition).await.context("create the definition")?;
+    let created =
+        api.create(&PostParams::default(), &definition).await.context("create the definition")?;
     let name = created.metadata.name.unwrap_or_default();
     let seen = wait::object(&api, &name, "the kind to be established", SERVED, |object| {
         let status = object.status.as_ref();
@@ -143,7 +148,8 @@ async fn recorded_admission(client: &Client) -> Result<()> {
             refused += 1;
             same_fields += usize::from(fields == expected);
             if !fields.is_subset(expected) || (fields != expected && !verdict.is_cut_short()) {
-                wrong.push(format!("line {}: fields {fields:?}, expected {expected:?}", number + 1));
+                wrong
+                    .push(format!("line {}: fields {fields:?}, expected {expected:?}", number + 1));
             }
         }
     }
@@ -159,7 +165,10 @@ async fn recorded_admission(client: &Client) -> Result<()> {
 fn recorded() -> Result<Vec<Value>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance/hpa_admission.jsonl.gz");
     let file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
-    BufReader::new(GzDecoder::new(file)).lines().map(|line| Ok(serde_json::from_str(&line?)?)).collect()
+    BufReader::new(GzDecoder::new(file))
+        .lines()
+        .map(|line| Ok(serde_json::from_str(&line?)?))
+        .collect()
 }
 
 /// What the recorded lines do not have, asked of both APIs of this server.

@@ -1,6 +1,10 @@
 //! The whole controller against the testbed: every part in its place, without a socket and without foreign binaries.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may stop where it was misled"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +21,13 @@ use hpa_controller::{
     run::{Options, Parts, RunError},
 };
 use hpa_testbed::{
-    Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery, RequestInfo, Testbed,
+    Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery,
+    RequestInfo, Testbed,
 };
 use jiff::SignedDuration;
-use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event};
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
+};
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
@@ -51,7 +58,8 @@ impl MetricsProvider for Metrics {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         self.0.metrics_requests.send_modify(|requests| *requests += 1);
         let usage = format!("{}m", self.0.usage.load(Ordering::SeqCst));
-        let containers = BTreeMap::from([("app".to_owned(), BTreeMap::from([("cpu".to_owned(), usage)]))]);
+        let containers =
+            BTreeMap::from([("app".to_owned(), BTreeMap::from([("cpu".to_owned(), usage)]))]);
         let metrics = |(namespace, name): &(String, String)| PodMetrics {
             namespace: namespace.clone(),
             name: name.clone(),
@@ -114,7 +122,11 @@ impl Cluster {
         Api::namespaced(self.testbed.client(), "shop")
     }
 
-    async fn autoscaler(&self, what: &str, condition: impl Condition<HorizontalPodAutoscaler>) -> Value {
+    async fn autoscaler(
+        &self,
+        what: &str,
+        condition: impl Condition<HorizontalPodAutoscaler>,
+    ) -> Value {
         let wait = await_condition(self.autoscalers(), "web", condition);
         let found = tokio::time::timeout(LIMIT, wait).await;
         let seen = self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "web");
@@ -125,8 +137,9 @@ impl Cluster {
 
     async fn replicas(&self, replicas: i32) {
         let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), "shop");
-        let condition =
-            |object: Option<&Deployment>| object.is_some_and(|object| object.spec.replicas == Some(replicas));
+        let condition = |object: Option<&Deployment>| {
+            object.is_some_and(|object| object.spec.replicas == Some(replicas))
+        };
         let wait = await_condition(deployments, "web", condition);
         tokio::time::timeout(LIMIT, wait).await.expect("in time").expect("a watch");
     }
@@ -144,7 +157,8 @@ async fn control(
     watch_scales: bool,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let settings = Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
+    let settings =
+        Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
     let options = Options {
         settings,
         sync_period: PERIOD,
@@ -189,7 +203,11 @@ fn objects() -> Vec<Value> {
     ]
 }
 
-fn has(condition_type: &str, status: &str, reason: &str) -> impl Condition<HorizontalPodAutoscaler> {
+fn has(
+    condition_type: &str,
+    status: &str,
+    reason: &str,
+) -> impl Condition<HorizontalPodAutoscaler> {
     let [condition_type, status, reason] = [condition_type, status, reason].map(ToOwned::to_owned);
     move |object: Option<&HorizontalPodAutoscaler>| {
         let conditions = object.and_then(|object| object.status.as_ref()?.conditions.as_ref());
@@ -205,7 +223,9 @@ fn has(condition_type: &str, status: &str, reason: &str) -> impl Condition<Horiz
 async fn load_is_followed_up_and_down() {
     let cluster = Cluster::start(100);
     cluster.replicas(4).await;
-    let hpa = cluster.autoscaler("what was decided", has("AbleToScale", "True", "ReadyForNewScale")).await;
+    let hpa = cluster
+        .autoscaler("what was decided", has("AbleToScale", "True", "ReadyForNewScale"))
+        .await;
     // The testbed counts generations, as 1.37 does.
     assert_eq!(hpa["status"]["observedGeneration"], 1);
     assert_eq!(hpa["status"]["conditions"][0]["observedGeneration"], 1);
@@ -215,7 +235,8 @@ async fn load_is_followed_up_and_down() {
     // The recorder writes behind the decision; ending the controller waits for it.
     cluster.stop().await;
     let events = events.list(&ListParams::default()).await.expect("events");
-    let messages: Vec<_> = events.items.iter().filter_map(|event| event.message.as_deref()).collect();
+    let messages: Vec<_> =
+        events.items.iter().filter_map(|event| event.message.as_deref()).collect();
     let up = "New size: 4; reason: cpu resource utilization (percentage of request) above target";
     assert!(messages.contains(&up), "{messages:?}");
     assert!(messages.contains(&"New size: 1; reason: All metrics below target"), "{messages:?}");
@@ -259,7 +280,9 @@ async fn watches_that_lost_track_are_begun_again() {
 #[tokio::test]
 async fn steady_state_writes_nothing() {
     let cluster = Cluster::start(50);
-    cluster.autoscaler("a first decision", has("ScalingLimited", "False", "DesiredWithinRange")).await;
+    cluster
+        .autoscaler("a first decision", has("ScalingLimited", "False", "DesiredWithinRange"))
+        .await;
     let before = cluster.testbed.resource_version();
     let mut requests = cluster.world.metrics_requests.subscribe();
     let later = *requests.borrow() + 10;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use hpa_testbed::{
-    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
-    PodMetrics, PodMetricsQuery, Testbed,
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery, Testbed,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -55,7 +55,11 @@ impl Loads {
 
     /// The load now.
     pub(crate) fn now(&self, target: &str) -> i64 {
-        self.by_target.lock().get(target).and_then(|loads| loads.last()).map_or(0, |(_, load)| *load)
+        self.by_target
+            .lock()
+            .get(target)
+            .and_then(|loads| loads.last())
+            .map_or(0, |(_, load)| *load)
     }
 
     /// All that the load was in a time.
@@ -108,7 +112,11 @@ impl MetricsProvider for Metrics {
     /// The metric has its target's name; one of load is ten jobs.
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         let value = (self.0.now(&query.metric) * 10).to_string();
-        Ok(vec![ExternalMetric { metric_name: query.metric.clone(), value, ..ExternalMetric::default() }])
+        Ok(vec![ExternalMetric {
+            metric_name: query.metric.clone(),
+            value,
+            ..ExternalMetric::default()
+        }])
     }
 }
 
@@ -164,7 +172,9 @@ fn resize(testbed: &Testbed, target: &str, from: i64, to: i64) {
         testbed.apply(pod(target, index)).expect("a pod");
     }
     for index in to..from {
-        testbed.delete("v1", "Pod", NAMESPACE, &format!("{target}-{index}")).expect("a pod that is there");
+        testbed
+            .delete("v1", "Pod", NAMESPACE, &format!("{target}-{index}"))
+            .expect("a pod that is there");
     }
 }
 

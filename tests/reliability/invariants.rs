@@ -23,7 +23,8 @@ pub(crate) fn violations(world: &World) -> Vec<String> {
             continue;
         }
         let of_target = |name: &str| name == scaling.target;
-        let specs: Vec<&Version> = versions.iter().filter(|version| of_target(&version.name)).collect();
+        let specs: Vec<&Version> =
+            versions.iter().filter(|version| of_target(&version.name)).collect();
         let decisions: Vec<&Reconcile> =
             reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
         let checks = [
@@ -58,8 +59,9 @@ fn within_bounds(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
         let (min, max) = bounds(version);
         (min..=max).contains(&scaling.to)
     });
-    (!fits)
-        .then(|| format!("outside of the bounds {:?}", versions.into_iter().map(bounds).collect::<Vec<_>>()))
+    (!fits).then(|| {
+        format!("outside of the bounds {:?}", versions.into_iter().map(bounds).collect::<Vec<_>>())
+    })
 }
 
 /// Whether it only brings the target into new bounds, which needs no metrics.
@@ -76,8 +78,11 @@ fn down_for_a_reason(world: &World, scaling: &Scaling, specs: &[&Version]) -> Op
         return None;
     }
     // Metrics may be shared for a part of a period.
-    let loads =
-        world.loads.within(&scaling.target, scaling.at.saturating_sub(IN_FLIGHT + PERIOD), scaling.at);
+    let loads = world.loads.within(
+        &scaling.target,
+        scaling.at.saturating_sub(IN_FLIGHT + PERIOD),
+        scaling.at,
+    );
     let least = loads.iter().min().copied().unwrap_or(0);
     (scaling.to < least).then(|| format!("below the load {loads:?}"))
 }
@@ -107,13 +112,18 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
 }
 
 /// What was written was decided on the replicas that it replaced: nobody's change was overwritten.
-fn decided_on_what_was(scaling: &Scaling, all: &[Scaling], decisions: &[&Reconcile]) -> Option<String> {
+fn decided_on_what_was(
+    scaling: &Scaling,
+    all: &[Scaling],
+    decisions: &[&Reconcile],
+) -> Option<String> {
     let may_be_of_it = |reconcile: &&&Reconcile| {
         let is_around = reconcile.at + IN_FLIGHT >= scaling.at && reconcile.at <= scaling.at;
         is_around && reconcile.scaled_to.is_some_and(|to| i64::from(to) == scaling.to)
     };
     let is_of = |reconcile: &Reconcile, scaling: &Scaling| {
-        i64::from(reconcile.current) == scaling.from && reconcile.scaled_to.map(i64::from) == Some(scaling.to)
+        i64::from(reconcile.current) == scaling.from
+            && reconcile.scaled_to.map(i64::from) == Some(scaling.to)
     };
     let candidates: Vec<_> = decisions.iter().filter(may_be_of_it).collect();
     if candidates.iter().any(|reconcile| is_of(reconcile, scaling)) {
@@ -151,5 +161,6 @@ fn reconciled_in_time(world: &World, reconciles: &[Reconcile]) -> Option<String>
     }
     let (name, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
     // Starts of controllers, edits and relists each bring one more.
-    (count > periods * 2 + 20).then(|| format!("{name} was reconciled {count} times in {periods} periods"))
+    (count > periods * 2 + 20)
+        .then(|| format!("{name} was reconciled {count} times in {periods} periods"))
 }

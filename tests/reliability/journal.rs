@@ -113,8 +113,9 @@ impl Journal {
     }
 
     fn autoscaler(&self, new: &Value) {
-        let is_true =
-            |condition: &Value| condition["type"] == "ScaledToZero" && condition["status"] == "True";
+        let is_true = |condition: &Value| {
+            condition["type"] == "ScaledToZero" && condition["status"] == "True"
+        };
         let version = Version {
             at: self.clock.age(),
             name: name(new),
@@ -133,7 +134,8 @@ impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries.lock();
         let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
-        let reconciles = entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
+        let reconciles =
+            entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
         let mut all: Vec<_> = scalings.chain(reconciles).collect();
         all.sort_by_key(|(at, _)| *at);
         all.into_iter().try_for_each(|(at, what)| writeln!(f, "{at:?} {what}"))

@@ -1,7 +1,11 @@
 //! What becomes of autoscaled workloads when the API misbehaves: the whole controller against the testbed, in virtual
 //! time.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may stop where it was misled"
+)]
 
 mod cluster;
 mod invariants;

@@ -76,7 +76,9 @@ impl World {
             standby: None,
             tasks,
         };
-        world.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
+        world.apply(
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }),
+        );
         for target in TARGETS {
             world.loads.set(target, 2);
             world.apply(deployment(target, 2));
@@ -95,7 +97,9 @@ impl World {
 
     /// Does it as a user.
     pub(crate) fn apply(&self, object: Value) -> Value {
-        self.journal.acting(Actor::User, || self.testbed.apply(object)).expect("an object that the API takes")
+        self.journal
+            .acting(Actor::User, || self.testbed.apply(object))
+            .expect("an object that the API takes")
     }
 
     pub(crate) fn deployment(&self, name: &str) -> Option<Value> {
@@ -108,7 +112,8 @@ impl World {
 
     /// The replicas that a target is asked to have; -1 if it is not there.
     pub(crate) fn replicas(&self, name: &str) -> i64 {
-        self.deployment(name).map_or(-1, |deployment| deployment["spec"]["replicas"].as_i64().unwrap_or(1))
+        self.deployment(name)
+            .map_or(-1, |deployment| deployment["spec"]["replicas"].as_i64().unwrap_or(1))
     }
 
     /// Changes an object as a user, if it is there.
@@ -126,7 +131,9 @@ impl World {
 
     pub(crate) fn delete(&self, api_version: &str, kind: &str, name: &str) {
         // It may be gone.
-        _ = self.journal.acting(Actor::User, || self.testbed.delete(api_version, kind, NAMESPACE, name));
+        _ = self
+            .journal
+            .acting(Actor::User, || self.testbed.delete(api_version, kind, NAMESPACE, name));
     }
 
     pub(crate) fn start_controller(&mut self) {
@@ -160,7 +167,8 @@ impl World {
     fn controller(&mut self, name: &str, election: Option<Election>) -> Controller {
         let shutdown = CancellationToken::new();
         let options = options();
-        let limits = ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
+        let limits =
+            ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
         let clients = Clients::of(self.testbed.service_named(name), &limits);
         self.telemetry = Arc::default();
         let parts = Parts {

@@ -193,10 +193,13 @@ impl Population {
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
 fn positive_duration(text: &str) -> Result<Duration, String> {
-    let duration = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
+    let duration =
+        text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
     match duration {
         None => Err("must be a duration such as 15s, 500ms or 5m".to_owned()),
-        Some(duration) if duration < Duration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        Some(duration) if duration < Duration::from_millis(10) => {
+            Err("must be at least 10ms".to_owned())
+        }
         Some(duration) if duration > MAX_DURATION => Err("must be at most 24h".to_owned()),
         Some(duration) => Ok(duration),
     }
@@ -218,7 +221,10 @@ mod tests {
     #[test]
     fn server_is_a_kind_and_may_have_a_path() {
         for text in ["testbed", "kube-apiserver=/a=b", "kubeconfig=/a=b"] {
-            assert_eq!(text.parse().map(|server: ApiServer| server.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                text.parse().map(|server: ApiServer| server.to_string()),
+                Ok(text.to_owned())
+            );
         }
         for text in ["", "kube-apiserver", "kubeconfig", "kubeconfig=", "testbed=/a", "etcd=/a"] {
             assert!(text.parse::<ApiServer>().is_err(), "{text}");
@@ -227,7 +233,14 @@ mod tests {
 
     #[test]
     fn flags_of_a_population_say_the_same() {
-        let given = ["hpa-bench", "serve", "--kubeconfig=x", "--autoscalers=7", "--pods=3", "--namespaces=2"];
+        let given = [
+            "hpa-bench",
+            "serve",
+            "--kubeconfig=x",
+            "--autoscalers=7",
+            "--pods=3",
+            "--namespaces=2",
+        ];
         let more = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,

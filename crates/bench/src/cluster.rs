@@ -95,7 +95,13 @@ impl Cluster {
     }
 
     /// A request of the controller was answered then, after so long.
-    pub(crate) fn answered(&self, about: &About, at: f64, took: std::time::Duration, success: bool) {
+    pub(crate) fn answered(
+        &self,
+        about: &About,
+        at: f64,
+        took: std::time::Duration,
+        success: bool,
+    ) {
         self.record.answered(about, at, took, success);
         if success && about.is(&["update", "patch"], "deployments.apps", "scale") {
             // Whoever follows ends after this.
@@ -106,12 +112,18 @@ impl Cluster {
     /// The answers to who measures.
     pub(crate) fn router(&self) -> Router {
         Router::new()
-            .route(STATS, get(|State(cluster): State<Self>| async move { answer(cluster.stats().await) }))
+            .route(
+                STATS,
+                get(|State(cluster): State<Self>| async move { answer(cluster.stats().await) }),
+            )
             .route(
                 PROGRESS,
                 get(|State(cluster): State<Self>| async move { Json(cluster.record.progress()) }),
             )
-            .route(ADD, post(|State(cluster): State<Self>| async move { answer(cluster.add().await) }))
+            .route(
+                ADD,
+                post(|State(cluster): State<Self>| async move { answer(cluster.add().await) }),
+            )
             .with_state(self.clone())
     }
 

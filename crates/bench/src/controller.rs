@@ -122,7 +122,10 @@ mod tests {
     #[test]
     fn controller_is_a_kind_and_a_file() {
         let binary = PathBuf::from("/bin/a=b");
-        assert_eq!("ours=/bin/a=b".parse(), Ok(Controller { kind: Kind::Ours, binary: binary.clone() }));
+        assert_eq!(
+            "ours=/bin/a=b".parse(),
+            Ok(Controller { kind: Kind::Ours, binary: binary.clone() })
+        );
         assert_eq!("reference=/bin/a=b".parse(), Ok(Controller { kind: Kind::Reference, binary }));
         let refusal = Err("must be ours=FILE or reference=FILE".to_owned());
         assert_eq!("/bin/hpa".parse::<Controller>(), refusal);

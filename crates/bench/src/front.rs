@@ -49,8 +49,8 @@ pub(crate) enum Behind {
 impl Front {
     pub(crate) fn router(self) -> Router {
         let own = self.cluster.router();
-        let behind =
-            Router::new().fallback(|State(front): State<Self>, request: Request| front.answer(request));
+        let behind = Router::new()
+            .fallback(|State(front): State<Self>, request: Request| front.answer(request));
         behind.with_state(self).merge(own)
     }
 
@@ -77,26 +77,30 @@ pub(crate) async fn answer_with_metrics(
 ) -> Response {
     match pod_metrics(load, about, &request) {
         Some(answer) => answer,
-        None => testbed
-            .service()
-            .call(request)
-            .await
-            .unwrap_or_else(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response()),
+        None => testbed.service().call(request).await.unwrap_or_else(|error| {
+            (StatusCode::SERVICE_UNAVAILABLE, error.to_string()).into_response()
+        }),
     }
 }
 
 /// Whether a path is one of the metrics APIs.
 pub(crate) fn is_of_metrics(path: &str) -> bool {
-    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    group == METRICS_GROUP || group.strip_suffix(METRICS_GROUP).is_some_and(|kind| kind.ends_with('.'))
+    let group =
+        path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    group == METRICS_GROUP
+        || group.strip_suffix(METRICS_GROUP).is_some_and(|kind| kind.ends_with('.'))
 }
 
 fn pod_metrics(load: &Load, about: &About, request: &Request) -> Option<Response> {
     if request.method() != Method::GET || !about.is(&["list"], POD_METRICS, "") {
         return None;
     }
-    let version =
-        request.uri().path().split('/').nth(3).filter(|version| ["v1", "v1beta1"].contains(version))?;
+    let version = request
+        .uri()
+        .path()
+        .split('/')
+        .nth(3)
+        .filter(|version| ["v1", "v1beta1"].contains(version))?;
     let Query(parameters) = Query::<HashMap<String, String>>::try_from_uri(request.uri()).ok()?;
     let selector = parameters.get("labelSelector").map_or("", String::as_str);
     let selector = Selector::parse(selector).ok()?;

@@ -156,19 +156,29 @@ impl Load {
         let elapsed = self.start.elapsed();
         let tick = self.tick(elapsed);
         let mut state = self.state.lock();
-        if let Some(measured) = state.measured.get(namespace).filter(|measured| measured.tick == tick) {
+        if let Some(measured) =
+            state.measured.get(namespace).filter(|measured| measured.tick == tick)
+        {
             return Arc::clone(&measured.items);
         }
         let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let targets = state.targets.get(namespace).into_iter().flatten();
-        let items =
-            targets.map(|(name, target)| (name.clone(), self.items(namespace, name, target, elapsed, &now)));
+        let items = targets.map(|(name, target)| {
+            (name.clone(), self.items(namespace, name, target, elapsed, &now))
+        });
         let items: Arc<Vec<_>> = Arc::new(items.collect());
         state.measured.insert(namespace.to_owned(), Measured { tick, items: Arc::clone(&items) });
         items
     }
 
-    fn items(&self, namespace: &str, name: &str, target: &Target, elapsed: Duration, now: &str) -> String {
+    fn items(
+        &self,
+        namespace: &str,
+        name: &str,
+        target: &Target,
+        elapsed: Duration,
+        now: &str,
+    ) -> String {
         let load = self.load(target, elapsed) * f64::from(CPU_USE) * NANO_OF_MILLI;
         let each = load / f64::from(target.replicas.max(1));
         let window = self.resolution.as_secs().max(1);
@@ -191,8 +201,8 @@ impl MetricsProvider for Load {
         let elapsed = self.start.elapsed();
         let state = self.state.lock();
         let targets = state.targets.get(&query.namespace).into_iter().flatten();
-        let selected =
-            targets.filter(|(name, _)| query.selector.matches_by(|key| (key == "app").then_some(name)));
+        let selected = targets
+            .filter(|(name, _)| query.selector.matches_by(|key| (key == "app").then_some(name)));
         let series = selected.map(|(name, target)| ExternalMetric {
             metric_name: query.metric.clone(),
             metric_labels: BTreeMap::from([("app".to_owned(), name.clone())]),
@@ -219,8 +229,14 @@ mod tests {
 
     fn load(change: Change) -> Load {
         let period = Duration::from_hours(1);
-        let population =
-            Population { autoscalers: 2, pods: 4, namespaces: 1, metric: Metric::Cpu, change, period };
+        let population = Population {
+            autoscalers: 2,
+            pods: 4,
+            namespaces: 1,
+            metric: Metric::Cpu,
+            change,
+            period,
+        };
         let load = Load::new(&population);
         load.add("n", "a", 0);
         load.add("n", "b", 1);
@@ -229,11 +245,14 @@ mod tests {
 
     fn cpu(load: &Load, selector: &str) -> Vec<(String, String)> {
         let selector = Selector::parse(selector).expect("a selector");
-        let answer: Value = serde_json::from_slice(&load.pod_metrics("v1", "n", &selector)).expect("JSON");
+        let answer: Value =
+            serde_json::from_slice(&load.pod_metrics("v1", "n", &selector)).expect("JSON");
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let items = answer["items"].as_array().expect("items").iter();
         items
-            .map(|item| (text(&item["metadata"]["name"]), text(&item["containers"][0]["usage"]["cpu"])))
+            .map(|item| {
+                (text(&item["metadata"]["name"]), text(&item["containers"][0]["usage"]["cpu"]))
+            })
             .collect()
     }
 
@@ -264,7 +283,10 @@ mod tests {
         let at = |index: u32, periods: u64| {
             load.load(&Target { replicas: 4, index }, Duration::from_hours(periods)).round()
         };
-        assert_eq!([at(0, 0), at(0, 10), at(0, 20), at(0, 30), at(0, 40)], [4.0, 6.0, 4.0, 2.0, 4.0]);
+        assert_eq!(
+            [at(0, 0), at(0, 10), at(0, 20), at(0, 30), at(0, 40)],
+            [4.0, 6.0, 4.0, 2.0, 4.0]
+        );
         assert_eq!([at(1, 0), at(2, 0)], [3.0, 6.0]);
     }
 
@@ -279,7 +301,10 @@ mod tests {
                 assert!((one / 4.0 - 1.0).abs() < 0.02, "{one}");
                 // A tenth of a percent of the target shows in a status: it has thousandths of a CPU.
                 let before = &all[tick.saturating_sub(6)..tick];
-                assert!(before.iter().all(|before| (one - before).abs() > 4.0 * 0.003), "{before:?} {one}");
+                assert!(
+                    before.iter().all(|before| (one - before).abs() > 4.0 * 0.003),
+                    "{before:?} {one}"
+                );
             }
         }
         let (a, b) = (Target { replicas: 4, index: 0 }, Target { replicas: 4, index: 1 });

@@ -29,7 +29,9 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<()> {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let outcomes: Vec<&Outcome> = measured.iter().map(|one| &one.median).collect();
-    std::io::stdout().write_all(report::table(arguments, &outcomes).as_bytes()).context("cannot write")
+    std::io::stdout()
+        .write_all(report::table(arguments, &outcomes).as_bytes())
+        .context("cannot write")
 }
 
 /// Tells when to give up.
@@ -54,7 +56,10 @@ impl Interruption {
     }
 }
 
-async fn measure_all(arguments: &RunArguments, interruption: &mut Interruption) -> Result<Vec<Measured>> {
+async fn measure_all(
+    arguments: &RunArguments,
+    interruption: &mut Interruption,
+) -> Result<Vec<Measured>> {
     let mut folder = tempfile::tempdir()?;
     folder.disable_cleanup(arguments.keep);
     if arguments.keep {
@@ -63,11 +68,15 @@ async fn measure_all(arguments: &RunArguments, interruption: &mut Interruption) 
     let mut rounds = vec![Vec::new(); arguments.controllers.len()];
     // In turn, so that what else the machine does concerns all of them.
     for round in 1..=arguments.repeat {
-        for (index, (controller, outcomes)) in arguments.controllers.iter().zip(&mut rounds).enumerate() {
+        for (index, (controller, outcomes)) in
+            arguments.controllers.iter().zip(&mut rounds).enumerate()
+        {
             let name = format!("{}-{}-round-{round}", controller.name(), index + 1);
             let outcome = measure(arguments, controller, folder.path(), &name, interruption).await;
-            outcomes
-                .push(outcome.with_context(|| format!("cannot measure {}", controller.binary.display()))?);
+            outcomes.push(
+                outcome
+                    .with_context(|| format!("cannot measure {}", controller.binary.display()))?,
+            );
         }
     }
     rounds.into_iter().map(Measured::new).collect()
@@ -120,12 +129,17 @@ async fn measure_against(
     watch(arguments, server, &mut process).await?;
     let end = moment(server, &process, &own).await?;
     process.end().await?;
-    let run = Run { name: controller.name(), binary: &controller.binary, flags, started, begin, end };
+    let run =
+        Run { name: controller.name(), binary: &controller.binary, flags, started, begin, end };
     Ok(Outcome::new(run, &arguments.population))
 }
 
 /// Waits until all are decided, or as long as was said.
-async fn wait_until_decided(arguments: &RunArguments, server: &Server, process: &mut Process) -> Result<()> {
+async fn wait_until_decided(
+    arguments: &RunArguments,
+    server: &Server,
+    process: &mut Process,
+) -> Result<()> {
     let all = usize::try_from(arguments.population.autoscalers)?;
     let deadline = Instant::now() + arguments.within;
     while Instant::now() < deadline && server.progress().await?.decided < all {

@@ -37,7 +37,8 @@ fn median(values: &[&Value]) -> Value {
             let keys = objects.iter().flat_map(|object| object.keys());
             // What most rounds have not even asked for has a median of nothing.
             let of = |key: &String| {
-                let fields: Vec<&Value> = objects.iter().filter_map(|object| object.get(key)).collect();
+                let fields: Vec<&Value> =
+                    objects.iter().filter_map(|object| object.get(key)).collect();
                 (fields.len() * 2 > objects.len()).then(|| (key.clone(), median(&fields)))
             };
             Value::Object(keys.filter_map(of).collect())
@@ -68,7 +69,8 @@ mod tests {
         let one = json!({ "name": "a", "inner": { "x": 0.5, "once": 7, "y": 1 }, "gone": 1, "never": null });
         let two = json!({ "name": "a", "inner": { "x": 10.25 }, "gone": null, "never": null });
         let three = json!({ "name": "a", "inner": { "x": 9.5, "y": 2 }, "gone": 4, "never": null });
-        let expected = json!({ "name": "a", "inner": { "x": 9.5, "y": 1 }, "gone": 1, "never": null });
+        let expected =
+            json!({ "name": "a", "inner": { "x": 9.5, "y": 1 }, "gone": 1, "never": null });
         assert_eq!(median(&[&one, &two, &three]), expected);
         assert_eq!(median(&[&one]), one);
         assert_eq!(median(&[&one, &three])["inner"]["x"], 0.5);

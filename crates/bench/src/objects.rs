@@ -128,7 +128,8 @@ pub(crate) fn pod_name(app: &str, index: u32) -> String {
 /// A pod that has been ready for long.
 pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Value {
     let since = now.saturating_sub(AGE).unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": since });
+    let condition =
+        |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": since });
     let conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map(condition);
     let mut spec = pod_spec();
     if let Some(spec) = spec.as_object_mut() {

@@ -118,7 +118,8 @@ impl Outcome {
             end.stats.autoscalers.iter().partition(|(id, _)| id.contains(&format!("/{EXTRA}")));
         let first: Vec<&Seen> = first.into_iter().map(|(_, seen)| seen).collect();
         let extra: Vec<&Seen> = extra.into_iter().map(|(_, seen)| seen).collect();
-        let decided = first.iter().filter_map(|seen| seen.decided()).filter(|at| *at <= begin.stats.now);
+        let decided =
+            first.iter().filter_map(|seen| seen.decided()).filter(|at| *at <= begin.stats.now);
         // Without change there is nothing to be written, and what an autoscaler waits for cannot be seen.
         let writes = population.change != Change::Steady;
         let cycles = writes.then(|| {
@@ -129,8 +130,10 @@ impl Outcome {
             let all = first.iter().chain(&extra);
             all.filter(|seen| outstanding(seen, end.stats.now) > period).count()
         });
-        let late = cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
-        let soon: Vec<f64> = extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
+        let late =
+            cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
+        let soon: Vec<f64> =
+            extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, writes);
         let lived = |seen: &Seen| end.stats.now - seen.created.max(begin.stats.now);
         let due: f64 = first.iter().chain(&extra).map(|seen| lived(seen)).sum();
@@ -202,7 +205,8 @@ fn cycles(seen: &Seen, begin: f64, end: f64, period: f64) -> Vec<f64> {
     times.sort_by(f64::total_cmp);
     let outstanding = outstanding(seen, end);
     let pairs = times.iter().zip(times.iter().skip(1));
-    let mut cycles: Vec<f64> = pairs.filter(|(_, at)| **at > begin).map(|(before, at)| at - before).collect();
+    let mut cycles: Vec<f64> =
+        pairs.filter(|(_, at)| **at > begin).map(|(before, at)| at - before).collect();
     if outstanding > period {
         cycles.push(outstanding);
     }
@@ -225,7 +229,8 @@ fn scale_reads(stats: &Stats) -> u64 {
 }
 
 fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Requests> {
-    let before: BTreeMap<&Kind, &Counted> = begin.requests.iter().map(|one| (&one.kind, one)).collect();
+    let before: BTreeMap<&Kind, &Counted> =
+        begin.requests.iter().map(|one| (&one.kind, one)).collect();
     let of = |counted: &Counted| {
         let before = before.get(&counted.kind);
         let at_start = before.map_or(0, |before| before.count);
@@ -267,7 +272,10 @@ mod tests {
     #[case::it_ceased(&[1.0, 3.0], &[5.0])]
     #[case::it_never_began(&[], &[7.5])]
     #[case::after_the_end(&[3.0, 5.0, 7.0, 9.0], &[2.0, 2.0])]
-    fn cycles_end_in_the_measurement_or_are_overdue(#[case] written: &[f64], #[case] expected: &[f64]) {
+    fn cycles_end_in_the_measurement_or_are_overdue(
+        #[case] written: &[f64],
+        #[case] expected: &[f64],
+    ) {
         let seen = Seen { created: 0.5, written: written.to_vec() };
         assert_eq!(cycles(&seen, 4.0, 8.0, 2.0), expected);
     }

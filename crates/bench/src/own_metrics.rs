@@ -30,7 +30,11 @@ impl OwnMetrics {
     fn parse(text: &str) -> Self {
         let of = |suffix: &str| sum(text, &format!("{DELAYS}_{suffix}"));
         let reconciles = sum(text, RECONCILES);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a count")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is a count"
+        )]
         let reconciles = reconciles.map(|count| count as u64);
         Self { reconciles, periods: of("count").zip(of("sum")) }
     }
@@ -45,7 +49,8 @@ impl Source {
     /// Of a controller that serves them on this port of the loopback device.
     pub(crate) fn new(controller: &Controller, port: u16) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut config = Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
+        let mut config =
+            Config::new(format!("{}://{address}", controller.metrics_scheme()).parse()?);
         // It has made itself a certificate that nobody knows. Nobody else can be behind a loopback port of ours.
         config.accept_invalid_certs = true;
         Ok(Self { client: Client::try_from(config)? })

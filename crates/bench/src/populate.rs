@@ -41,11 +41,17 @@ pub(crate) async fn fill(cluster: &Cluster) -> Result<()> {
     let namespaces = objects::namespaces(population);
     let places = (0..population.autoscalers).zip(namespaces.iter().cycle());
     let first: Vec<Target> = places
-        .map(|(index, namespace)| Target { namespace: namespace.clone(), name: format!("app-{index}") })
+        .map(|(index, namespace)| Target {
+            namespace: namespace.clone(),
+            name: format!("app-{index}"),
+        })
         .collect();
     // Long before their autoscalers: else a controller could see these before the pods.
     let later: Vec<Target> = (0..cluster.extra)
-        .map(|index| Target { namespace: EXTRA_NAMESPACE.to_owned(), name: format!("{EXTRA}{index}") })
+        .map(|index| Target {
+            namespace: EXTRA_NAMESPACE.to_owned(),
+            name: format!("{EXTRA}{index}"),
+        })
         .collect();
     let targets = || first.iter().chain(&later);
     for (index, target) in (0..).zip(targets()) {

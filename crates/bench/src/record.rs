@@ -123,10 +123,13 @@ impl Record {
         let requests = notes.requests.entry(about.kind.clone()).or_default();
         requests.count += 1;
         requests.failed += u64::from(!success);
-        if !success || !about.is(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status") {
+        if !success
+            || !about.is(&["update", "patch"], "horizontalpodautoscalers.autoscaling", "status")
+        {
             return;
         }
-        let seen = notes.autoscalers.entry(format!("{}/{}", about.namespace, about.name)).or_default();
+        let seen =
+            notes.autoscalers.entry(format!("{}/{}", about.namespace, about.name)).or_default();
         seen.written.push(at);
         let is_first = seen.written.len() == 1;
         notes.decided += usize::from(is_first);

@@ -80,7 +80,9 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
             .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
     );
     rows.push(Vec::new());
-    rows.push(vec!["requests per reconcile (and in all, with those until all were decided)".to_owned()]);
+    rows.push(vec![
+        "requests per reconcile (and in all, with those until all were decided)".to_owned(),
+    ]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
     rows.push(Vec::new());
     let not_all = match arguments.server {
@@ -95,8 +97,13 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
 
 /// Two of a kind are told apart by their place.
 fn column(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
-    let has_namesake = outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
-    if has_namesake { format!("{} ({})", one.controller, index + 1) } else { one.controller.clone() }
+    let has_namesake =
+        outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
+    if has_namesake {
+        format!("{} ({})", one.controller, index + 1)
+    } else {
+        one.controller.clone()
+    }
 }
 
 fn all_decided(one: &Outcome) -> String {
@@ -112,7 +119,11 @@ fn new_decided(one: &Outcome) -> String {
         0 => String::new(),
         undecided => format!(", {undecided} never"),
     };
-    if count == 0 { format!("-{late}") } else { format!("{} / {}{late}", seconds(p50), seconds(max)) }
+    if count == 0 {
+        format!("-{late}")
+    } else {
+        format!("{} / {}{late}", seconds(p50), seconds(max))
+    }
 }
 
 fn none() -> String {
@@ -143,7 +154,10 @@ fn answers(answers: &Summary) -> String {
 fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {
-        row(&format!("  {kind}"), outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect())
+        row(
+            &format!("  {kind}"),
+            outcomes.iter().map(|one| one.requests.get(kind).and_then(cell)).collect(),
+        )
     };
     kinds.into_iter().filter_map(row).collect()
 }
@@ -187,14 +201,20 @@ fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let full = rows.iter().filter(|row| row.len() == columns);
     let widths: Vec<usize> = (0..columns)
-        .map(|column| full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+        .map(|column| {
+            full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+        })
         .map(Option::unwrap_or_default)
         .collect();
     for row in rows {
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
             // A string takes whatever is written to it.
-            let _ = if index == 0 { write!(line, "{cell:width$}") } else { write!(line, "  {cell:>width$}") };
+            let _ = if index == 0 {
+                write!(line, "{cell:width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
         }
         text.push_str(line.trim_end());
         text.push('\n');

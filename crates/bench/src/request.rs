@@ -44,7 +44,8 @@ impl About {
 
     /// Of a request whose verb is known.
     pub(crate) fn with_verb(verb: &str, uri: &Uri) -> Self {
-        let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let segments: Vec<&str> =
+            uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
         let (group, rest) = match segments.as_slice() {
             ["api", _, rest @ ..] => ("", rest),
             ["apis", group, _, rest @ ..] => (*group, rest),
@@ -118,7 +119,11 @@ mod tests {
     #[case(Method::PUT, "/apis/apps/v1/namespaces/n/deployments/w/scale", ["update", "deployments.apps", "scale", "n", "w"])]
     #[case(Method::GET, "/apis/metrics.k8s.io/v1/namespaces/n/pods", ["list", POD_METRICS, "", "n", ""])]
     #[case(Method::GET, "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m", ["list", EXTERNAL_METRICS, "", "n", ""])]
-    fn request_is_about(#[case] method: Method, #[case] uri: &'static str, #[case] expected: [&str; 5]) {
+    fn request_is_about(
+        #[case] method: Method,
+        #[case] uri: &'static str,
+        #[case] expected: [&str; 5],
+    ) {
         let About { kind, namespace, name } = About::new(&method, &Uri::from_static(uri));
         assert_eq!([kind.verb, kind.resource, kind.subresource, namespace, name], expected);
     }

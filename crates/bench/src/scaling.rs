@@ -14,10 +14,16 @@ use crate::{load::Load, objects, store::Store};
 pub(crate) type Scaled = (String, String);
 
 /// Follows until nobody can scale any more.
-pub(crate) async fn follow(store: Store, load: Arc<Load>, mut scaled: mpsc::UnboundedReceiver<Scaled>) {
+pub(crate) async fn follow(
+    store: Store,
+    load: Arc<Load>,
+    mut scaled: mpsc::UnboundedReceiver<Scaled>,
+) {
     while let Some((namespace, name)) = scaled.recv().await {
         if let Err(error) = adapt(&store, &load, &namespace, &name).await {
-            eprintln!("hpa-bench: {namespace}/{name} was scaled, but its pods did not follow: {error:#}");
+            eprintln!(
+                "hpa-bench: {namespace}/{name} was scaled, but its pods did not follow: {error:#}"
+            );
         }
     }
 }
@@ -25,7 +31,8 @@ pub(crate) async fn follow(store: Store, load: Arc<Load>, mut scaled: mpsc::Unbo
 async fn adapt(store: &Store, load: &Load, namespace: &str, name: &str) -> Result<()> {
     let deployments = store.deployments(namespace);
     let deployment = deployments.get(name).await?;
-    let wanted = deployment.data.pointer("/spec/replicas").and_then(serde_json::Value::as_u64).unwrap_or(1);
+    let wanted =
+        deployment.data.pointer("/spec/replicas").and_then(serde_json::Value::as_u64).unwrap_or(1);
     let wanted = u32::try_from(wanted)?;
     let present = load.replicas(namespace, name).context("there is no such load")?;
     for index in present..wanted {
@@ -43,7 +50,11 @@ async fn adapt(store: &Store, load: &Load, namespace: &str, name: &str) -> Resul
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
+    #![allow(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        reason = "a test may stop where it was misled"
+    )]
 
     use std::time::Duration;
 
@@ -55,7 +66,8 @@ mod tests {
     #[tokio::test]
     async fn scaled_target_gets_its_pods_and_its_status() {
         let (metric, change, period) = (Metric::Cpu, Change::Steady, Duration::from_hours(1));
-        let population = Population { autoscalers: 1, pods: 0, namespaces: 1, metric, change, period };
+        let population =
+            Population { autoscalers: 1, pods: 0, namespaces: 1, metric, change, period };
         let (testbed, load) = (Testbed::default(), Load::new(&population));
         load.add("n", "a", 0);
         testbed.apply(objects::namespace("n")).expect("a namespace");
@@ -64,8 +76,10 @@ mod tests {
             deployment["status"] = objects::deployment_status(0);
             testbed.apply(deployment).expect("a target");
             adapt(&Store::Testbed(testbed.clone()), &load, "n", "a").await.expect("pods follow");
-            let names = testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
-            let expected: Vec<String> = (0..wanted).map(|index| objects::pod_name("a", index)).collect();
+            let names =
+                testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
+            let expected: Vec<String> =
+                (0..wanted).map(|index| objects::pod_name("a", index)).collect();
             assert_eq!(names.collect::<Vec<_>>(), expected);
             let deployment = testbed.get("apps/v1", "Deployment", "n", "a").expect("a target");
             // A zero is left out.

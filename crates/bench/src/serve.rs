@@ -30,14 +30,19 @@ pub(crate) async fn run(arguments: &ServeArguments) -> Result<()> {
     let told = told_to_end()?;
     match &arguments.server {
         ApiServer::Testbed => until(told, serve_testbed(arguments)).await,
-        ApiServer::KubeApiserver(assets) => until(told, kube_apiserver::serve(arguments, assets)).await,
+        ApiServer::KubeApiserver(assets) => {
+            until(told, kube_apiserver::serve(arguments, assets)).await
+        }
         // That has to clean up.
         ApiServer::Kubeconfig(file) => kubeconfig::serve(arguments, file, told).await,
     }
 }
 
 /// What was started ends with the future that is dropped.
-async fn until(told: impl Future<Output = ()>, serve: impl Future<Output = Result<()>>) -> Result<()> {
+async fn until(
+    told: impl Future<Output = ()>,
+    serve: impl Future<Output = Result<()>>,
+) -> Result<()> {
     tokio::select! {
         served = serve => served,
         () = told => Ok(()),
@@ -46,7 +51,8 @@ async fn until(told: impl Future<Output = ()>, serve: impl Future<Output = Resul
 
 async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let load = Arc::new(Load::new(&arguments.population));
-    let testbed = Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
+    let testbed =
+        Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
     let cluster = Cluster::new(arguments, Store::Testbed(testbed.clone()), load, Processes::Own);
     populate(&cluster).await?;
     let listener = listen().await?;

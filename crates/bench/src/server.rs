@@ -39,8 +39,11 @@ impl Server {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = tied(&own)?;
         command.arg("serve").args(arguments.population.flags()).arg("--kubeconfig").arg(kubeconfig);
-        command.arg(format!("--extra={}", arguments.extra)).arg(format!("--server={}", arguments.server));
-        let mut process = Process::start(command.stdout(Stdio::piped()), folder, &format!("{name}-server"))?;
+        command
+            .arg(format!("--extra={}", arguments.extra))
+            .arg(format!("--server={}", arguments.server));
+        let mut process =
+            Process::start(command.stdout(Stdio::piped()), folder, &format!("{name}-server"))?;
         let output = process.output().context("the server has no output")?;
         Ok(Self {
             process,

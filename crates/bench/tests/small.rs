@@ -41,7 +41,8 @@ fn hpa() -> PathBuf {
 
 fn bench(arguments: &[&str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let Output { status, stdout, stderr } = command.arg("run").args(arguments).output().expect("it runs");
+    let Output { status, stdout, stderr } =
+        command.arg("run").args(arguments).output().expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     (status.success(), text(stdout), text(stderr))
 }
@@ -51,7 +52,14 @@ fn measure(more: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("numbers.json").display().to_string();
     let controller = format!("ours={}", hpa().display());
-    let small = ["--autoscalers=20", "--pods=3", "--namespaces=2", "--period=200ms", "--for=2s", "--extra=2"];
+    let small = [
+        "--autoscalers=20",
+        "--pods=3",
+        "--namespaces=2",
+        "--period=200ms",
+        "--for=2s",
+        "--extra=2",
+    ];
     let arguments = [&["--controller", &controller, "--json", &json][..], &small, more].concat();
     let (success, output, errors) = bench(&arguments);
     assert!(success, "{output}{errors}");
@@ -60,7 +68,10 @@ fn measure(more: &[&str]) -> (Value, String) {
 }
 
 fn number(outcome: &Value, pointer: &str) -> f64 {
-    outcome.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer} in {outcome:#}"))
+    outcome
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .unwrap_or_else(|| panic!("no {pointer} in {outcome:#}"))
 }
 
 /// A number of a kind of request; zero if there were no such requests.
@@ -85,7 +96,10 @@ fn load_that_jitters_is_decided_on_again_and_again(#[case] metric: &str) {
     // On a busy machine not all that is due is done, but most of it, and never more. A period is at either end.
     let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
     assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
-    assert_eq!(made, requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS));
+    assert_eq!(
+        made,
+        requests(outcome, "/count", WRITE_STATUS) - requests(outcome, "/failed", WRITE_STATUS)
+    );
     assert_eq!(outcome["reconciles_counted_by"], "status-writes");
     // It reconciles what has changed too, without anything new to tell.
     let own = number(outcome, "/own_reconciles");
@@ -126,8 +140,8 @@ fn where_nothing_changes_the_controller_tells_how_often_it_looked() {
 fn wave_makes_the_controller_scale_and_pods_follow() {
     let (numbers, output) = measure(&["--change=wave"]);
     let outcome = &numbers[0];
-    let [at_start, later, refused] =
-        ["/at_start", "/count", "/failed"].map(|number_of| requests(outcome, number_of, WRITE_SCALE));
+    let [at_start, later, refused] = ["/at_start", "/count", "/failed"]
+        .map(|number_of| requests(outcome, number_of, WRITE_SCALE));
     assert!(at_start + later >= 5.0, "{output}");
     // Who plays the kubelets must not fight over the scale.
     assert!(refused <= (at_start + later) * 0.2, "{output}");
@@ -139,19 +153,24 @@ fn wave_makes_the_controller_scale_and_pods_follow() {
 #[ignore = "needs the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS"]
 fn real_api_server_tells_the_same_of_the_controller() {
     let assets = std::env::var("KUBEBUILDER_ASSETS").expect("KUBEBUILDER_ASSETS");
-    let (numbers, output) = measure(&["--server", &format!("kube-apiserver={assets}"), "--repeat=2"]);
+    let (numbers, output) =
+        measure(&["--server", &format!("kube-apiserver={assets}"), "--repeat=2"]);
     let outcome = &numbers[0];
     assert_eq!(outcome["rounds"].as_array().map(Vec::len), Some(2), "{numbers:#}");
     assert_eq!(number(outcome, "/decided/count"), 20.0);
     let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
     assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
     let first = &outcome["rounds"][0];
-    let written = requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
+    let written =
+        requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
     assert_eq!(number(first, "/reconciles"), written);
     for read in ["list pods.metrics.k8s.io", "watch horizontalpodautoscalers.autoscaling"] {
         assert!(requests(outcome, "/bytes", read) > 1000.0, "{read}: {outcome:#}");
     }
-    assert!(number(outcome, "/server_peak_memory") > 1e8, "etcd and the API server count: {outcome:#}");
+    assert!(
+        number(outcome, "/server_peak_memory") > 1e8,
+        "etcd and the API server count: {outcome:#}"
+    );
     assert!(output.contains("against kube-apiserver, medians of 2 rounds\n"), "{output}");
 }
 
@@ -163,8 +182,15 @@ fn real_api_server_that_runs_already_is_left_as_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("cluster.yaml").display().to_string();
     let server = format!("--server=kube-apiserver={assets}");
-    let small =
-        ["serve", "--autoscalers=1", "--pods=1", "--namespaces=1", "--kubeconfig", &kubeconfig, &server];
+    let small = [
+        "serve",
+        "--autoscalers=1",
+        "--pods=1",
+        "--namespaces=1",
+        "--kubeconfig",
+        &kubeconfig,
+        &server,
+    ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
     let mut serving = command.args(small).stdout(Stdio::piped()).spawn().expect("it runs");
     let lines = BufReader::new(serving.stdout.take().expect("output")).lines();
@@ -173,14 +199,19 @@ fn real_api_server_that_runs_already_is_left_as_it_was() {
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &flag]);
     assert!(!success && errors.contains("the namespace bench-0 exists already"), "{errors}");
     let runtime = Runtime::new().expect("a runtime");
-    let (config, options) =
-        (kube::config::Kubeconfig::read_from(&kubeconfig), kube::config::KubeConfigOptions::default());
+    let (config, options) = (
+        kube::config::Kubeconfig::read_from(&kubeconfig),
+        kube::config::KubeConfigOptions::default(),
+    );
     let config = config.expect("a kubeconfig");
-    let config = runtime.block_on(kube::Config::from_custom_kubeconfig(config, &options)).expect("a context");
+    let config = runtime
+        .block_on(kube::Config::from_custom_kubeconfig(config, &options))
+        .expect("a context");
     let client = runtime.block_on(async { kube::Client::try_from(config) }).expect("a client");
     let ask = |method: &str, path: &str, body: Value| {
         let request = http::Request::builder().method(method).uri(path);
-        let request = request.header("content-type", "application/json").body(body.to_string().into_bytes());
+        let request =
+            request.header("content-type", "application/json").body(body.to_string().into_bytes());
         runtime.block_on(client.request::<Value>(request.expect("a request"))).expect("an answer")
     };
     let names = || {
@@ -229,7 +260,8 @@ impl Served {
         let served = testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let (address, handle) = runtime.block_on(served).expect("a port");
         let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("cluster.yaml"), Testbed::kubeconfig(address)).expect("a file");
+        std::fs::write(folder.path().join("cluster.yaml"), Testbed::kubeconfig(address))
+            .expect("a file");
         Self { testbed, folder, _handle: handle, _runtime: runtime }
     }
 
@@ -240,7 +272,10 @@ impl Served {
 
     fn names(&self, api_version: &str, kind: &str) -> Vec<String> {
         let objects = self.testbed.list(api_version, kind);
-        objects.iter().map(|object| object["metadata"]["name"].as_str().expect("a name").to_owned()).collect()
+        objects
+            .iter()
+            .map(|object| object["metadata"]["name"].as_str().expect("a name").to_owned())
+            .collect()
     }
 
     /// Whether there is nothing but what every cluster has.
@@ -265,9 +300,14 @@ fn server_that_runs_already_is_measured_against_and_left_as_it_was() {
     assert_eq!(number(first, "/extra_decided/count"), 2.0, "{output}");
     let (made, due) = (number(first, "/reconciles"), number(first, "/reconciles_due"));
     assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{first:#}");
-    let written = requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
+    let written =
+        requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
     assert_eq!(made, written);
-    assert_eq!(requests(first, "/failed", WRITE_STATUS), 0.0, "the other is not to be seen: {output}");
+    assert_eq!(
+        requests(first, "/failed", WRITE_STATUS),
+        0.0,
+        "the other is not to be seen: {output}"
+    );
     assert!(
         requests(first, "/at_start", WRITE_SCALE) + requests(first, "/count", WRITE_SCALE) >= 5.0,
         "{output}"
@@ -285,7 +325,8 @@ fn server_that_runs_already_is_measured_against_and_left_as_it_was() {
 #[test]
 fn namespace_that_exists_is_named_and_not_touched() {
     let served = Served::new();
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bench-1" } });
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bench-1" } });
     served.testbed.apply(namespace).expect("a namespace");
     let controller = format!("ours={}", hpa().display());
     let (success, _, errors) =
@@ -301,8 +342,7 @@ fn kubeconfig_that_cannot_be_used_is_named() {
     let server = format!("--server=kubeconfig={file}");
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &server]);
     assert!(!success && errors.contains(&format!("cannot use the kubeconfig {file}")), "{errors}");
-    let text =
-        "{ apiVersion: v1, kind: Config, current-context: mine, clusters: [], contexts: [], users: [] }";
+    let text = "{ apiVersion: v1, kind: Config, current-context: mine, clusters: [], contexts: [], users: [] }";
     std::fs::write(&file, text).expect("a file");
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &server]);
     assert!(!success && errors.contains(&format!("{file}, context \"mine\"")), "{errors}");
@@ -311,9 +351,14 @@ fn kubeconfig_that_cannot_be_used_is_named() {
 /// Starts `hpa-bench` and waits until it says something on its standard error or output.
 fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let mut child =
-        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
-    let mut lines = BufReader::new(child.stderr.take().expect("errors")).lines().map_while(Result::ok);
+    let mut child = command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines =
+        BufReader::new(child.stderr.take().expect("errors")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains(text)), "it never said {text:?}");
     // Who is not listened to fails.
     std::thread::spawn(move || lines.for_each(drop));
@@ -327,7 +372,8 @@ fn who_is_interrupted_cleans_up(#[case] text: &str, #[case] signal: Signal) {
     let served = Served::new();
     let controller = format!("--controller=ours={}", hpa().display());
     let small = ["run", "--autoscalers=40", "--pods=10", "--period=200ms"];
-    let mut child = start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);
+    let mut child =
+        start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(id, signal).expect("a signal");
     assert!(!child.wait().expect("it ends").success());
@@ -352,5 +398,8 @@ fn controller_that_ends_is_told_of_with_its_log() {
     std::fs::set_permissions(&broken, permissions).expect("permissions");
     let controller = format!("reference={}", broken.display());
     let (success, _, errors) = bench(&["--controller", &controller, "--autoscalers=1", "--pods=1"]);
-    assert!(!success && errors.contains("exit status: 3") && errors.contains("no such luck"), "{errors}");
+    assert!(
+        !success && errors.contains("exit status: 3") && errors.contains("no such luck"),
+        "{errors}"
+    );
 }

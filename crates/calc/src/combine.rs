@@ -68,7 +68,10 @@ pub(crate) fn combine(
                 }
             }
             Err(invalid) => {
-                events.push(Event::warning(EventReason::of_failed(&spec.source_type), invalid.cause.clone()));
+                events.push(Event::warning(
+                    EventReason::of_failed(&spec.source_type),
+                    invalid.cause.clone(),
+                ));
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
                     error: Some(invalid.cause.clone()),
@@ -101,9 +104,13 @@ fn settle(
             message,
         });
     }
-    let Some(first) = first_failed else { return Ok(Combined { replicas, winner, metric, error: None }) };
-    let message =
-        format!("invalid metrics ({failed} invalid out of {all}), first error is: {}", first.wrapped);
+    let Some(first) = first_failed else {
+        return Ok(Combined { replicas, winner, metric, error: None });
+    };
+    let message = format!(
+        "invalid metrics ({failed} invalid out of {all}), first error is: {}",
+        first.wrapped
+    );
     if failed >= all || replicas < current {
         return Err(Failed { reason: first.reason, cause: first.cause, message });
     }
@@ -181,7 +188,10 @@ mod tests {
     fn the_winner(#[case] proposals: &[i64], #[case] replicas: i32, #[case] winner: usize) {
         let proposals: Vec<_> = proposals.iter().copied().map(Some).collect();
         let combined = combination(&proposals, 1).result.ok().unwrap();
-        assert_eq!((combined.replicas, combined.winner, combined.error), (replicas, Some(winner), None));
+        assert_eq!(
+            (combined.replicas, combined.winner, combined.error),
+            (replicas, Some(winner), None)
+        );
         assert_eq!(combined.metric, format!("external metric m{winner}(nil)"));
     }
 
@@ -192,8 +202,12 @@ mod tests {
     #[rstest]
     #[case::would_scale_up(3, 4)]
     #[case::would_stay(4, 4)]
-    fn the_others_suffice_where_they_do_not_scale_down(#[case] current: i32, #[case] replicas: i64) {
-        let Combination { result, statuses, events, .. } = combination(&[Some(replicas), None], current);
+    fn the_others_suffice_where_they_do_not_scale_down(
+        #[case] current: i32,
+        #[case] replicas: i64,
+    ) {
+        let Combination { result, statuses, events, .. } =
+            combination(&[Some(replicas), None], current);
         let combined = result.ok().unwrap();
         assert_eq!(combined.replicas, 4);
         assert_eq!(combined.error.as_deref(), Some(FIRST_OF_TWO));
@@ -217,9 +231,9 @@ mod tests {
     fn all_failed() {
         let Combination { result, events, .. } = combination(&[None, None], 0);
         let message = result.err().unwrap().message;
-        assert!(
-            message.starts_with("invalid metrics (2 invalid out of 2), first error is: failed to get m0 ")
-        );
+        assert!(message.starts_with(
+            "invalid metrics (2 invalid out of 2), first error is: failed to get m0 "
+        ));
         assert_eq!(events.len(), 2);
     }
 

@@ -50,7 +50,9 @@ impl Decision<'_> {
                 self.rescaled(to, &reason, now);
                 scaled_to = Some(to);
             }
-            (Outcome::Rescale { to, reason }, Err(message)) => self.not_rescaled(to, &reason, message),
+            (Outcome::Rescale { to, reason }, Err(message)) => {
+                self.not_rescaled(to, &reason, message)
+            }
         }
         let Self { draft, events, history, explanation, error, .. } = self;
         Conclusion { status: draft.status, events, history, explanation, scaled_to, error }
@@ -68,8 +70,10 @@ impl Decision<'_> {
             ConditionReason::SucceededRescale,
             format!("the HPA controller was able to update the target scale to {to}"),
         );
-        self.events
-            .push(Event::normal(EventReason::SuccessfulRescale, format!("New size: {to}; reason: {reason}")));
+        self.events.push(Event::normal(
+            EventReason::SuccessfulRescale,
+            format!("New size: {to}; reason: {reason}"),
+        ));
         // Without behavior nobody would read the scale events.
         if let Some(behavior) = &self.hpa.spec.behavior {
             let direction = if to > self.current { Direction::Up } else { Direction::Down };

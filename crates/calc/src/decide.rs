@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use crate::{
     api::{
-        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus,
-        Scale,
+        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
+        MetricStatus, Scale,
     },
     combine::{Combination, Combined, combine},
     event::{Event, EventReason},
@@ -106,8 +106,11 @@ impl<'a> Plan<'a> {
     ) -> Decision<'a> {
         let Self { hpa, settings, scale, path } = self;
         let current = scale.spec_replicas;
-        let explanation =
-            Explanation { current_replicas: current, desired_replicas: current, ..Explanation::default() };
+        let explanation = Explanation {
+            current_replicas: current,
+            desired_replicas: current,
+            ..Explanation::default()
+        };
         if !matches!(path, Path::ScaleUnreadable(_)) {
             history.begin(current, now);
         }
@@ -233,7 +236,9 @@ impl Decision<'_> {
             SelectorRejection::Invalid(error) => (
                 EventReason::InvalidSelector,
                 ConditionReason::InvalidSelector,
-                format!("couldn't convert selector into a corresponding internal selector object: {error}"),
+                format!(
+                    "couldn't convert selector into a corresponding internal selector object: {error}"
+                ),
                 None,
             ),
             SelectorRejection::Ambiguous { selector, autoscalers } => (
@@ -247,14 +252,16 @@ impl Decision<'_> {
             ),
         };
         self.events.push(Event::warning(event, message.clone()));
-        let condition = condition.map_or_else(|| message.clone().into(), std::borrow::Cow::Borrowed);
+        let condition =
+            condition.map_or_else(|| message.clone().into(), std::borrow::Cow::Borrowed);
         self.draft.set(ConditionType::ScalingActive, false, reason, condition);
         self.undecided(message);
     }
 
     fn undecided(&mut self, message: String) {
         self.outcome = Outcome::Undecided;
-        self.events.push(Event::warning(EventReason::FailedComputeMetricsReplicas, message.clone()));
+        self.events
+            .push(Event::warning(EventReason::FailedComputeMetricsReplicas, message.clone()));
         let reference = self.reference();
         self.fail(ReconcileError::ComputeReplicas { reference, message });
     }
@@ -295,7 +302,10 @@ impl Decision<'_> {
 
     /// A target that has replicas is not at zero by the autoscaler's doing, whatever it was before.
     fn clear_stale_zero(&mut self) {
-        if self.settings.corrected_zero && self.current > 0 && is_scaled_to_zero(self.hpa, self.settings) {
+        if self.settings.corrected_zero
+            && self.current > 0
+            && is_scaled_to_zero(self.hpa, self.settings)
+        {
             self.draft.set_scaled_to_zero(false);
         }
     }
@@ -327,16 +337,26 @@ impl Decision<'_> {
         let situation = Situation { spec, settings: self.settings, current: self.current, now };
         let normalized = situation.normalize(proposed, &mut self.history);
         let (stabilized_by, grounds) = match &normalized.stabilization {
-            Some(grounds) => (Some(grounds.reason.clone()), (grounds.reason.clone(), grounds.message)),
+            Some(grounds) => {
+                (Some(grounds.reason.clone()), (grounds.reason.clone(), grounds.message))
+            }
             None => (None, (ConditionReason::ReadyForNewScale, messages::MATCHES)),
         };
         self.draft.set(ConditionType::AbleToScale, true, grounds.0, grounds.1);
         let limit = &normalized.limit;
         let is_limited = normalized.is_limited();
-        self.draft.set(ConditionType::ScalingLimited, is_limited, limit.reason.clone(), limit.message);
+        self.draft.set(
+            ConditionType::ScalingLimited,
+            is_limited,
+            limit.reason.clone(),
+            limit.message,
+        );
         let mut desired = normalized.replicas;
         let fewest = spec.effective_min_replicas();
-        if self.current == 0 && fewest != 0 && desired < fewest && is_scaled_to_zero(self.hpa, self.settings)
+        if self.current == 0
+            && fewest != 0
+            && desired < fewest
+            && is_scaled_to_zero(self.hpa, self.settings)
         {
             desired = fewest;
             if reason.is_empty() {

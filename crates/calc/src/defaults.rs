@@ -1,8 +1,8 @@
 //! What the API server fills in where an autoscaler's spec says nothing.
 
 use crate::api::{
-    Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
-    PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy, ScalingRules,
+    Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget,
+    MetricTargetType, PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy, ScalingRules,
 };
 
 /// `minReplicas` where it is unset.
@@ -38,7 +38,8 @@ fn cpu_utilization() -> MetricSpec {
         average_utilization: Some(CPU_UTILIZATION),
         ..MetricTarget::default()
     };
-    let resource = ResourceMetricSource { name: "cpu".to_owned(), target, ..ResourceMetricSource::default() };
+    let resource =
+        ResourceMetricSource { name: "cpu".to_owned(), target, ..ResourceMetricSource::default() };
     MetricSpec {
         source_type: MetricSourceType::Resource,
         resource: Some(resource.into()),

@@ -157,8 +157,12 @@ mod tests {
     #[case::disabled(Summary::ScalingDisabled, "disabled: the target is at zero replicas")]
     #[case::failed(Summary::Failed("no".into()), "keep 2: no")]
     fn summaries(#[case] summary: Summary, #[case] text: &str) {
-        let explanation =
-            Explanation { current_replicas: 2, desired_replicas: 5, summary, ..Explanation::default() };
+        let explanation = Explanation {
+            current_replicas: 2,
+            desired_replicas: 5,
+            summary,
+            ..Explanation::default()
+        };
         assert_eq!(explanation.to_string(), text);
     }
 

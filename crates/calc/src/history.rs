@@ -52,8 +52,10 @@ impl History {
         if span.is_zero() {
             return;
         }
-        let recommended = self.recommendations.iter_mut().map(|recommendation| &mut recommendation.at);
-        let scaled = self.scale_ups.iter_mut().chain(&mut self.scale_downs).map(|event| &mut event.at);
+        let recommended =
+            self.recommendations.iter_mut().map(|recommendation| &mut recommendation.at);
+        let scaled =
+            self.scale_ups.iter_mut().chain(&mut self.scale_downs).map(|event| &mut event.at);
         for at in recommended.chain(scaled) {
             *at = after(*at, span);
         }
@@ -82,7 +84,13 @@ impl History {
     /// Adds a scale event. It takes the place of the last one of its direction that is older than `longest_period`,
     /// the longest policy period of that direction, though the other direction's policies may look back further:
     /// so does the reference.
-    pub(crate) fn scaled(&mut self, from: i32, to: i32, longest_period: SignedDuration, now: Timestamp) {
+    pub(crate) fn scaled(
+        &mut self,
+        from: i32,
+        to: i32,
+        longest_period: SignedDuration,
+        now: Timestamp,
+    ) {
         let change = i32::try_from(to.abs_diff(from)).unwrap_or(i32::MAX);
         let events = if to > from { &mut self.scale_ups } else { &mut self.scale_downs };
         let cutoff = before(now, longest_period);
@@ -100,7 +108,11 @@ impl History {
     pub(crate) fn net_change(&self, period: SignedDuration, now: Timestamp) -> i64 {
         let cutoff = before(now, period);
         let sum = |events: &[ScaleEvent]| -> i64 {
-            events.iter().filter(|event| event.at > cutoff).map(|event| i64::from(event.change)).sum()
+            events
+                .iter()
+                .filter(|event| event.at > cutoff)
+                .map(|event| i64::from(event.change))
+                .sum()
         };
         sum(&self.scale_ups) - sum(&self.scale_downs)
     }
@@ -121,7 +133,9 @@ mod tests {
     }
 
     fn recommendations(of: &[(i32, i64)]) -> Vec<Recommendation> {
-        of.iter().map(|(replicas, second)| Recommendation { replicas: *replicas, at: at(*second) }).collect()
+        of.iter()
+            .map(|(replicas, second)| Recommendation { replicas: *replicas, at: at(*second) })
+            .collect()
     }
 
     #[test]
@@ -140,7 +154,8 @@ mod tests {
         #[case] before: &[(i32, i64)],
         #[case] after: &[(i32, i64)],
     ) {
-        let mut history = History { recommendations: recommendations(before), ..History::default() };
+        let mut history =
+            History { recommendations: recommendations(before), ..History::default() };
         let new = Recommendation { replicas: 9, at: at(100) };
         history.recommend(new, |old| old.at < at(50));
         assert_eq!(history.recommendations, recommendations(after));
@@ -157,7 +172,10 @@ mod tests {
         &[event(1, 10, true), event(3, 100, false), event(4, 90, false)]
     )]
     #[case::a_mark_outlives_a_longer_period(&[event(1, 90, true)], &[event(3, 100, false)])]
-    fn a_scale_event_replaces_the_last_outdated(#[case] before: &[ScaleEvent], #[case] after: &[ScaleEvent]) {
+    fn a_scale_event_replaces_the_last_outdated(
+        #[case] before: &[ScaleEvent],
+        #[case] after: &[ScaleEvent],
+    ) {
         let period = SignedDuration::from_secs(60);
         let mut up = History { scale_ups: before.to_vec(), ..History::default() };
         up.scaled(2, 5, period, at(100));
@@ -192,6 +210,9 @@ mod tests {
     fn net_change_does_not_overflow() {
         let many = vec![event(i32::MAX, 99, false); 4];
         let history = History { scale_ups: many, ..History::default() };
-        assert_eq!(history.net_change(SignedDuration::from_secs(60), at(100)), 4 * i64::from(i32::MAX));
+        assert_eq!(
+            history.net_change(SignedDuration::from_secs(60), at(100)),
+            4 * i64::from(i32::MAX)
+        );
     }
 }

@@ -7,17 +7,18 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserializer, de};
 
 pub(crate) const GOT_SCALE: &str = "the HPA controller was able to get the target's current scale";
-pub(crate) const DISABLED: &str = "scaling is disabled since the replica count of the target is zero";
+pub(crate) const DISABLED: &str =
+    "scaling is disabled since the replica count of the target is zero";
 pub(crate) const MATCHES: &str = "recommended size matches current size";
 pub(crate) const ZERO_BY_US: &str = "the HPA controller scaled the workload to zero";
 pub(crate) const ZERO_NOT_BY_US: &str = "the HPA controller did not scale the workload to zero";
-pub(crate) const STABILIZED_DOWN: &str =
-    "recent recommendations were higher than current one, applying the highest recent recommendation";
+pub(crate) const STABILIZED_DOWN: &str = "recent recommendations were higher than current one, applying the highest recent recommendation";
 pub(crate) const STABILIZED_UP: &str =
     "recent recommendations were lower than current one, applying the lowest recent recommendation";
 pub(crate) const WITHIN_RANGE: &str = "the desired count is within the acceptable range";
 pub(crate) const TOO_FEW: &str = "the desired replica count is less than the minimum replica count";
-pub(crate) const TOO_MANY: &str = "the desired replica count is more than the maximum replica count";
+pub(crate) const TOO_MANY: &str =
+    "the desired replica count is more than the maximum replica count";
 pub(crate) const TOO_FAST_UP: &str =
     "the desired replica count is increasing faster than the maximum scale rate";
 pub(crate) const TOO_FAST_DOWN: &str =
@@ -45,7 +46,9 @@ const ALL: [&str; 14] = [
 ];
 
 /// Reads a message.
-pub(crate) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'static, str>, D::Error> {
+pub(crate) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Cow<'static, str>, D::Error> {
     struct Message;
 
     impl de::Visitor<'_> for Message {
@@ -115,7 +118,8 @@ mod tests {
         let selected = SelectedPods { pods: vec![pod], autoscalers: vec!["shop/web".into()] };
         let (settings, now) = (Settings::default(), Timestamp::from_second(1_800_000_000).unwrap());
         let plan = Plan::new(&hpa, Ok(scale), &settings, |_| selected);
-        let sample = PodSample { value: 500, timestamp: now, window: SignedDuration::from_secs(15) };
+        let sample =
+            PodSample { value: 500, timestamp: now, window: SignedDuration::from_secs(15) };
         let reading = Reading::Pods([("web-0", sample)].into_iter().collect());
         let decision = plan.decide(vec![Some(Ok(reading))], History::default(), now);
         let conditions = decision.conclude(Ok(()), now).status.conditions;
@@ -123,14 +127,18 @@ mod tests {
             assert!(matches!(read_back(condition), Cow::Borrowed(_)), "{condition:?}");
         }
         let types: Vec<_> = conditions.iter().map(|condition| &condition.condition_type).collect();
-        let expected =
-            [ConditionType::AbleToScale, ConditionType::ScalingActive, ConditionType::ScalingLimited];
+        let expected = [
+            ConditionType::AbleToScale,
+            ConditionType::ScalingActive,
+            ConditionType::ScalingLimited,
+        ];
         assert_eq!(types, expected.iter().collect::<Vec<_>>());
     }
 
     #[test]
     fn other_messages_are_read_as_they_are() {
-        let message = read_back(&Condition { message: "something else".into(), ..Condition::default() });
+        let message =
+            read_back(&Condition { message: "something else".into(), ..Condition::default() });
         assert_eq!(message, "something else");
     }
 }

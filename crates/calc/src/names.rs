@@ -22,7 +22,10 @@ pub(crate) const NAME_PART: &str = "must consist of alphanumeric characters, '-'
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
 /// What is wrong with a DNS name.
-pub(crate) fn dns_subdomain_errors(name: &str, too_long: &'static str) -> impl Iterator<Item = &'static str> {
+pub(crate) fn dns_subdomain_errors(
+    name: &str,
+    too_long: &'static str,
+) -> impl Iterator<Item = &'static str> {
     let too_long = (name.len() > SUBDOMAIN_LEN).then_some(too_long);
     let malformed = (!is_dns_subdomain(name)).then_some(SUBDOMAIN);
     too_long.into_iter().chain(malformed)
@@ -44,7 +47,8 @@ pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
         Some("") => errors.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
             errors.extend(
-                dns_subdomain_errors(prefix, PREFIX_TOO_LONG).map(|error| format!("prefix part {error}")),
+                dns_subdomain_errors(prefix, PREFIX_TOO_LONG)
+                    .map(|error| format!("prefix part {error}")),
             );
         }
     }
@@ -81,6 +85,8 @@ fn is_delimited(text: &str, outer: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bo
     match text.as_bytes() {
         [] => false,
         [one] => outer(*one),
-        [first, middle @ .., last] => outer(*first) && outer(*last) && middle.iter().all(|one| inner(*one)),
+        [first, middle @ .., last] => {
+            outer(*first) && outer(*last) && middle.iter().all(|one| inner(*one))
+        }
     }
 }

@@ -63,9 +63,12 @@ impl Situation<'_> {
 
     fn without_behavior(&self, proposed: i32, history: &mut History) -> Normalized {
         let cutoff = before(self.now, self.settings.downscale_stabilization);
-        let recent = history.recommendations.iter().filter(|recommendation| recommendation.at >= cutoff);
-        let stabilized = recent.map(|recommendation| recommendation.replicas).fold(proposed, i32::max);
-        history.recommend(Recommendation { replicas: proposed, at: self.now }, |old| old.at < cutoff);
+        let recent =
+            history.recommendations.iter().filter(|recommendation| recommendation.at >= cutoff);
+        let stabilized =
+            recent.map(|recommendation| recommendation.replicas).fold(proposed, i32::max);
+        history
+            .recommend(Recommendation { replicas: proposed, at: self.now }, |old| old.at < cutoff);
         let stabilization = (stabilized != proposed).then_some(SCALE_DOWN_STABILIZED);
         let rate = scale_up_limit(self.current);
         let (most, limit) = self.most(rate);
@@ -80,13 +83,19 @@ impl Situation<'_> {
         Normalized { stabilized, stabilization, replicas, limit }
     }
 
-    fn with_behavior(&self, behavior: &Behavior, proposed: i32, history: &mut History) -> Normalized {
+    fn with_behavior(
+        &self,
+        behavior: &Behavior,
+        proposed: i32,
+        history: &mut History,
+    ) -> Normalized {
         let up = Rules::of(behavior, Direction::Up);
         let down = Rules::of(behavior, Direction::Down);
         let range = self.stabilization_range(up, down, proposed, history);
         // In this order: where the range is empty, its upper end holds.
         let stabilized = self.current.max(range.lowest).min(range.highest);
-        let grounds = if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
+        let grounds =
+            if proposed >= self.current { SCALE_UP_STABILIZED } else { SCALE_DOWN_STABILIZED };
         let stabilization = (stabilized != proposed).then_some(grounds);
         let (replicas, limit) = self.hold_to_rate(up, down, stabilized, history);
         Normalized { stabilized, stabilization, replicas, limit }
@@ -100,7 +109,8 @@ impl Situation<'_> {
         history: &mut History,
     ) -> StabilizationRange {
         // The reference keeps the default window in whole seconds.
-        let default_down = SignedDuration::from_secs(self.settings.downscale_stabilization.as_secs());
+        let default_down =
+            SignedDuration::from_secs(self.settings.downscale_stabilization.as_secs());
         let up_cutoff = before(self.now, up.stabilization_window(SignedDuration::ZERO));
         let down_cutoff = before(self.now, down.stabilization_window(default_down));
         let (mut lowest, mut highest) = (proposed, proposed);
@@ -117,7 +127,13 @@ impl Situation<'_> {
         StabilizationRange { lowest, highest }
     }
 
-    fn hold_to_rate(&self, up: Rules<'_>, down: Rules<'_>, wanted: i32, history: &History) -> (i32, Grounds) {
+    fn hold_to_rate(
+        &self,
+        up: Rules<'_>,
+        down: Rules<'_>,
+        wanted: i32,
+        history: &History,
+    ) -> (i32, Grounds) {
         if wanted > self.current {
             let rate = up.limit(self.current, history, self.now).max(self.current);
             let (most, grounds) = self.most(rate);
@@ -127,7 +143,8 @@ impl Situation<'_> {
         } else if wanted < self.current {
             let rate = down.limit(self.current, history, self.now).min(self.current);
             let bound = self.spec.effective_min_replicas();
-            let (fewest, grounds) = if bound < rate { (rate, SCALE_DOWN_LIMIT) } else { (bound, TOO_FEW) };
+            let (fewest, grounds) =
+                if bound < rate { (rate, SCALE_DOWN_LIMIT) } else { (bound, TOO_FEW) };
             if wanted < fewest {
                 return (fewest, grounds);
             }
@@ -147,8 +164,10 @@ const SCALE_UP_STABILIZED: Grounds =
     Grounds { reason: ConditionReason::ScaleUpStabilized, message: messages::STABILIZED_UP };
 const WITHIN_RANGE: Grounds =
     Grounds { reason: ConditionReason::DesiredWithinRange, message: messages::WITHIN_RANGE };
-const TOO_FEW: Grounds = Grounds { reason: ConditionReason::TooFewReplicas, message: messages::TOO_FEW };
-const TOO_MANY: Grounds = Grounds { reason: ConditionReason::TooManyReplicas, message: messages::TOO_MANY };
+const TOO_FEW: Grounds =
+    Grounds { reason: ConditionReason::TooFewReplicas, message: messages::TOO_FEW };
+const TOO_MANY: Grounds =
+    Grounds { reason: ConditionReason::TooManyReplicas, message: messages::TOO_MANY };
 const SCALE_UP_LIMIT: Grounds =
     Grounds { reason: ConditionReason::ScaleUpLimit, message: messages::TOO_FAST_UP };
 const SCALE_DOWN_LIMIT: Grounds =
@@ -184,12 +203,19 @@ mod tests {
         history: &mut History,
     ) -> Normalized {
         let spec = serde_json::from_value(spec).unwrap();
-        Situation { spec: &spec, settings: &settings, current, now: at(0) }.normalize(proposed, history)
+        Situation { spec: &spec, settings: &settings, current, now: at(0) }
+            .normalize(proposed, history)
     }
 
     fn outcome(normalized: &Normalized) -> (i32, i32, Option<&str>, &str) {
-        let stabilization = normalized.stabilization.as_ref().map(|grounds| grounds.reason.as_str());
-        (normalized.stabilized, normalized.replicas, stabilization, normalized.limit.reason.as_str())
+        let stabilization =
+            normalized.stabilization.as_ref().map(|grounds| grounds.reason.as_str());
+        (
+            normalized.stabilized,
+            normalized.replicas,
+            stabilization,
+            normalized.limit.reason.as_str(),
+        )
     }
 
     fn downscale_stabilization(milliseconds: i64) -> Settings {
@@ -227,7 +253,8 @@ mod tests {
         #[case] stabilization: Option<&str>,
     ) {
         let spec = json!({ "minReplicas": 1, "maxReplicas": 20 });
-        let normalized = normalize(spec, downscale_stabilization(0), 10, 5, &mut past(&[(10, ago)]));
+        let normalized =
+            normalize(spec, downscale_stabilization(0), 10, 5, &mut past(&[(10, ago)]));
         assert_eq!(outcome(&normalized), (replicas, replicas, stabilization, "DesiredWithinRange"));
     }
 
@@ -294,7 +321,8 @@ mod tests {
     #[case::between(1500, 5)]
     fn the_default_window_is_in_whole_seconds(#[case] ago: i64, #[case] replicas: i32) {
         let spec = json!({ "minReplicas": 1, "maxReplicas": 20, "behavior": {} });
-        let normalized = normalize(spec, downscale_stabilization(1999), 10, 5, &mut past(&[(8, ago)]));
+        let normalized =
+            normalize(spec, downscale_stabilization(1999), 10, 5, &mut past(&[(8, ago)]));
         assert_eq!(normalized.replicas, replicas);
     }
 
@@ -302,7 +330,10 @@ mod tests {
     #[case::out_of_both(301_000, &[(5, 0)])]
     #[case::at_the_longer_cutoff(300_000, &[(8, 300_000), (5, 0)])]
     #[case::out_of_one(61_000, &[(8, 61_000), (5, 0)])]
-    fn only_what_both_windows_have_left_is_replaced(#[case] ago: i64, #[case] after: &[(i32, i64)]) {
+    fn only_what_both_windows_have_left_is_replaced(
+        #[case] ago: i64,
+        #[case] after: &[(i32, i64)],
+    ) {
         let behavior = json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } });
         let spec = json!({ "minReplicas": 1, "maxReplicas": 20, "behavior": behavior });
         let mut history = past(&[(8, ago)]);

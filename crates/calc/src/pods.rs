@@ -58,7 +58,12 @@ impl Census {
 /// sample counts once the pod is ready and a full window has passed since; after it, unless the pod has never been
 /// ready. (<https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details>;
 /// Succeeded pods are ignored like Failed ones, kubernetes#141302.)
-pub fn classify(pod: &Pod, sample: Option<&PodSample>, is_cpu: bool, rules: &Readiness) -> PodClass {
+pub fn classify(
+    pod: &Pod,
+    sample: Option<&PodSample>,
+    is_cpu: bool,
+    rules: &Readiness,
+) -> PodClass {
     if pod.terminating || matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded) {
         return PodClass::Ignored;
     }
@@ -66,11 +71,16 @@ pub fn classify(pod: &Pod, sample: Option<&PodSample>, is_cpu: bool, rules: &Rea
         return PodClass::Unready;
     }
     let Some(sample) = sample else { return PodClass::Missing };
-    if is_cpu && !cpu_sample_counts(pod, sample, rules) { PodClass::Unready } else { PodClass::Ready }
+    if is_cpu && !cpu_sample_counts(pod, sample, rules) {
+        PodClass::Unready
+    } else {
+        PodClass::Ready
+    }
 }
 
 fn cpu_sample_counts(pod: &Pod, sample: &PodSample, rules: &Readiness) -> bool {
-    let (Some(ReadyCondition { status, last_transition_time }), Some(start)) = (pod.ready, pod.start_time)
+    let (Some(ReadyCondition { status, last_transition_time }), Some(start)) =
+        (pod.ready, pod.start_time)
     else {
         return false;
     };
@@ -107,7 +117,8 @@ mod tests {
             terminating: false,
             phase: phase.into(),
             start_time: Some(at(0)),
-            ready: (turned != NEVER).then_some(ReadyCondition { status: ready, last_transition_time }),
+            ready: (turned != NEVER)
+                .then_some(ReadyCondition { status: ready, last_transition_time }),
             requests: std::sync::Arc::default(),
         }
     }
@@ -115,7 +126,8 @@ mod tests {
     /// The class of a pod at second `now`, with a sample of the 30 seconds before second `sampled`.
     fn class(pod: &Pod, sampled: i64, is_cpu: bool, now: i64) -> PodClass {
         let window = SignedDuration::from_secs(30);
-        let sample = (sampled != NEVER).then(|| PodSample { value: 1, timestamp: at(sampled), window });
+        let sample =
+            (sampled != NEVER).then(|| PodSample { value: 1, timestamp: at(sampled), window });
         let rules = Readiness {
             now: at(now),
             cpu_initialization_period: SignedDuration::from_secs(300),
@@ -188,7 +200,8 @@ mod tests {
     #[test]
     fn census() {
         let mut census = Census::default();
-        for class in [Ready, Unready, Unready, Missing, Missing, Missing, Ignored, Ignored, Ignored, Ignored]
+        for class in
+            [Ready, Unready, Unready, Missing, Missing, Missing, Ignored, Ignored, Ignored, Ignored]
         {
             census.count(class);
         }

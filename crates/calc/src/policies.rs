@@ -120,8 +120,12 @@ impl<'a> Rules<'a> {
         let percent = f64::from(policy.value) / 100.0;
         match (policy.counts?, self.direction) {
             (Counts::Pods, Direction::Up) => Some(to_replicas(at_start + i64::from(policy.value))),
-            (Counts::Pods, Direction::Down) => Some(to_replicas(at_start - i64::from(policy.value))),
-            (Counts::Percent, Direction::Up) => Some(ceil_to_replicas(at_start as f64 * (1.0 + percent))),
+            (Counts::Pods, Direction::Down) => {
+                Some(to_replicas(at_start - i64::from(policy.value)))
+            }
+            (Counts::Percent, Direction::Up) => {
+                Some(ceil_to_replicas(at_start as f64 * (1.0 + percent)))
+            }
             (Counts::Percent, Direction::Down) => {
                 Some(ceil_to_replicas((at_start as f64 * (1.0 - percent)).trunc()))
             }
@@ -152,8 +156,7 @@ mod tests {
     }
 
     fn policies(list: &[(&str, i32)], select: &str) -> Value {
-        let policy =
-            |(name, value): &(&str, i32)| json!({ "type": name, "value": value, "periodSeconds": 60 });
+        let policy = |(name, value): &(&str, i32)| json!({ "type": name, "value": value, "periodSeconds": 60 });
         json!({ "selectPolicy": select, "policies": list.iter().map(policy).collect::<Vec<_>>() })
     }
 
@@ -182,8 +185,16 @@ mod tests {
     #[case::none_for_min(&[], "Min", 3, i32::MAX)]
     #[case::pods_are_held(&[("Pods", i32::MAX)], "Max", i32::MAX, i32::MAX)]
     #[case::percent_is_held(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MAX)]
-    fn up(#[case] list: &[(&str, i32)], #[case] select: &str, #[case] current: i32, #[case] expected: i32) {
-        assert_eq!(limit(Direction::Up, policies(list, select), current, &History::default()), expected);
+    fn up(
+        #[case] list: &[(&str, i32)],
+        #[case] select: &str,
+        #[case] current: i32,
+        #[case] expected: i32,
+    ) {
+        assert_eq!(
+            limit(Direction::Up, policies(list, select), current, &History::default()),
+            expected
+        );
     }
 
     #[rstest]
@@ -198,8 +209,16 @@ mod tests {
     #[case::none_for_min(&[], "Min", 3, i32::MIN)]
     #[case::below_zero(&[("Pods", i32::MAX)], "Max", 1, 1 - i32::MAX)]
     #[case::percent_is_held(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MIN)]
-    fn down(#[case] list: &[(&str, i32)], #[case] select: &str, #[case] current: i32, #[case] expected: i32) {
-        assert_eq!(limit(Direction::Down, policies(list, select), current, &History::default()), expected);
+    fn down(
+        #[case] list: &[(&str, i32)],
+        #[case] select: &str,
+        #[case] current: i32,
+        #[case] expected: i32,
+    ) {
+        assert_eq!(
+            limit(Direction::Down, policies(list, select), current, &History::default()),
+            expected
+        );
     }
 
     #[rstest]
@@ -226,7 +245,10 @@ mod tests {
         assert_eq!(limit(Direction::Up, policies(&[("Pods", 2)], "Max"), 10, &history), expected);
         let history = History { scale_downs: event(3), ..History::default() };
         // Down the signs turn: 10 - 2, or 13 - 2.
-        assert_eq!(limit(Direction::Down, policies(&[("Pods", 2)], "Max"), 10, &history), 20 - expected);
+        assert_eq!(
+            limit(Direction::Down, policies(&[("Pods", 2)], "Max"), 10, &history),
+            20 - expected
+        );
     }
 
     #[test]
@@ -234,7 +256,10 @@ mod tests {
         let event = ScaleEvent { change: i32::MAX, at: at(999), outdated: false };
         let history = History { scale_ups: vec![event; 3], ..History::default() };
         assert_eq!(limit(Direction::Up, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MIN);
-        assert_eq!(limit(Direction::Up, policies(&[("Percent", 100)], "Max"), 1, &history), i32::MIN);
+        assert_eq!(
+            limit(Direction::Up, policies(&[("Percent", 100)], "Max"), 1, &history),
+            i32::MIN
+        );
         let history = History { scale_downs: vec![event; 3], ..History::default() };
         assert_eq!(limit(Direction::Down, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MAX);
     }

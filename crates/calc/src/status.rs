@@ -42,7 +42,8 @@ impl StatusDraft {
     ) {
         let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
         let conditions = &mut self.status.conditions;
-        let found = conditions.iter_mut().find(|condition| condition.condition_type == condition_type);
+        let found =
+            conditions.iter_mut().find(|condition| condition.condition_type == condition_type);
         let Some(condition) = found else {
             conditions.push(Condition {
                 condition_type,

@@ -14,7 +14,9 @@ fn behavior() -> Value {
 
 /// A reconcile of a target of 4 for which so many are wanted.
 fn paused(pause: &str, wanted: i64) -> Conclusion {
-    World::of(4, &[Some(wanted)]).paused(pause.parse().unwrap()).reconcile(&hpa(behavior(), json!({})))
+    World::of(4, &[Some(wanted)])
+        .paused(pause.parse().unwrap())
+        .reconcile(&hpa(behavior(), json!({})))
 }
 
 fn paused_condition(conclusion: &Conclusion) -> Option<String> {
@@ -26,10 +28,17 @@ fn paused_condition(conclusion: &Conclusion) -> Option<String> {
 #[case::both_down("true", 2, "scaling is paused: 2 replicas are wanted")]
 #[case::up("up", 6, "scaling up is paused: 6 replicas are wanted")]
 #[case::down("down", 2, "scaling down is paused: 2 replicas are wanted")]
-fn paused_direction_is_told_and_not_written(#[case] pause: &str, #[case] wanted: i64, #[case] message: &str) {
+fn paused_direction_is_told_and_not_written(
+    #[case] pause: &str,
+    #[case] wanted: i64,
+    #[case] message: &str,
+) {
     let conclusion = paused(pause, wanted);
     assert_eq!(conclusion.scaled_to, None);
-    assert_eq!(paused_condition(&conclusion), Some(format!("Paused=True PausedByAnnotation: {message}")));
+    assert_eq!(
+        paused_condition(&conclusion),
+        Some(format!("Paused=True PausedByAnnotation: {message}"))
+    );
     let status = &conclusion.status;
     assert_eq!((status.current_replicas, i64::from(status.desired_replicas)), (4, wanted));
     assert_eq!(status.last_scale_time, None);
@@ -39,7 +48,10 @@ fn paused_direction_is_told_and_not_written(#[case] pause: &str, #[case] wanted:
     let replicas = i32::try_from(wanted).unwrap();
     // The past is as if it had been scaled, but for the scale event that there was not.
     assert!(conclusion.history.recommendations.contains(&Recommendation { replicas, at: now() }));
-    assert_eq!((&conclusion.history.scale_ups, &conclusion.history.scale_downs), (&vec![], &vec![]));
+    assert_eq!(
+        (&conclusion.history.scale_ups, &conclusion.history.scale_downs),
+        (&vec![], &vec![])
+    );
 }
 
 #[rstest]
@@ -48,7 +60,10 @@ fn paused_direction_is_told_and_not_written(#[case] pause: &str, #[case] wanted:
 fn other_direction_is_written(#[case] pause: &str, #[case] wanted: i32, #[case] message: &str) {
     let conclusion = paused(pause, wanted.into());
     assert_eq!(conclusion.scaled_to, Some(wanted));
-    assert_eq!(paused_condition(&conclusion), Some(format!("Paused=True PausedByAnnotation: {message}")));
+    assert_eq!(
+        paused_condition(&conclusion),
+        Some(format!("Paused=True PausedByAnnotation: {message}"))
+    );
 }
 
 #[test]
@@ -78,12 +93,10 @@ fn pause_that_lasts_does_not_change_the_condition() {
 
 #[test]
 fn end_of_a_pause_removes_the_condition_and_writes_the_scale() {
-    let before =
-        json!({ "conditions": [{ "type": "Paused", "status": "True", "lastTransitionTime": BEFORE }] });
+    let before = json!({ "conditions": [{ "type": "Paused", "status": "True", "lastTransitionTime": BEFORE }] });
     let conclusion = World::of(4, &[Some(6)]).reconcile(&hpa(json!({}), before));
     assert_eq!(conclusion.scaled_to, Some(6));
-    let able =
-        "AbleToScale=True SucceededRescale: the HPA controller was able to update the target scale to 6";
+    let able = "AbleToScale=True SucceededRescale: the HPA controller was able to update the target scale to 6";
     assert_eq!(conditions(&conclusion), [able, VALID, WITHIN, NOT_TO_ZERO]);
 }
 

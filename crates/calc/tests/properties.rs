@@ -68,9 +68,9 @@ fn pods() -> impl Strategy<Value = PodPlan> {
 }
 
 fn metric() -> impl Strategy<Value = Value> {
-    let resource =
-        |target: Value| json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
-    let average = |amount: i64| json!({ "type": "AverageValue", "averageValue": format!("{amount}m") });
+    let resource = |target: Value| json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
+    let average =
+        |amount: i64| json!({ "type": "AverageValue", "averageValue": format!("{amount}m") });
     let value = |amount: i64| json!({ "type": "Value", "value": format!("{amount}m") });
     let external = |target: Value| json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
     let object = |target: Value| {
@@ -78,8 +78,7 @@ fn metric() -> impl Strategy<Value = Value> {
         json!({ "type": "Object", "object":
             { "describedObject": described, "metric": { "name": "m" }, "target": target } })
     };
-    let pods =
-        |target: Value| json!({ "type": "Pods", "pods": { "metric": { "name": "m" }, "target": target } });
+    let pods = |target: Value| json!({ "type": "Pods", "pods": { "metric": { "name": "m" }, "target": target } });
     prop_oneof![
         (1..250_i32).prop_map(move |percent| resource(
             json!({ "type": "Utilization", "averageUtilization": percent })
@@ -94,8 +93,9 @@ fn metric() -> impl Strategy<Value = Value> {
 }
 
 fn rules() -> impl Strategy<Value = Value> {
-    let policy = (select(vec!["Pods", "Percent"]), 1..200_i32, 1..600_i32)
-        .prop_map(|(name, value, period)| json!({ "type": name, "value": value, "periodSeconds": period }));
+    let policy = (select(vec!["Pods", "Percent"]), 1..200_i32, 1..600_i32).prop_map(
+        |(name, value, period)| json!({ "type": name, "value": value, "periodSeconds": period }),
+    );
     let selected = select(vec!["Max", "Min", "Disabled"]);
     (option::of(0..600_i32), selected, vec(policy, 1..3), option::of(0..500_i32)).prop_map(
         |(window, select, policies, tolerance)| {
@@ -110,8 +110,9 @@ fn rules() -> impl Strategy<Value = Value> {
 }
 
 fn hpas(metrics: std::ops::Range<usize>) -> impl Strategy<Value = HorizontalPodAutoscaler> {
-    let behavior =
-        option::of((rules(), rules()).prop_map(|(up, down)| json!({ "scaleUp": up, "scaleDown": down })));
+    let behavior = option::of(
+        (rules(), rules()).prop_map(|(up, down)| json!({ "scaleUp": up, "scaleDown": down })),
+    );
     (0..6_i32, 1..30_i32, vec(metric(), metrics), behavior, any::<bool>(), 0..3_i64).prop_filter_map(
         "the API server would refuse it",
         |(min, span, metrics, behavior, marked, generation)| {
@@ -145,10 +146,8 @@ fn histories() -> impl Strategy<Value = History> {
                 .collect()
         })
     };
-    (recommendations, events(), events()).prop_map(|(recommendations, scale_ups, scale_downs)| History {
-        recommendations,
-        scale_ups,
-        scale_downs,
+    (recommendations, events(), events()).prop_map(|(recommendations, scale_ups, scale_downs)| {
+        History { recommendations, scale_ups, scale_downs }
     })
 }
 
@@ -204,8 +203,10 @@ impl World {
     fn reconcile_with(&self, pods: Vec<Arc<Pod>>, written: Result<(), String>) -> Conclusion {
         let settings = Settings::default();
         let autoscalers = vec!["shop/web".to_owned()];
-        let plan =
-            Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods { pods, autoscalers });
+        let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods {
+            pods,
+            autoscalers,
+        });
         let reading = |index: usize, source_type: &str| {
             if !self.read[index] {
                 return Err(ReadError::Empty(MetricsApi::Custom));
@@ -217,8 +218,9 @@ impl World {
             })
         };
         let metrics = self.hpa.spec.metrics.iter().enumerate();
-        let readings =
-            metrics.map(|(index, metric)| Some(reading(index, metric.source_type.as_str()))).collect();
+        let readings = metrics
+            .map(|(index, metric)| Some(reading(index, metric.source_type.as_str())))
+            .collect();
         plan.decide(readings, self.history.clone(), at(0)).conclude(written, at(0))
     }
 
@@ -257,7 +259,8 @@ fn is_monotonic(world: &World, conclusion: &Conclusion) -> bool {
         let ready = world.api_pods().iter().filter(|pod| pod.is_running_and_ready()).count();
         return target.value.is_none() || current == 0 || ready == current;
     }
-    let census = conclusion.explanation.metrics.first().and_then(|metric| metric.pods).unwrap_or_default();
+    let census =
+        conclusion.explanation.metrics.first().and_then(|metric| metric.pods).unwrap_or_default();
     census.ready == current || census.missing > 0 || (census.unready > 0 && census.ready <= current)
 }
 
@@ -363,8 +366,10 @@ proptest! {
 #[test]
 fn more_load_may_mean_fewer_replicas_where_pods_are_not_ready() {
     let target = json!({ "type": "Value", "value": "1" });
-    let metric = json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
-    let hpa = serde_json::from_value(json!({ "spec": { "maxReplicas": 20, "metrics": [metric] } })).unwrap();
+    let metric =
+        json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
+    let hpa = serde_json::from_value(json!({ "spec": { "maxReplicas": 20, "metrics": [metric] } }))
+        .unwrap();
     let pod = |ready| PodPlan {
         phase: "Running",
         ready,

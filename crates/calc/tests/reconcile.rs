@@ -13,8 +13,8 @@ use hpa_calc::{
 use rstest::rstest;
 use serde_json::{Value, json};
 use world::{
-    ABLE, BEFORE, NOT_TO_ZERO, VALID, WITHIN, World, conditions, cpu, error, events, external, hpa, now,
-    scale,
+    ABLE, BEFORE, NOT_TO_ZERO, VALID, WITHIN, World, conditions, cpu, error, events, external, hpa,
+    now, scale,
 };
 
 #[test]
@@ -53,12 +53,16 @@ fn scaled() {
 #[test]
 fn scaled_down_with_behavior_is_recorded() {
     let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
-    let conclusion = World::of(6, &[Some(4)]).reconcile(&hpa(json!({ "behavior": behavior }), json!({})));
+    let conclusion =
+        World::of(6, &[Some(4)]).reconcile(&hpa(json!({ "behavior": behavior }), json!({})));
     assert_eq!(
         events(&conclusion),
         ["Normal SuccessfulRescale: New size: 4; reason: All metrics below target"]
     );
-    assert_eq!(conclusion.history.scale_downs, [ScaleEvent { change: 2, at: now(), outdated: false }]);
+    assert_eq!(
+        conclusion.history.scale_downs,
+        [ScaleEvent { change: 2, at: now(), outdated: false }]
+    );
 }
 
 #[test]
@@ -95,7 +99,9 @@ fn not_written() {
     );
     assert_eq!(
         events(&conclusion),
-        ["Warning FailedRescale: New size: 6; reason: external metric m(nil) above target; error: refused"]
+        [
+            "Warning FailedRescale: New size: 6; reason: external metric m(nil) above target; error: refused"
+        ]
     );
     assert_eq!(error(&conclusion).unwrap(), "failed to rescale Deployment/shop/web: refused");
     let status = &conclusion.status;
@@ -107,7 +113,8 @@ fn not_written() {
 
 #[test]
 fn a_repeated_failure_to_write_renews_the_transition() {
-    let condition = json!({ "type": "AbleToScale", "status": "False", "lastTransitionTime": BEFORE });
+    let condition =
+        json!({ "type": "AbleToScale", "status": "False", "lastTransitionTime": BEFORE });
     let mut world = World::of(3, &[Some(6)]);
     world.written = Err("refused".into());
     let conclusion = world.reconcile(&hpa(json!({}), json!({ "conditions": [condition] })));
@@ -159,9 +166,13 @@ fn scale_not_read(#[case] read: ScaleReadError, #[case] expected: &str) {
 #[case::below(1, 2, "Current number of replicas below Spec.MinReplicas")]
 #[case::negative(-1, 2, "Current number of replicas below Spec.MinReplicas")]
 fn out_of_bounds(#[case] current: i32, #[case] to: i32, #[case] reason: &str) {
-    let conclusion = World::of(current, &[Some(5)]).reconcile(&hpa(json!({ "behavior": {} }), json!({})));
+    let conclusion =
+        World::of(current, &[Some(5)]).reconcile(&hpa(json!({ "behavior": {} }), json!({})));
     assert_eq!(conclusion.scaled_to, Some(to));
-    assert_eq!(events(&conclusion), [format!("Normal SuccessfulRescale: New size: {to}; reason: {reason}")]);
+    assert_eq!(
+        events(&conclusion),
+        [format!("Normal SuccessfulRescale: New size: {to}; reason: {reason}")]
+    );
     assert!(conclusion.status.current_metrics.is_empty());
     assert_eq!(
         conditions(&conclusion)[1..],
@@ -179,8 +190,7 @@ fn at_the_bounds_metrics_decide(#[case] current: i32) {
     assert_eq!(conclusion.scaled_to, Some(if current == 2 { 4 } else { 5 }));
 }
 
-const COMPUTE: &str =
-    "failed to compute desired number of replicas based on listed metrics for Deployment/shop/web: ";
+const COMPUTE: &str = "failed to compute desired number of replicas based on listed metrics for Deployment/shop/web: ";
 
 #[rstest]
 #[case::missing(
@@ -213,10 +223,16 @@ fn selector_rejected(
     world.autoscalers = autoscalers.iter().map(ToString::to_string).collect();
     let old = json!({ "desiredReplicas": 9, "currentMetrics": [{ "type": "External" }] });
     let conclusion = world.reconcile(&hpa(json!({}), old));
-    assert_eq!(conditions(&conclusion), [ABLE.to_owned(), format!("ScalingActive=False {condition}")]);
+    assert_eq!(
+        conditions(&conclusion),
+        [ABLE.to_owned(), format!("ScalingActive=False {condition}")]
+    );
     assert_eq!(
         events(&conclusion),
-        [format!("Warning {event}: {message}"), format!("Warning FailedComputeMetricsReplicas: {message}")]
+        [
+            format!("Warning {event}: {message}"),
+            format!("Warning FailedComputeMetricsReplicas: {message}")
+        ]
     );
     assert_eq!(error(&conclusion).unwrap(), format!("{COMPUTE}{message}"));
     let status = &conclusion.status;
@@ -235,8 +251,7 @@ fn one_other_or_no_autoscaler_is_not_ambiguous() {
 
 #[test]
 fn metrics_fail_one_by_one() {
-    let cause =
-        "unable to get external metric shop/a/nil: unable to fetch metrics from external metrics API: down";
+    let cause = "unable to get external metric shop/a/nil: unable to fetch metrics from external metrics API: down";
     let wrapped = format!(
         "invalid metrics (1 invalid out of 2), first error is: failed to get a external metric value: failed to get \
          a external metric: {cause}"
@@ -249,13 +264,15 @@ fn metrics_fail_one_by_one() {
         events(&conclusion),
         [
             format!("Warning FailedGetExternalMetric: {cause}"),
-            "Normal SuccessfulRescale: New size: 6; reason: external metric m(nil) above target".into(),
+            "Normal SuccessfulRescale: New size: 6; reason: external metric m(nil) above target"
+                .into(),
         ]
     );
     assert_eq!(error(&conclusion).unwrap(), wrapped);
     assert_eq!(conclusion.explanation.winner, Some(1));
     // It does not to scale down.
-    let conclusion = World::of(7, &[None, Some(6)]).reconcile(&hpa(spec, json!({ "desiredReplicas": 9 })));
+    let conclusion =
+        World::of(7, &[None, Some(6)]).reconcile(&hpa(spec, json!({ "desiredReplicas": 9 })));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(
         events(&conclusion),
@@ -286,11 +303,16 @@ fn metrics_fail_one_by_one() {
     "FailedGetPodsMetric",
     "invalid metric source: type is Pods but pods is not set"
 )]
-fn metrics_that_cannot_be_asked_for(#[case] metric: Value, #[case] reason: &str, #[case] cause: &str) {
+fn metrics_that_cannot_be_asked_for(
+    #[case] metric: Value,
+    #[case] reason: &str,
+    #[case] cause: &str,
+) {
     let conclusion = World::of(3, &[]).reconcile(&hpa(json!({ "metrics": [metric] }), json!({})));
     assert_eq!(events(&conclusion)[0], format!("Warning {reason}: {cause}"));
-    let condition =
-        format!("ScalingActive=False {reason}: the HPA was unable to compute the replica count: {cause}");
+    let condition = format!(
+        "ScalingActive=False {reason}: the HPA was unable to compute the replica count: {cause}"
+    );
     assert_eq!(conditions(&conclusion)[1], condition);
 }
 
@@ -323,7 +345,10 @@ fn a_metric_nobody_asked_for_is_not_read() {
 #[case::below(Ok(scale(1)), false)]
 #[case::no_selector(Ok(Scale { selector: String::new(), ..scale(3) }), false)]
 #[case::metrics(Ok(scale(3)), true)]
-fn pods_are_selected_only_for_metrics(#[case] scale: Result<Scale, ScaleReadError>, #[case] expected: bool) {
+fn pods_are_selected_only_for_metrics(
+    #[case] scale: Result<Scale, ScaleReadError>,
+    #[case] expected: bool,
+) {
     let (hpa, settings) = (hpa(json!({}), json!({})), Settings::default());
     let mut selected = false;
     let plan = Plan::new(&hpa, scale, &settings, |selector| {
@@ -331,7 +356,10 @@ fn pods_are_selected_only_for_metrics(#[case] scale: Result<Scale, ScaleReadErro
         selected = true;
         SelectedPods::default()
     });
-    assert_eq!((plan.queries().count(), plan.selector().is_some()), (usize::from(expected), expected));
+    assert_eq!(
+        (plan.queries().count(), plan.selector().is_some()),
+        (usize::from(expected), expected)
+    );
     assert_eq!(selected, expected);
 }
 

@@ -18,8 +18,7 @@ fn zero(spec: Value, marked: Option<&str>) -> HorizontalPodAutoscaler {
     hpa(all, json!({ "desiredReplicas": 9, "conditions": conditions }))
 }
 
-const DISABLED: &str =
-    "ScalingActive=False ScalingDisabled: scaling is disabled since the replica count of the target is zero";
+const DISABLED: &str = "ScalingActive=False ScalingDisabled: scaling is disabled since the replica count of the target is zero";
 
 #[rstest]
 #[case::not_marked(json!({}), None, true)]
@@ -163,7 +162,12 @@ fn corrected_zero_leaves_a_pause_alone() {
 #[case::at_zero(0, 0, json!({}), false)]
 #[case::up(1, 3, json!({}), false)]
 #[case::not_to_be_woken(1, 0, json!({ "metrics": [cpu()] }), false)]
-fn zero_is_stored_ahead(#[case] current: i32, #[case] read: i64, #[case] spec: Value, #[case] ahead: bool) {
+fn zero_is_stored_ahead(
+    #[case] current: i32,
+    #[case] read: i64,
+    #[case] spec: Value,
+    #[case] ahead: bool,
+) {
     let hpa = zero(spec, (current == 0).then_some("True"));
     let world = World::of(current, &[Some(read)]);
     let found = world.status_ahead(&hpa);

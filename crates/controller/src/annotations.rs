@@ -39,7 +39,8 @@ impl Wishes {
                 false
             }
         };
-        let fault = (!faults.is_empty()).then(|| format!("{}; it is not heeded", faults.join(", ")));
+        let fault =
+            (!faults.is_empty()).then(|| format!("{}; it is not heeded", faults.join(", ")));
         Self { pause, dry_run, fault }
     }
 }

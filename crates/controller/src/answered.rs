@@ -5,7 +5,9 @@ use std::{
     sync::LazyLock,
 };
 
-use hpa_calc::api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus};
+use hpa_calc::api::{
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -68,7 +70,8 @@ mod tests {
     #[test]
     fn specs_are_told_apart_by_their_text() {
         let [one, same, other] = [3, 3, 4].map(|max| text(&json!({ "maxReplicas": max })));
-        let hash = |text: &str| serde_json::from_str::<Answered<'_>>(text).expect("an object").spec_hash();
+        let hash =
+            |text: &str| serde_json::from_str::<Answered<'_>>(text).expect("an object").spec_hash();
         assert_eq!(hash(&one), hash(&same));
         assert_ne!(hash(&one), hash(&other));
     }
@@ -78,7 +81,10 @@ mod tests {
         let text = text(&json!("garbled"));
         let answered = || serde_json::from_str::<Answered<'_>>(&text).expect("an object");
         answered().into_result(None).expect_err("it is no spec");
-        let known = HorizontalPodAutoscalerSpec { max_replicas: 7, ..HorizontalPodAutoscalerSpec::default() };
+        let known = HorizontalPodAutoscalerSpec {
+            max_replicas: 7,
+            ..HorizontalPodAutoscalerSpec::default()
+        };
         assert_eq!(answered().into_result(Some(known.clone())).expect("it is known").spec, known);
     }
 

@@ -90,7 +90,10 @@ mod tests {
 
     #[test]
     fn api_versions_are_those_of_the_kinds() {
-        assert_eq!(Watched::<HorizontalPodAutoscaler>::api_version(&()), AutoscalerApi::Core.api_version());
+        assert_eq!(
+            Watched::<HorizontalPodAutoscaler>::api_version(&()),
+            AutoscalerApi::Core.api_version()
+        );
         assert_eq!(Watched::<OwnAutoscaler>::api_version(&()), AutoscalerApi::Own.api_version());
     }
 

@@ -31,7 +31,10 @@ const QUIET: Duration = Duration::from_mins(1);
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
 
 /// What can be watched.
-pub(crate) trait Watchable: Resource + DeserializeOwned + Clone + Debug + Send + 'static {}
+pub(crate) trait Watchable:
+    Resource + DeserializeOwned + Clone + Debug + Send + 'static
+{
+}
 
 impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
 
@@ -186,7 +189,14 @@ impl<T: Watchable> Feed<T> {
     /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
     pub(crate) fn new(what: impl Into<String>, api: Api<T>, scope: &Scope, pace: Duration) -> Self {
         let (events, health) = (events(api.clone(), pace), Health::new(what.into(), scope));
-        Self { api, events, health, relist: Relist::after(pace), absent: None, may_be_forbidden: false }
+        Self {
+            api,
+            events,
+            health,
+            relist: Relist::after(pace),
+            absent: None,
+            may_be_forbidden: false,
+        }
     }
 
     /// The same for a kind of a group that need not be served: `absent` is told if it is not, and it is asked for
@@ -215,7 +225,9 @@ impl<T: Watchable> Feed<T> {
     }
 
     /// As [`Feed::next`], for those who have to know that something may have been missed for a while.
-    pub(crate) async fn next_or_interrupted(&mut self) -> Result<Option<watcher::Event<T>>, Interrupted> {
+    pub(crate) async fn next_or_interrupted(
+        &mut self,
+    ) -> Result<Option<watcher::Event<T>>, Interrupted> {
         loop {
             let at = self.relist.at;
             let due = async {

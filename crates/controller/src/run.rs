@@ -9,7 +9,9 @@ use std::{
 
 use futures::FutureExt;
 use hpa_calc::settings::Settings;
-use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient};
+use hpa_metrics_client::{
+    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
+};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -59,7 +61,9 @@ impl Options {
     fn scopes(&self) -> Vec<Scope> {
         match self.namespaces.as_slice() {
             [] => vec![None],
-            namespaces => namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect(),
+            namespaces => {
+                namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect()
+            }
         }
     }
 }
@@ -162,7 +166,11 @@ impl Parts {
 
 /// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish. Where there is an election, the
 /// caches are filled and kept while another instance leads.
-pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) -> Result<(), RunError> {
+pub async fn run(
+    parts: Parts,
+    options: Options,
+    shutdown: CancellationToken,
+) -> Result<(), RunError> {
     let telemetry = parts.telemetry.clone();
     let scopes = options.scopes();
     let caches = Caches {
@@ -188,7 +196,11 @@ pub async fn run(parts: Parts, options: Options, shutdown: CancellationToken) ->
         _ = watches.join_next() => return Err(RunError::WatchEnded),
     }
     telemetry.set_synced();
-    info!(autoscalers = caches.autoscalers.len(), pods = caches.pods.len(), "the caches are filled");
+    info!(
+        autoscalers = caches.autoscalers.len(),
+        pods = caches.pods.len(),
+        "the caches are filled"
+    );
     let candidate = Candidate::new(parts.election.as_ref(), parts.clock.clone());
     let gained = tokio::select! {
         gained = candidate.leadership().gained() => gained.map(Some).ok_or(RunError::LeadershipLost),
@@ -226,8 +238,19 @@ impl Leader<'_> {
         watches: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) -> Result<(), RunError> {
-        let Parts { clients, mapper, metrics, clock, mut observer, telemetry, election, dry_run, .. } = parts;
-        let client = if dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
+        let Parts {
+            clients,
+            mapper,
+            metrics,
+            clock,
+            mut observer,
+            telemetry,
+            election,
+            dry_run,
+            ..
+        } = parts;
+        let client =
+            if dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
         let keeping = CancellationToken::new();
         let mut keepers = JoinSet::new();
         observer = Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]);
@@ -330,13 +353,24 @@ fn start_watches(
         for api in &parts.apis {
             let (autoscalers_synced, receiver) = watch::channel(false);
             synced.push(receiver);
-            let (caches, client, scope) = (caches.clone(), parts.clients.api.clone(), scope.clone());
+            let (caches, client, scope) =
+                (caches.clone(), parts.clients.api.clone(), scope.clone());
             match api {
                 AutoscalerApi::Core => {
-                    watches.spawn(caches.watch_autoscalers(client, scope, autoscalers_synced, spread));
+                    watches.spawn(caches.watch_autoscalers(
+                        client,
+                        scope,
+                        autoscalers_synced,
+                        spread,
+                    ));
                 }
                 AutoscalerApi::Own => {
-                    watches.spawn(caches.watch_own_autoscalers(client, scope, autoscalers_synced, spread));
+                    watches.spawn(caches.watch_own_autoscalers(
+                        client,
+                        scope,
+                        autoscalers_synced,
+                        spread,
+                    ));
                 }
             }
         }

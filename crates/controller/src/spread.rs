@@ -28,7 +28,9 @@ impl Spread {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let at = (self.period / slots).saturating_mul(index);
         let slot = (self.period / SLOTS).as_nanos().max(1);
-        at.saturating_sub(Duration::from_nanos(u64::try_from(at.as_nanos() % slot).unwrap_or_default()))
+        at.saturating_sub(Duration::from_nanos(
+            u64::try_from(at.as_nanos() % slot).unwrap_or_default(),
+        ))
     }
 }
 
@@ -50,7 +52,10 @@ mod tests {
     fn many_autoscalers_fill_the_period_evenly() {
         let spread = Spread::over(Duration::from_secs(15));
         let last = spread.delay(9_999, 10_000);
-        assert!(last >= Duration::from_millis(14_900) && last < Duration::from_secs(15), "{last:?}");
+        assert!(
+            last >= Duration::from_millis(14_900) && last < Duration::from_secs(15),
+            "{last:?}"
+        );
         assert_eq!(spread.delay(5_000, 10_000), Duration::from_millis(7_500));
     }
 }

@@ -1,11 +1,15 @@
 //! Writing an autoscaler's status: only what differs, as a patch that leaves alone what we do not know.
 
-use hpa_calc::api::{Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
+use hpa_calc::api::{
+    Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
+};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 /// The status as the API stores it: times in whole seconds.
-pub(crate) fn as_stored(mut status: HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
+pub(crate) fn as_stored(
+    mut status: HorizontalPodAutoscalerStatus,
+) -> HorizontalPodAutoscalerStatus {
     status.last_scale_time = status.last_scale_time.map(whole_seconds);
     for condition in &mut status.conditions {
         condition.last_transition_time = condition.last_transition_time.map(whole_seconds);
@@ -94,7 +98,8 @@ impl Serialize for Changes<'_> {
             changes.serialize_entry("currentMetrics", current_metrics)?;
         }
         if old.conditions != *conditions {
-            changes.serialize_entry("conditions", &Some(conditions).filter(|all| !all.is_empty()))?;
+            changes
+                .serialize_entry("conditions", &Some(conditions).filter(|all| !all.is_empty()))?;
         }
         for (name, value) in unknown {
             if old.unknown.get(name) != Some(value) {
@@ -114,7 +119,10 @@ mod tests {
 
     use super::*;
 
-    fn patch(object: &HorizontalPodAutoscaler, status: &HorizontalPodAutoscalerStatus) -> Option<Value> {
+    fn patch(
+        object: &HorizontalPodAutoscaler,
+        status: &HorizontalPodAutoscalerStatus,
+    ) -> Option<Value> {
         super::patch(object, status).map(|patch| serde_json::to_value(patch).expect("JSON"))
     }
 
@@ -138,7 +146,10 @@ mod tests {
         let mut status = object.status.clone();
         status.desired_replicas = 4;
         let patch = patch(&object, &status);
-        assert_eq!(patch, Some(json!({ "metadata": { "uid": "a" }, "status": { "desiredReplicas": 4 } })));
+        assert_eq!(
+            patch,
+            Some(json!({ "metadata": { "uid": "a" }, "status": { "desiredReplicas": 4 } }))
+        );
     }
 
     #[test]
@@ -181,10 +192,14 @@ mod tests {
     #[test]
     fn times_are_cut_to_whole_seconds() {
         let time: Timestamp = "2026-01-01T00:00:00.999Z".parse().expect("a time");
-        let mut status = HorizontalPodAutoscalerStatus { last_scale_time: Some(time), ..Default::default() };
+        let mut status =
+            HorizontalPodAutoscalerStatus { last_scale_time: Some(time), ..Default::default() };
         let condition_type = ConditionType::AbleToScale;
-        status.conditions =
-            vec![Condition { condition_type, last_transition_time: Some(time), ..Condition::default() }];
+        status.conditions = vec![Condition {
+            condition_type,
+            last_transition_time: Some(time),
+            ..Condition::default()
+        }];
         let stored = as_stored(status);
         let whole: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         assert_eq!(stored.last_scale_time, Some(whole));

@@ -16,10 +16,14 @@ pub(crate) fn read_metric(query: &MetricQuery) -> Span {
         MetricQuery::Resource { resource, container: None } => {
             ("Resource", "metrics.k8s.io", resource.as_str())
         }
-        MetricQuery::Resource { resource, .. } => ("ContainerResource", "metrics.k8s.io", resource.as_str()),
+        MetricQuery::Resource { resource, .. } => {
+            ("ContainerResource", "metrics.k8s.io", resource.as_str())
+        }
         MetricQuery::Pods { metric, .. } => ("Pods", "custom.metrics.k8s.io", metric.as_str()),
         MetricQuery::Object { metric, .. } => ("Object", "custom.metrics.k8s.io", metric.as_str()),
-        MetricQuery::External { metric, .. } => ("External", "external.metrics.k8s.io", metric.as_str()),
+        MetricQuery::External { metric, .. } => {
+            ("External", "external.metrics.k8s.io", metric.as_str())
+        }
     };
     debug_span!(target: TARGET, "read_metric", kind, api, metric)
 }

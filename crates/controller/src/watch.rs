@@ -137,7 +137,8 @@ impl Caches {
     ) {
         let what = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
         let api = api_in::<Watched<OwnAutoscaler>>(client, &scope);
-        let feed = Feed::new(what, api, &scope, self.pace).optional(OwnAutoscaler::GROUP, synced.clone());
+        let feed =
+            Feed::new(what, api, &scope, self.pace).optional(OwnAutoscaler::GROUP, synced.clone());
         self.watch_autoscalers_of(feed, scope, synced, spread).await;
     }
 
@@ -170,7 +171,8 @@ impl Caches {
                 }
                 watcher::Event::InitDone => {
                     let gone = self.autoscalers.keys_where(|key| {
-                        let is_in_scope = scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
+                        let is_in_scope =
+                            scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
                         key.api == K::API && is_in_scope && !listed.contains(key)
                     });
                     for key in &gone {
@@ -211,7 +213,8 @@ impl Caches {
 
     /// Whether nothing is written for an autoscaler.
     fn is_shadowed(&self, key: &HpaKey) -> bool {
-        let is_asked = || self.autoscalers.get(key).is_some_and(|known| Wishes::of(&known.object()).dry_run);
+        let is_asked =
+            || self.autoscalers.get(key).is_some_and(|known| Wishes::of(&known.object()).dry_run);
         self.dry_run || is_asked()
     }
 
@@ -226,7 +229,12 @@ impl Caches {
         }
     }
 
-    fn apply<K: AutoscalerKind>(&self, key: &HpaKey, object: Watched<K>, seen: Seen) -> Option<Change> {
+    fn apply<K: AutoscalerKind>(
+        &self,
+        key: &HpaKey,
+        object: Watched<K>,
+        seen: Seen,
+    ) -> Option<Change> {
         if seen == Seen::Changed && self.autoscalers.has(key, object.uid(), object.version()) {
             // Mostly our own write, whose answer has told of it.
             return Some(Change::Nothing);

@@ -5,8 +5,8 @@ use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
 
 use hpa_calc::{
     api::{
-        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, ObjectMeta, Pod,
-        PodSpec, PodStatus,
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+        ObjectMeta, Pod, PodSpec, PodStatus,
     },
     defaults::apply_defaults,
 };
@@ -124,7 +124,9 @@ pub(crate) fn autoscaler(
 }
 
 /// An autoscaler's spec.
-pub(crate) fn autoscaler_spec(text: &str) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
+pub(crate) fn autoscaler_spec(
+    text: &str,
+) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
     let mut spec = serde_json::from_str(text)?;
     // The API server has done so; a spec that reached us another way is not to be read differently.
     apply_defaults(&mut spec);
@@ -142,7 +144,13 @@ impl WatchedKind for Pod {
         let spec = serde_json::from_str::<Option<PodSpec>>(spec)?.unwrap_or_default();
         let status = serde_json::from_str::<Option<PodStatus>>(status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
-        Ok(Self::new(meta.name.into(), meta.labels.unwrap_or_default(), terminating, &spec, &status))
+        Ok(Self::new(
+            meta.name.into(),
+            meta.labels.unwrap_or_default(),
+            terminating,
+            &spec,
+            &status,
+        ))
     }
 }
 
@@ -268,7 +276,8 @@ mod tests {
         }))
         .expect("an object");
         let annotations = watched.into_result().expect("it decodes").metadata.annotations;
-        let expected = [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
+        let expected =
+            [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
         assert_eq!(annotations, BTreeMap::from(expected));
     }
 
@@ -286,9 +295,10 @@ mod tests {
     #[test]
     fn object_without_a_name_does_not_spoil_the_list_it_is_in() {
         for name in [json!(null), json!("")] {
-            let watched: Watched<Pod> =
-                serde_json::from_value(json!({ "metadata": { "name": name, "namespace": "shop" } }))
-                    .expect("an object");
+            let watched: Watched<Pod> = serde_json::from_value(
+                json!({ "metadata": { "name": name, "namespace": "shop" } }),
+            )
+            .expect("an object");
             watched.into_result().expect_err("it has no name");
         }
     }
@@ -303,7 +313,10 @@ mod tests {
         }))
         .expect("an object");
         let pod = watched.into_result().expect("it decodes");
-        assert_eq!((pod.name.as_ref(), pod.label("app"), pod.terminating), ("web-0", Some("web"), true));
+        assert_eq!(
+            (pod.name.as_ref(), pod.label("app"), pod.terminating),
+            ("web-0", Some("web"), true)
+        );
     }
 
     #[test]

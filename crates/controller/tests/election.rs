@@ -88,7 +88,10 @@ impl Instance {
 
     async fn leading(testbed: &Testbed, name: &str) -> Self {
         let instance = Self::start(testbed, name, SignedDuration::ZERO);
-        timeout(MOMENT, instance.leadership().gained()).await.expect("a free lease").expect("leads");
+        timeout(MOMENT, instance.leadership().gained())
+            .await
+            .expect("a free lease")
+            .expect("leads");
         instance
     }
 
@@ -190,7 +193,11 @@ async fn lease_of_a_killed_leader_is_taken_when_it_expires() {
     let killed = Instant::now();
     let predecessor = second.leadership().gained().await.expect("leads").expect("one before");
     // Its last renewal was up to a retry period ago.
-    assert!(killed.elapsed() <= LEASE && killed.elapsed() + SLACK >= LEASE, "{:?}", killed.elapsed());
+    assert!(
+        killed.elapsed() <= LEASE && killed.elapsed() + SLACK >= LEASE,
+        "{:?}",
+        killed.elapsed()
+    );
     assert!(predecessor.kept_history);
     assert_eq!(lease(&testbed).await, ("b".into(), 15, 1));
 }
@@ -202,7 +209,9 @@ async fn released_lease_is_taken_at_once() {
     let second = Instance::standby(&testbed, "b").await;
     watch_for(Duration::from_mins(1), &[&first, &second]).await;
     let released = Instant::now();
-    let wall = Skewed { start: released - Duration::from_mins(1) - MOMENT, skew: SignedDuration::ZERO }.now();
+    let wall =
+        Skewed { start: released - Duration::from_mins(1) - MOMENT, skew: SignedDuration::ZERO }
+            .now();
     first.candidate.leave().await;
     let predecessor = second.leadership().gained().await.expect("leads").expect("one before");
     assert!(released.elapsed() < MOMENT, "{:?}", released.elapsed());
@@ -323,7 +332,10 @@ async fn annotation_of_the_lease_is_neither_a_renewal_nor_a_loss() {
         let patch = Patch::Merge(
             json!({ "metadata": { "annotations": { "note": Instant::now().elapsed().as_nanos().to_string() } } }),
         );
-        leases(&testbed).patch("hpa-controller", &PatchParams::default(), &patch).await.expect("a patch");
+        leases(&testbed)
+            .patch("hpa-controller", &PatchParams::default(), &patch)
+            .await
+            .expect("a patch");
     };
     for _ in 0..10 {
         annotate().await;
@@ -353,12 +365,16 @@ async fn lease_taken_by_hand_is_lost_at_the_next_renewal() {
     let testbed = Testbed::default();
     let first = Instance::leading(&testbed, "a").await;
     let patch = Patch::Merge(json!({ "spec": { "holderIdentity": "kubectl" } }));
-    leases(&testbed).patch("hpa-controller", &PatchParams::default(), &patch).await.expect("a patch");
+    leases(&testbed)
+        .patch("hpa-controller", &PatchParams::default(), &patch)
+        .await
+        .expect("a patch");
     timeout(RETRY + MOMENT, first.leadership().lost()).await.expect("lost");
 }
 
 fn config_map() -> ConfigMap {
-    serde_json::from_value(json!({ "metadata": { "generateName": "written-" } })).expect("a config map")
+    serde_json::from_value(json!({ "metadata": { "generateName": "written-" } }))
+        .expect("a config map")
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,7 +385,8 @@ async fn only_the_leader_writes() {
     let maps = |instance: &Instance| -> Api<ConfigMap> {
         Api::namespaced(instance.leadership().fence(&instance.client), "default")
     };
-    let write = async |maps: &Api<ConfigMap>| maps.create(&PostParams::default(), &config_map()).await;
+    let write =
+        async |maps: &Api<ConfigMap>| maps.create(&PostParams::default(), &config_map()).await;
     let (of_first, of_second) = (maps(&first), maps(&second));
     write(&of_first).await.expect("the leader writes");
     let error = write(&of_second).await.expect_err("a standby does not").to_string();
@@ -382,7 +399,10 @@ async fn only_the_leader_writes() {
     assert!(begun.elapsed() <= RENEW && begun.elapsed() + SLACK >= RENEW, "{:?}", begun.elapsed());
     first.wire.send_replace(Wire::Works);
     assert!(write(&of_first).await.is_err());
-    assert_eq!(of_first.list(&ListParams::default()).await.expect("reading is free").items.len(), 1);
+    assert_eq!(
+        of_first.list(&ListParams::default()).await.expect("reading is free").items.len(),
+        1
+    );
     second.leadership().gained().await.expect("leads");
     write(&of_second).await.expect("the new leader writes");
     assert_eq!(testbed.list("v1", "ConfigMap").len(), 2);

@@ -12,7 +12,9 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{
-    api::{ConditionReason, CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
+    api::{
+        ConditionReason, CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName,
+    },
     history::Direction,
     readings::{PodSample, PodSamples, ReadError},
     selector::Selector,
@@ -83,10 +85,16 @@ impl Server {
             self.replicas = self.interference.remove(0);
             self.version += 1;
         }
-        let version = body["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
+        let version =
+            body["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
         if version != Some(self.version) {
             let details = json!({ "name": "web", "group": "apps", "kind": "deployments" });
-            return failure(StatusCode::CONFLICT, "Conflict", "the object has been modified", &details);
+            return failure(
+                StatusCode::CONFLICT,
+                "Conflict",
+                "the object has been modified",
+                &details,
+            );
         }
         self.replicas = body["spec"]["replicas"].as_i64().expect("replicas");
         self.scale_writes.push((self.replicas, self.version));
@@ -101,13 +109,13 @@ impl Server {
             return failure(StatusCode::FORBIDDEN, "Forbidden", "forbidden: no status", &json!({}));
         }
         if !self.hpa_exists {
-            let details =
-                json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
+            let details = json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
             return failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details);
         }
         let mut object = self.hpa();
         object["status"] = merged(&self.status_patches);
-        object["metadata"]["resourceVersion"] = json!((100 + self.status_patches.len()).to_string());
+        object["metadata"]["resourceVersion"] =
+            json!((100 + self.status_patches.len()).to_string());
         (StatusCode::OK, object)
     }
 
@@ -127,10 +135,11 @@ impl Server {
                 (StatusCode::OK, group)
             }
             (&Method::GET, "/apis/apps/v1") => {
-                let resources =
-                    [deployments("deployments", "Deployment"), deployments("deployments/scale", "Scale")];
-                let list =
-                    json!({ "kind": "APIResourceList", "groupVersion": "apps/v1", "resources": resources });
+                let resources = [
+                    deployments("deployments", "Deployment"),
+                    deployments("deployments/scale", "Scale"),
+                ];
+                let list = json!({ "kind": "APIResourceList", "groupVersion": "apps/v1", "resources": resources });
                 (StatusCode::OK, list)
             }
             (_, SCALE) if !self.scale_is_served => {
@@ -140,8 +149,7 @@ impl Server {
             (&Method::GET, SCALE) => (StatusCode::OK, self.scale()),
             (&Method::PUT, SCALE) => self.write_scale(&body),
             (&Method::GET, HPA) if !self.hpa_exists => {
-                let details =
-                    json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
+                let details = json!({ "name": "web", "group": "autoscaling", "kind": "horizontalpodautoscalers" });
                 failure(StatusCode::NOT_FOUND, "NotFound", "not found", &details)
             }
             (&Method::GET, HPA) => (StatusCode::OK, self.hpa()),
@@ -170,7 +178,9 @@ fn failure(code: StatusCode, reason: &str, message: &str, details: &Value) -> (S
 /// The status that merge patches leave.
 fn merged(patches: &[Value]) -> Value {
     let mut status = json!({ "desiredReplicas": 0, "currentMetrics": null });
-    for (name, value) in patches.iter().flat_map(|patch| patch["status"].as_object().expect("a status")) {
+    for (name, value) in
+        patches.iter().flat_map(|patch| patch["status"].as_object().expect("a status"))
+    {
         status[name] = value.clone();
     }
     status
@@ -185,7 +195,8 @@ fn client(server: &Arc<Mutex<Server>>) -> Client {
             let body = body.collect().await.expect("a body").to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or_default();
             let (code, answer) = server.lock().answer(&parts.method, parts.uri.path(), body);
-            let response = Response::builder().status(code).header("content-type", "application/json");
+            let response =
+                Response::builder().status(code).header("content-type", "application/json");
             let response = response.body(Body::from(answer.to_string().into_bytes()));
             Ok::<_, Infallible>(response.expect("a response"))
         }
@@ -232,7 +243,13 @@ impl MetricsClient for Usage {
         Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
     }
 
-    async fn pods(&self, _: &str, _: &Selector, _: &str, _: &Selector) -> Result<PodSamples, ReadError> {
+    async fn pods(
+        &self,
+        _: &str,
+        _: &Selector,
+        _: &str,
+        _: &Selector,
+    ) -> Result<PodSamples, ReadError> {
         unreachable!("no autoscaler here asks for it")
     }
 
@@ -322,7 +339,8 @@ async fn scale_is_written_against_the_version_read() {
 async fn reconcile_annotated(value: &str, times: usize) -> Server {
     let server = Arc::new(Mutex::new(Server { annotations: json!({ PAUSE: value }), ..server() }));
     let mut reconciler = reconciler(&server);
-    let (events, writer) = EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    let (events, writer) =
+        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
     reconciler.events = events;
     let mut annotated = hpa();
     annotated.metadata.annotations.insert(PAUSE.into(), value.into());
@@ -358,7 +376,8 @@ async fn other_direction_is_written() {
 async fn unknown_pause_is_told_once_and_not_heeded() {
     let server = reconcile_annotated("yes", 3).await;
     assert_eq!(server.scale_writes.first(), Some(&(4, 1)));
-    let told: Vec<_> = server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
+    let told: Vec<_> =
+        server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
     assert_eq!(told.len(), 1, "{:?}", server.events);
 }
 
@@ -372,7 +391,8 @@ async fn pause_that_was_set_meanwhile_holds() {
 async fn autoscaler_of_our_own_api_is_written_there() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    let (events, writer) = EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    let (events, writer) =
+        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
     reconciler.events = events;
     let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
     reconciler.autoscalers.remove(&key());
@@ -442,7 +462,10 @@ async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
         reconciler.reconcile(&key()).await;
     }
     let server = server.lock();
-    assert_eq!((server.scale_writes.len(), server.status_patches.len(), server.events.len()), (0, 0, 0));
+    assert_eq!(
+        (server.scale_writes.len(), server.status_patches.len(), server.events.len()),
+        (0, 0, 0)
+    );
     verdicts.0.lock().clone()
 }
 
@@ -511,9 +534,10 @@ async fn dry_run_recommends_on_the_metrics_that_the_status_tells_of() {
     reconciler.reconcile(&key()).await;
     let mut answered = answered(2);
     answered.status.conditions[0].reason = ConditionReason::ReadyForNewScale;
-    answered.status.current_metrics[0] = serde_json::from_value(json!({ "type": "Resource", "resource": {
+    answered.status.current_metrics[0] =
+        serde_json::from_value(json!({ "type": "Resource", "resource": {
         "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" } } }))
-    .expect("a metric");
+        .expect("a metric");
     reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
     let mut recommended = Vec::new();
     for milli in [50, 25, 25, 25] {
@@ -635,7 +659,8 @@ async fn autoscaler_that_the_api_server_no_longer_has_scales_nothing() {
 async fn autoscaler_deleted_before_the_write_scales_nothing() {
     let server = Arc::new(Mutex::new(server()));
     let mut reconciler = reconciler(&server);
-    reconciler.metrics = Arc::new(Usage { deletes_from: Some(reconciler.autoscalers.clone()), ..usage(100) });
+    reconciler.metrics =
+        Arc::new(Usage { deletes_from: Some(reconciler.autoscalers.clone()), ..usage(100) });
     reconciler.reconcile(&key()).await;
     assert_eq!(server.lock().scale_writes, []);
     assert_eq!(server.lock().status_patches.len(), 0);

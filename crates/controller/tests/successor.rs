@@ -1,7 +1,14 @@
 //! Whole controllers that follow each other, in virtual time: what the next one knows of the past.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a test may stop where it was misled")]
-#![allow(clippy::manual_range_contains, reason = "one end is when it is early, the other when it is late")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may stop where it was misled"
+)]
+#![allow(
+    clippy::manual_range_contains,
+    reason = "one end is when it is early, the other when it is late"
+)]
 
 use std::{
     sync::{
@@ -18,7 +25,9 @@ use hpa_controller::{
     leader::{Election, ElectionConfig},
     run::{Options, Parts, RunError, run},
 };
-use hpa_testbed::{ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed};
+use hpa_testbed::{
+    ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed,
+};
 use http::{Method, Request};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
@@ -128,7 +137,8 @@ impl Scene {
         let record = service_fn(move |request: Request<Body>| {
             let (server, written) = (server.clone(), written.clone());
             async move {
-                let (is_read, path) = (request.method() == Method::GET, request.uri().path().to_owned());
+                let (is_read, path) =
+                    (request.method() == Method::GET, request.uri().path().to_owned());
                 let tells = path.ends_with("/status") || path.contains("/configmaps");
                 if !is_read && tells && written.tells_nothing.load(Ordering::SeqCst) {
                     std::future::pending::<()>().await;
@@ -155,7 +165,8 @@ impl Scene {
     }
 
     fn replicas(&self) -> i64 {
-        let deployment = self.testbed.get("apps/v1", "Deployment", "shop", "web").expect("the deployment");
+        let deployment =
+            self.testbed.get("apps/v1", "Deployment", "shop", "web").expect("the deployment");
         deployment["spec"]["replicas"].as_i64().expect("replicas")
     }
 
@@ -295,7 +306,10 @@ async fn scale_up_that_was_not_kept_is_not_undone() {
     let (down, replicas) = scene.scaled_from(20).await;
     assert_eq!(replicas, 3);
     assert!(down >= scaled + WINDOW, "early, at {down}: it was scaled up at {scaled}");
-    assert!(down <= scaled + WINDOW + LEASE + SYNC, "late, at {down}: it was scaled up at {scaled}");
+    assert!(
+        down <= scaled + WINDOW + LEASE + SYNC,
+        "late, at {down}: it was scaled up at {scaled}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -316,13 +330,17 @@ async fn scale_up_that_nothing_tells_of_is_not_undone() {
     let (down, replicas) = scene.scaled_from(20).await;
     assert_eq!(replicas, 10);
     assert!(down >= scaled + WINDOW, "early, at {down}: it was scaled up at {scaled}");
-    assert!(down <= scaled + LEASE + WINDOW + 2 * SYNC, "late, at {down}: it was scaled up at {scaled}");
+    assert!(
+        down <= scaled + LEASE + WINDOW + 2 * SYNC,
+        "late, at {down}: it was scaled up at {scaled}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn policy_counts_what_the_last_leader_did() {
     let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 300 });
-    let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
+    let behavior =
+        json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
     for keep_history in [true, false] {
         let scene = Scene::new(behavior.clone(), keep_history);
         let leader = scene.controller("a");
@@ -336,7 +354,10 @@ async fn policy_counts_what_the_last_leader_did() {
         leader.abort();
         let second = scene.scaled_to(8).await;
         if keep_history {
-            assert!(second >= first + 300 && second <= first + 300 + SYNC, "{first}, then {second}");
+            assert!(
+                second >= first + 300 && second <= first + 300 + SYNC,
+                "{first}, then {second}"
+            );
         } else {
             // The reference does not remember: that is what the history is kept for.
             assert!(second <= first + 20 + LEASE + 2 * SYNC, "{first}, then {second}");
@@ -360,6 +381,9 @@ async fn pause_without_any_controller_shortens_no_window() {
         scene.at(started).await;
         let _next = scene.controller("b");
         let scaled = scene.scaled_to(4).await;
-        assert!((earliest..=latest).contains(&scaled), "started at {started}, scaled down at {scaled}");
+        assert!(
+            (earliest..=latest).contains(&scaled),
+            "started at {started}, scaled down at {scaled}"
+        );
     }
 }

@@ -53,12 +53,14 @@ fn hpa(name: &str) -> Value {
 fn page(items: &[Value], next: &str) -> (u16, Value) {
     let metadata = json!({ "resourceVersion": "9", "continue": next });
     let kind = "HorizontalPodAutoscalerList";
-    (200, json!({ "kind": kind, "apiVersion": "autoscaling/v2", "metadata": metadata, "items": items }))
+    (
+        200,
+        json!({ "kind": kind, "apiVersion": "autoscaling/v2", "metadata": metadata, "items": items }),
+    )
 }
 
 fn failure(code: u16) -> (u16, Value) {
-    let status =
-        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code });
+    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code });
     (code, status)
 }
 
@@ -73,7 +75,8 @@ fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Clie
                 std::future::pending::<()>().await;
             }
             let (code, body) = answer(query);
-            let response = Response::builder().status(code).header("content-type", "application/json");
+            let response =
+                Response::builder().status(code).header("content-type", "application/json");
             Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
         }
     });

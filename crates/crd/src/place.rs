@@ -12,8 +12,10 @@ pub(crate) fn schema_at<'a>(
     let missing = || DefinitionError::NoSuchField(path.to_owned());
     let mut place = root;
     for segment in path.split('.').filter(|segment| !segment.is_empty()) {
-        let (name, items) = segment.split_once("[]").map_or((segment, false), |(name, _)| (name, true));
-        place = place.get_mut("properties").and_then(|all| all.get_mut(name)).ok_or_else(missing)?;
+        let (name, items) =
+            segment.split_once("[]").map_or((segment, false), |(name, _)| (name, true));
+        place =
+            place.get_mut("properties").and_then(|all| all.get_mut(name)).ok_or_else(missing)?;
         if items {
             place = place.get_mut("items").ok_or_else(missing)?;
         }

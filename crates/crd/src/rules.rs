@@ -80,7 +80,8 @@ const SCALE_TARGET: &[Rule] = &[
     on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
 ];
 
-const DESCRIBED_OBJECT: &[Rule] = &[on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
+const DESCRIBED_OBJECT: &[Rule] =
+    &[on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE)];
 
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
@@ -158,8 +159,12 @@ const EXTERNAL_TARGET: &[Rule] = &[
     ),
 ];
 
-const PODS_TARGET: &[Rule] =
-    &[on(".averageValue", REQUIRED, "has(self.averageValue)", "must specify a positive target averageValue")];
+const PODS_TARGET: &[Rule] = &[on(
+    ".averageValue",
+    REQUIRED,
+    "has(self.averageValue)",
+    "must specify a positive target averageValue",
+)];
 
 const RESOURCE_TARGET: &[Rule] = &[
     on(
@@ -177,9 +182,13 @@ const RESOURCE_TARGET: &[Rule] = &[
 ];
 
 /// A quantity is rounded away from zero, so its sign is that of its digits.
-const POSITIVE: &[Rule] = &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
-const NOT_NEGATIVE: &[Rule] =
-    &[own(INVALID, r"!string(self).matches('^\\s*-[0.]*[1-9]')", "must be greater than or equal to 0")];
+const POSITIVE: &[Rule] =
+    &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
+const NOT_NEGATIVE: &[Rule] = &[own(
+    INVALID,
+    r"!string(self).matches('^\\s*-[0.]*[1-9]')",
+    "must be greater than or equal to 0",
+)];
 
 const RESOURCE_NAME: &[Rule] = &[own(REQUIRED, "self != ''", "must specify a resource name")];
 
@@ -245,7 +254,8 @@ const RULES: &[(&str, &[Rule])] = &[
 const TARGETS: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
 
 /// The texts that a rule looks at and that have no rule of their own.
-const TEXTS: [&str; 2] = ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
+const TEXTS: [&str; 2] =
+    ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
 
 /// Adds what is checked to the schema of a spec.
 pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
@@ -303,7 +313,8 @@ fn add(schema: &mut Map<String, Value>, rules: &[Rule]) {
 }
 
 fn to_json(rule: &Rule) -> Value {
-    let mut json = json!({ "rule": rule.expression, "message": rule.message, "reason": rule.reason });
+    let mut json =
+        json!({ "rule": rule.expression, "message": rule.message, "reason": rule.reason });
     if let (Some(member), Value::Object(json)) = (rule.member, &mut json) {
         json.insert("fieldPath".to_owned(), member.into());
     }

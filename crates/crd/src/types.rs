@@ -49,7 +49,12 @@ fn fits_bounds(number: &serde_json::Number, schema: &Value) -> bool {
     number.as_i64().is_some_and(|number| !is_32_bits || i32::try_from(number).is_ok())
 }
 
-fn check_members(members: &Map<String, Value>, schema: &Value, path: &str, errors: &mut Vec<String>) {
+fn check_members(
+    members: &Map<String, Value>,
+    schema: &Value,
+    path: &str,
+    errors: &mut Vec<String>,
+) {
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
         let known = schema.get("properties").and_then(|all| all.get(name));
         let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -84,7 +89,8 @@ mod tests {
             },
         });
         let errors = type_errors(&object).unwrap();
-        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let fields: Vec<&str> =
+            errors.iter().filter_map(|error| error.split(": ").next()).collect();
         assert_eq!(
             fields,
             [

@@ -27,14 +27,20 @@ fn schema_is_structural() {
 
 fn check(schema: &Value, path: &str, seen: &mut usize) {
     *seen += 1;
-    let is_int_or_string = schema.get("x-kubernetes-int-or-string").is_some_and(|value| value == true);
+    let is_int_or_string =
+        schema.get("x-kubernetes-int-or-string").is_some_and(|value| value == true);
     let kind = schema.get("type").and_then(Value::as_str);
     assert_eq!(kind.is_some(), !is_int_or_string, "{path}: type {kind:?}");
-    for form in ["$ref", "$defs", "definitions", "oneOf", "allOf", "not", "nullable", "title", "const"] {
+    for form in
+        ["$ref", "$defs", "definitions", "oneOf", "allOf", "not", "nullable", "title", "const"]
+    {
         assert_eq!(schema.get(form), None, "{path}");
     }
     assert_eq!(schema.get("anyOf").is_some(), is_int_or_string, "{path}");
-    assert!(schema.get("properties").is_none() || schema.get("additionalProperties").is_none(), "{path}");
+    assert!(
+        schema.get("properties").is_none() || schema.get("additionalProperties").is_none(),
+        "{path}"
+    );
     let members = schema.get("properties").and_then(Value::as_object);
     for (name, member) in members.into_iter().flatten() {
         check(member, &format!("{path}.{name}"), seen);

@@ -39,7 +39,11 @@ pub(crate) fn start_to_file(level: &str, file: File) -> anyhow::Result<()> {
 }
 
 /// What writes the log.
-fn subscriber<W>(arguments: &LogArguments, writer: W, color: bool) -> anyhow::Result<impl Subscriber>
+fn subscriber<W>(
+    arguments: &LogArguments,
+    writer: W,
+    color: bool,
+) -> anyhow::Result<impl Subscriber>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -122,7 +126,8 @@ mod tests {
     /// A reconcile that says something within a step.
     fn reconcile() {
         let _span = tracing::info_span!("reconcile", hpa = "shop/web").entered();
-        let _step = tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
+        let _step =
+            tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
         tracing::debug!(target: hpa_controller::trace::TARGET, error = "refused");
         tracing::info!(desired = 4, "scaled");
         tracing::trace!("not asked for");
@@ -151,11 +156,12 @@ mod tests {
             let (lines, spans) = (Lines::default(), Spans::default());
             let writer = lines.clone();
             let traces = spans.clone().with_filter(LevelFilter::DEBUG).boxed();
-            let subscriber =
-                traced_subscriber(&arguments, move || writer.clone(), false, traces).expect("a filter");
+            let subscriber = traced_subscriber(&arguments, move || writer.clone(), false, traces)
+                .expect("a filter");
             tracing::subscriber::with_default(subscriber, reconcile);
             let (text, expected) = (lines.text(), logged(log_format));
-            let without_time = |line: &str| line.split_once("INFO").map(|(_, rest)| rest.to_owned());
+            let without_time =
+                |line: &str| line.split_once("INFO").map(|(_, rest)| rest.to_owned());
             assert!(without_time(&text).is_some() && text.lines().count() == 1, "{text}");
             assert_eq!(without_time(&text), without_time(&expected));
             assert_eq!(spans.0.load(Ordering::Relaxed), 2, "both are traced");
@@ -164,7 +170,8 @@ mod tests {
 
     #[test]
     fn autoscaler_is_a_field_of_a_json_line() {
-        let line: serde_json::Value = serde_json::from_str(&logged(LogFormat::Json)).expect("one line");
+        let line: serde_json::Value =
+            serde_json::from_str(&logged(LogFormat::Json)).expect("one line");
         assert_eq!(line["span"]["hpa"], "shop/web");
         assert_eq!((&line["desired"], &line["message"]), (&4.into(), &"scaled".into()));
     }

@@ -48,7 +48,8 @@ fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
 
 /// A command that is called as its page is.
 fn of_command(program: &Command, name: &str) -> anyhow::Result<Command> {
-    let command = program.find_subcommand(name).with_context(|| format!("there is no command {name}"))?;
+    let command =
+        program.find_subcommand(name).with_context(|| format!("there is no command {name}"))?;
     Ok(command.clone().display_name(format!("hpa-{name}")))
 }
 
@@ -66,7 +67,11 @@ mod tests {
     fn page_of_the_program_names_every_command() {
         let page = text(None);
         for command in Arguments::command().get_subcommands() {
-            assert!(page.contains(&format!("hpa-{}(1)", command.get_name())), "{}", command.get_name());
+            assert!(
+                page.contains(&format!("hpa-{}(1)", command.get_name())),
+                "{}",
+                command.get_name()
+            );
         }
     }
 

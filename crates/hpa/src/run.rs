@@ -27,7 +27,8 @@ const EXIT_IMPATIENT: i32 = 130;
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let threads = usize::from(arguments.threads);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let runtime = runtime.context("cannot start threads")?;
     #[cfg(feature = "otlp")]
     let traces = Traces::start(&arguments.traces, runtime.handle())?;
@@ -49,8 +50,9 @@ pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
 async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(&shutdown)?;
-    let telemetry =
-        Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: arguments.observation.per_hpa_metrics }));
+    let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
+        per_autoscaler: arguments.observation.per_hpa_metrics,
+    }));
     let serving = serve::start(&arguments.observation, &telemetry).await?;
     let clients = Clients::observed(&client_config(&arguments.cluster), &telemetry).await?;
     let options = options(&arguments);
@@ -88,7 +90,8 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let limits = ClientLimits::default();
     let config = ClientConfig { api: limits, metrics: limits, ..client_config(&arguments.cluster) };
     let client = Clients::new(&config).await?.api;
-    let is_in_cluster = arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
+    let is_in_cluster =
+        arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
     let of_pod = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| is_in_cluster);
     let given = election.leader_elect_resource_namespace.clone();
     let namespace = given.or_else(of_pod).unwrap_or_else(|| "kube-system".to_owned());
@@ -128,13 +131,18 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     let source = match (&cluster.kubeconfig, &cluster.context) {
         (None, None) if cluster.in_cluster => ClientSource::InCluster,
         (None, None) => ClientSource::Infer,
-        (path, context) => ClientSource::Kubeconfig { path: path.clone(), context: context.clone() },
+        (path, context) => {
+            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
+        }
     };
     let rate = cluster
         .kube_api_qps
         .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(at_once(qps)) });
-    let limits =
-        ClientLimits { rate, request_timeout: to_std(cluster.request_timeout), ..ClientLimits::default() };
+    let limits = ClientLimits {
+        rate,
+        request_timeout: to_std(cluster.request_timeout),
+        ..ClientLimits::default()
+    };
     ClientConfig { source, api: limits, metrics: limits }
 }
 
@@ -154,7 +162,10 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
 }
 
 /// The options of a controller that may end at once.
-pub(crate) fn options_of(autoscaling: &AutoscalingArguments, cluster: &ClusterArguments) -> Options {
+pub(crate) fn options_of(
+    autoscaling: &AutoscalingArguments,
+    cluster: &ClusterArguments,
+) -> Options {
     let AutoscalingArguments {
         concurrent_horizontal_pod_autoscaler_syncs: workers,
         horizontal_pod_autoscaler_sync_period: sync_period,

@@ -54,14 +54,18 @@ pub(crate) struct ShadowReportArguments {
 /// Compares for a time, or until SIGTERM or SIGINT, and prints the report. Differences are an error.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
     logging::start(&arguments.log, None)?;
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
     let summary = runtime.block_on(compare(arguments));
     runtime.shutdown_background();
     let summary = summary?;
     write!(std::io::stdout(), "{summary}").context("cannot write")?;
     match summary {
-        Summary { decisions: 0, .. } => bail!("nothing was compared: no other controller wrote a status"),
+        Summary { decisions: 0, .. } => {
+            bail!("nothing was compared: no other controller wrote a status")
+        }
         Summary { different: 0, .. } => Ok(()),
         Summary { different, .. } => bail!("{different} decisions differ"),
     }

@@ -44,7 +44,12 @@ manifests:
 
 fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
-    command.arg("demo").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .arg("demo")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // Not even a broken one of the user's may matter.
     command.env("KUBECONFIG", "/nowhere").env("HOME", "/nowhere");
     command
@@ -69,12 +74,16 @@ fn run_scenario(scenario: &str, arguments: &[&str]) -> (i32, String, String) {
 fn load_that_is_followed_ends_well() {
     let (code, output, errors) = run_scenario(SCENARIO, &[]);
     assert_eq!((code, errors.as_str()), (0, ""), "{output}");
-    assert!(output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times as fast\n"), "{output}");
+    assert!(
+        output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times as fast\n"),
+        "{output}"
+    );
     let scalings: Vec<&str> = output.lines().filter(|line| line.contains(" -> ")).collect();
     assert!(scalings[0].contains("2 -> 3 ") && scalings[0].contains("cpu is at "), "{output}");
     assert!(scalings.last().is_some_and(|line| line.contains("-> 8 ")), "{output}");
     assert!(
-        output.contains("\nHPA  DECISIONS  UP  DOWN  REPLICAS  AVERAGE  NEEDED  SERVED  SHORT\nweb "),
+        output
+            .contains("\nHPA  DECISIONS  UP  DOWN  REPLICAS  AVERAGE  NEEDED  SERVED  SHORT\nweb "),
         "{output}"
     );
     assert!(output.contains("The controller followed the load for the autoscaler."), "{output}");
@@ -85,7 +94,8 @@ fn load_that_is_followed_ends_well() {
 
 #[test]
 fn load_that_cannot_be_followed_ends_badly() {
-    let (code, output, errors) = run_scenario(&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 3"), &[]);
+    let (code, output, errors) =
+        run_scenario(&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 3"), &[]);
     assert_eq!(code, 1, "{output}{errors}");
     assert!(output.contains("maxReplicas is 3"), "{output}");
     assert!(output.contains("The controller did NOT follow the load:\n  web: "), "{output}");
@@ -94,7 +104,8 @@ fn load_that_cannot_be_followed_ends_badly() {
 
 #[test]
 fn faults_of_a_scenario_meet_the_controller() {
-    let fault = "faults: [{match: {clients: [hpa-rs], subresources: [scale]}, effect: serviceUnavailable}]";
+    let fault =
+        "faults: [{match: {clients: [hpa-rs], subresources: [scale]}, effect: serviceUnavailable}]";
     let (code, output, errors) =
         run_scenario(&format!("{SCENARIO}{fault}\n"), &["--for", "8s", "--log-level", "error"]);
     assert_eq!(code, 1, "{output}{errors}");
@@ -140,7 +151,8 @@ fn what_is_wrong_with_a_scenario_is_told() {
 #[test]
 fn a_proxy_does_not_matter() {
     let mut command = demo(&["--for", "1s", "--log-level", "error"]);
-    let output = command.env("HTTPS_PROXY", "http://proxy.example:3128").output().expect("the binary runs");
+    let output =
+        command.env("HTTPS_PROXY", "http://proxy.example:3128").output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -170,11 +182,13 @@ async fn kubeconfig_works_while_it_runs_and_a_signal_ends_it() {
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut output = read_until(&mut lines, " -> ");
     let kubeconfig = Kubeconfig::read_from(kubeconfig_in(&output)).expect("a kubeconfig");
-    let config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.expect("a config");
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .expect("a config");
     let client = Client::try_from(config).expect("a client");
     let kind = GroupVersionKind::gvk("autoscaling", "v2", "HorizontalPodAutoscaler");
-    let autoscalers: Api<DynamicObject> = Api::default_namespaced_with(client, &ApiResource::from_gvk(&kind));
+    let autoscalers: Api<DynamicObject> =
+        Api::default_namespaced_with(client, &ApiResource::from_gvk(&kind));
     let listed = autoscalers.list(&ListParams::default()).await.expect("a list");
     let scaled = |hpa: &DynamicObject| hpa.data["status"]["lastScaleTime"].is_string();
     assert_eq!((listed.items.len(), listed.items.iter().any(scaled)), (3, true), "{listed:?}");
@@ -204,5 +218,8 @@ fn a_reader_that_has_seen_enough_ends_it() {
     read_until(&mut lines, "hpa demo");
     drop(lines);
     let output = child.wait_with_output().expect("an end");
-    assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(130), ""));
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+        (Some(130), "")
+    );
 }

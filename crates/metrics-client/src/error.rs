@@ -122,7 +122,8 @@ fn without_credentials(text: &str) -> String {
     while let Some((before, after)) = rest.split_once("://") {
         clean.push_str(before);
         clean.push_str("://");
-        let end = after.find(|c: char| c.is_whitespace() || "/?#\"'".contains(c)).unwrap_or(after.len());
+        let end =
+            after.find(|c: char| c.is_whitespace() || "/?#\"'".contains(c)).unwrap_or(after.len());
         let (authority, tail) = after.split_at_checked(end).unwrap_or((after, ""));
         clean.push_str(authority.rsplit_once('@').map_or(authority, |(_, host)| host));
         rest = tail;

@@ -32,5 +32,7 @@ mod testing;
 pub use client::MetricsClient;
 pub use coalesce::{Coalescing, CoalescingSettings};
 pub use error::{FetchError, describe};
-pub use server::{ClientSettings, KubeMetricsClient, ResourceNames, generic_message, percent_encode};
+pub use server::{
+    ClientSettings, KubeMetricsClient, ResourceNames, generic_message, percent_encode,
+};
 pub use source::MetricsSource;

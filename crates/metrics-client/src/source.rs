@@ -15,7 +15,11 @@ use crate::{
 #[async_trait]
 pub trait MetricsSource: Send + Sync + 'static {
     /// metrics.k8s.io: what the containers of the selected pods use.
-    async fn pod_metrics(&self, namespace: &str, pods: &Selector) -> Result<Vec<PodMetrics>, FetchError>;
+    async fn pod_metrics(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Vec<PodMetrics>, FetchError>;
 
     /// custom.metrics.k8s.io: a metric of each selected pod.
     async fn pod_values(

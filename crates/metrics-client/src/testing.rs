@@ -47,7 +47,12 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn json(body: impl Into<String>) -> Self {
-        Self { after: Duration::ZERO, code: 200, content_type: "application/json", body: body.into() }
+        Self {
+            after: Duration::ZERO,
+            code: 200,
+            content_type: "application/json",
+            body: body.into(),
+        }
     }
 
     pub(crate) fn text(code: u16, body: &str) -> Self {
@@ -149,7 +154,11 @@ impl Source {
 
 #[async_trait]
 impl MetricsSource for Source {
-    async fn pod_metrics(&self, namespace: &str, pods: &Selector) -> Result<Vec<PodMetrics>, FetchError> {
+    async fn pod_metrics(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Vec<PodMetrics>, FetchError> {
         self.note(format!("{namespace} {pods}")).await;
         (self.pod_metrics)(namespace, &pods.to_string())
     }
@@ -162,7 +171,8 @@ impl MetricsSource for Source {
         metric_selector: &Selector,
     ) -> Result<Vec<MetricValue>, FetchError> {
         self.note(format!("{namespace} {pods} {metric} {metric_selector}")).await;
-        Ok(serde_json::from_str(r#"[{"describedObject":{"name":"web-1"},"value":"1500m"}]"#).unwrap())
+        Ok(serde_json::from_str(r#"[{"describedObject":{"name":"web-1"},"value":"1500m"}]"#)
+            .unwrap())
     }
 
     async fn object_values(
@@ -172,7 +182,11 @@ impl MetricsSource for Source {
         metric: &str,
         metric_selector: &Selector,
     ) -> Result<Vec<MetricValue>, FetchError> {
-        self.note(format!("{namespace} {}/{} {metric} {metric_selector}", object.kind, object.name)).await;
+        self.note(format!(
+            "{namespace} {}/{} {metric} {metric_selector}",
+            object.kind, object.name
+        ))
+        .await;
         Ok(serde_json::from_str(r#"[{"describedObject":{"name":"main"},"value":"7"}]"#).unwrap())
     }
 

@@ -31,11 +31,19 @@ pub(crate) struct Subject<'a> {
 impl Subject<'_> {
     /// `deployments.apps`, or `pods`.
     fn resource(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     fn kind_and_group(&self) -> String {
-        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
     }
 
     fn details(&self) -> Value {
@@ -52,8 +60,18 @@ impl Subject<'_> {
 
 impl ApiError {
     /// An answer with this code, reason and message.
-    pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), message: message.into(), details: None, retry_after: None }
+    pub fn new(
+        code: u16,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            details: None,
+            retry_after: None,
+        }
     }
 
     /// 400: the request makes no sense.
@@ -124,14 +142,16 @@ impl ApiError {
     }
 
     pub(crate) fn conflict(subject: &Subject<'_>, why: &str) -> Self {
-        let text =
-            format!("Operation cannot be fulfilled on {} \"{}\": {why}", subject.resource(), subject.name);
+        let text = format!(
+            "Operation cannot be fulfilled on {} \"{}\": {why}",
+            subject.resource(),
+            subject.name
+        );
         Self { details: Some(subject.details()), ..Self::new(409, "Conflict", text) }
     }
 
     pub(crate) fn modified(subject: &Subject<'_>) -> Self {
-        let why =
-            "the object has been modified; please apply your changes to the latest version and try again";
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(subject, why)
     }
 

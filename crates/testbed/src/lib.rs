@@ -55,8 +55,8 @@ pub use self::{
     gate::{Gate, Release},
     interceptor::{Action, Interceptor},
     metrics::{
-        CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider, PodMetrics,
-        PodMetricsQuery,
+        CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
+        PodMetrics, PodMetricsQuery,
     },
     request::RequestInfo,
     restart::{Restart, Snapshot},

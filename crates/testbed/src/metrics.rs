@@ -27,7 +27,8 @@ const EXTERNAL: &str = "external.metrics.k8s.io";
 pub trait MetricsProvider: Send + Sync {
     /// The groups and versions that are served; unless it says otherwise, all that a cluster may have.
     fn served(&self) -> Vec<(String, String)> {
-        let all = [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
+        let all =
+            [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
         all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
     }
 
@@ -157,7 +158,8 @@ pub(crate) fn resources(group: &str) -> Vec<Value> {
 pub(crate) fn answer(server: &Server, call: &Call) -> Result<Response<Body>, ApiError> {
     let info = &call.info;
     let asked = (info.group.clone(), info.version.clone());
-    let provider = server.config.metrics.as_ref().filter(|provider| provider.served().contains(&asked));
+    let provider =
+        server.config.metrics.as_ref().filter(|provider| provider.served().contains(&asked));
     let Some(provider) = provider else { return Ok(no_page()) };
     if call.method != Method::GET {
         return Err(ApiError::method_not_allowed());
@@ -193,9 +195,13 @@ fn pods(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<
 }
 
 fn pod_metrics(server: &Server, pod: &PodMetrics, api_version: &str) -> Value {
-    let containers: Vec<Value> =
-        pod.containers.iter().map(|(name, usage)| json!({ "name": name, "usage": usage })).collect();
-    let metadata = json!({ "name": pod.name, "namespace": pod.namespace, "creationTimestamp": server.now() });
+    let containers: Vec<Value> = pod
+        .containers
+        .iter()
+        .map(|(name, usage)| json!({ "name": name, "usage": usage }))
+        .collect();
+    let metadata =
+        json!({ "name": pod.name, "namespace": pod.namespace, "creationTimestamp": server.now() });
     json!({
         "kind": "PodMetrics", "apiVersion": api_version, "metadata": metadata,
         "timestamp": or_now(server, &pod.timestamp), "window": pod.window, "containers": containers,
@@ -214,8 +220,11 @@ fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Resul
         return Err(ApiError::no_such_path());
     }
     let selector = labels(call.parameter("labelSelector"))?;
-    let pods =
-        if resource == "pods" { selected_pods(server, &info.namespace, &selector) } else { Vec::new() };
+    let pods = if resource == "pods" {
+        selected_pods(server, &info.namespace, &selector)
+    } else {
+        Vec::new()
+    };
     let query = CustomMetricQuery {
         namespace: info.namespace.clone(),
         resource: resource.to_owned(),
@@ -235,7 +244,11 @@ fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Resul
     Ok(list("MetricValueList", &api_version(&info.group, &info.version), &items))
 }
 
-fn external(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<Value, ApiError> {
+fn external(
+    server: &Server,
+    call: &Call,
+    provider: &dyn MetricsProvider,
+) -> Result<Value, ApiError> {
     let info = &call.info;
     let query = ExternalMetricQuery {
         namespace: info.namespace.clone(),
@@ -262,5 +275,8 @@ fn selected_pods(server: &Server, namespace: &str, selector: &Selector) -> Vec<(
     let mut state = server.state.lock();
     let pods = state.store.collection(&(String::new(), "pods".to_owned())).objects().iter();
     let of_namespace = pods.filter(|((own, _), _)| namespace.is_empty() || own == namespace);
-    of_namespace.filter(|(_, pod)| matches_labels(selector, pod)).map(|(id, _)| id.clone()).collect()
+    of_namespace
+        .filter(|(_, pod)| matches_labels(selector, pod))
+        .map(|(id, _)| id.clone())
+        .collect()
 }

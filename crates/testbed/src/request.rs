@@ -36,7 +36,8 @@ impl RequestInfo {
     /// Reads it from a method, a path and whether a watch is asked for.
     pub(crate) fn new(method: &Method, path: &str, watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
-        let segments: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+        let segments: Vec<String> =
+            path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let rest = match segments.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => {
@@ -93,7 +94,8 @@ fn decoded(segment: &str) -> String {
     let mut rest = segment.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
         let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        let byte = code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
+        let byte =
+            code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
         bytes.push(byte.unwrap_or(first));
         rest = if byte.is_some() { after.get(2..).unwrap_or_default() } else { after };
     }
@@ -122,7 +124,8 @@ impl Call {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        let watch = query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
+        let watch =
+            query.iter().any(|(name, value)| name == "watch" && (value == "true" || value == "1"));
         let user_agent = header(header::USER_AGENT);
         let mut info = RequestInfo::new(&method, uri.path(), watch);
         user_agent.split('/').next().unwrap_or_default().clone_into(&mut info.client);

@@ -36,7 +36,10 @@ impl Selection {
     pub(crate) fn matches(&self, id: &Id, object: &Value) -> bool {
         self.is_in_scope(id)
             && matches_labels(&self.labels, object)
-            && self.fields.iter().all(|term| (json::text(object, &term.pointer) == term.value) == term.equal)
+            && self
+                .fields
+                .iter()
+                .all(|term| (json::text(object, &term.pointer) == term.value) == term.equal)
     }
 }
 
@@ -70,7 +73,11 @@ fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
     if !is_selectable(name, resource) {
         return Err(ApiError::bad_request(not_selectable(name, resource)));
     }
-    Ok(FieldTerm { pointer: format!("/{}", name.replace('.', "/")), value: value.to_owned(), equal })
+    Ok(FieldTerm {
+        pointer: format!("/{}", name.replace('.', "/")),
+        value: value.to_owned(),
+        equal,
+    })
 }
 
 fn not_selectable(field: &str, resource: &Resource) -> String {
@@ -89,7 +96,9 @@ fn is_selectable(field: &str, resource: &Resource) -> bool {
         "status.phase" => resource.is("", "pods") || resource.is("", "namespaces"),
         "spec.nodeName" | "spec.restartPolicy" | "status.podIP" => resource.is("", "pods"),
         "reason" | "type" | "source" | "reportingComponent" => resource.is("", "events"),
-        "status.replicas" => resource.is("apps", "replicasets") || resource.is("", "replicationcontrollers"),
+        "status.replicas" => {
+            resource.is("apps", "replicasets") || resource.is("", "replicationcontrollers")
+        }
         _ => resource.is("", "events") && field.starts_with("involvedObject."),
     }
 }

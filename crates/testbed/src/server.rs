@@ -66,8 +66,12 @@ impl Server {
     fn create_namespace(&self, name: &str) {
         let mut state = self.state.lock();
         let Some(resource) = state.registry.find("", "v1", "namespaces").cloned() else { return };
-        let target =
-            Target { resource, version: "v1".to_owned(), namespace: String::new(), name: String::new() };
+        let target = Target {
+            resource,
+            version: "v1".to_owned(),
+            namespace: String::new(),
+            name: String::new(),
+        };
         let body = json!({ "metadata": { "name": name } });
         // It cannot be refused: the server is new.
         let _ = write::create(&mut state, &self.config, &target, body, false);
@@ -96,7 +100,9 @@ where
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
         Err(error) => {
-            return Ok(render::error(&ApiError::bad_request(format!("the body broke off: {error}"))));
+            return Ok(render::error(&ApiError::bad_request(format!(
+                "the body broke off: {error}"
+            ))));
         }
     };
     let mut call = Call::new(parts.method, &parts.uri, &parts.headers, body);
@@ -132,7 +138,13 @@ pub(crate) fn route(server: &Arc<Server>, call: &Call) -> Result<Response<Body>,
     if metrics::is_metrics_group(&call.info.group) {
         return metrics::answer(server, call);
     }
-    if !server.state.lock().registry.versions(&call.info.group).contains(&call.info.version.as_str()) {
+    if !server
+        .state
+        .lock()
+        .registry
+        .versions(&call.info.group)
+        .contains(&call.info.version.as_str())
+    {
         return Ok(no_page());
     }
     rest::answer(server, call)

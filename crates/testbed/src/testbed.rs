@@ -80,8 +80,8 @@ impl Testbed {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let server = Arc::clone(&self.server);
-        let router =
-            Router::new().fallback(move |request: Request<Body>| server::handle_http(server, request));
+        let router = Router::new()
+            .fallback(move |request: Request<Body>| server::handle_http(server, request));
         // As kube-apiserver does: an answer is not to wait for the acknowledgement of its first part.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -110,8 +110,11 @@ impl Testbed {
             write::create(&mut state, config, &target, object.clone(), false)?
         };
         let status = object.get("status").filter(|_| !target.resource.is_definition());
-        if let Some(status) = status.filter(|_| target.served().is_ok_and(|version| version.has_status)) {
-            let target = Target { name: json::text(&stored, "/metadata/name").to_owned(), ..target };
+        if let Some(status) =
+            status.filter(|_| target.served().is_ok_and(|version| version.has_status))
+        {
+            let target =
+                Target { name: json::text(&stored, "/metadata/name").to_owned(), ..target };
             stored = write::update(&mut state, config, &target, Part::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
@@ -133,11 +136,23 @@ impl Testbed {
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
-        state.store.collection(&resource.key()).objects().values().map(|object| (**object).clone()).collect()
+        state
+            .store
+            .collection(&resource.key())
+            .objects()
+            .values()
+            .map(|object| (**object).clone())
+            .collect()
     }
 
     /// Deletes an object.
-    pub fn delete(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<(), ApiError> {
+    pub fn delete(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), ApiError> {
         let now = self.server.now();
         let metadata = json!({ "namespace": namespace, "name": name });
         let named = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
@@ -167,7 +182,10 @@ impl Testbed {
     /// The version of the last change of any of these resources.
     pub(crate) fn latest_of(&self, keys: &[Key]) -> u64 {
         let mut state = self.server.state.lock();
-        keys.iter().map(|key| *state.store.collection(key).subscribe().borrow()).max().unwrap_or_default()
+        keys.iter()
+            .map(|key| *state.store.collection(key).subscribe().borrow())
+            .max()
+            .unwrap_or_default()
     }
 
     /// The resources with a scale that are defined by a `CustomResourceDefinition`.
@@ -222,7 +240,9 @@ fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource
 fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
     let (api_version, kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
     let resource = resource(state, api_version, kind).ok_or_else(|| {
-        ApiError::bad_request(format!("no matches for kind \"{kind}\" in version \"{api_version}\""))
+        ApiError::bad_request(format!(
+            "no matches for kind \"{kind}\" in version \"{api_version}\""
+        ))
     })?;
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
     let namespace = match json::text(object, "/metadata/namespace") {

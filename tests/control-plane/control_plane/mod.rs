@@ -31,7 +31,11 @@ pub(crate) trait ControlPlane: Send + Sync {
 
     /// From now on, writes of the scales of deployments in the namespace `ns`, that of `target`, wait: they have
     /// arrived, and what they write changes before they go on.
-    fn hold_scale_writes<'a>(&'a self, ns: &'a str, target: &'a Target) -> BoxFuture<'a, Result<HeldWrites>>;
+    fn hold_scale_writes<'a>(
+        &'a self,
+        ns: &'a str,
+        target: &'a Target,
+    ) -> BoxFuture<'a, Result<HeldWrites>>;
 
     /// What a controller gets that has the chart's Role for one namespace there, and no other right.
     fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
@@ -58,7 +62,9 @@ impl Kind {
     pub(crate) async fn start(&self, metrics: Metrics) -> Result<Arc<dyn ControlPlane>> {
         Ok(match self {
             Self::Testbed => Arc::new(testbed::Plane::start(metrics).await?),
-            Self::KubeApiserver(assets) => Arc::new(kube_apiserver::Plane::start(assets, metrics).await?),
+            Self::KubeApiserver(assets) => {
+                Arc::new(kube_apiserver::Plane::start(assets, metrics).await?)
+            }
         })
     }
 }

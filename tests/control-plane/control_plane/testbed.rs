@@ -32,7 +32,9 @@ impl Plane {
         let interceptor = holds.clone();
         let testbed = Testbed::new(Config {
             metrics: Some(Arc::new(metrics)),
-            interceptor: Some(Arc::new(move |request: &RequestInfo| intercept(&interceptor, request))),
+            interceptor: Some(Arc::new(move |request: &RequestInfo| {
+                intercept(&interceptor, request)
+            })),
             ..Config::default()
         });
         let (address, serving) = testbed.serve(([127, 0, 0, 1], 0).into()).await?;
@@ -47,7 +49,9 @@ impl Plane {
 
 fn intercept(holds: &Holds, request: &RequestInfo) -> Action {
     let writes = matches!(request.verb.as_str(), "update" | "patch");
-    if !writes || (request.resource.as_str(), request.subresource.as_str()) != ("deployments", "scale") {
+    if !writes
+        || (request.resource.as_str(), request.subresource.as_str()) != ("deployments", "scale")
+    {
         return Action::Pass;
     }
     holds.arrived(&request.namespace).map_or(Action::Pass, Action::Hold)
@@ -66,7 +70,11 @@ impl ControlPlane for Plane {
         self.dir.path()
     }
 
-    fn hold_scale_writes<'a>(&'a self, ns: &'a str, _: &'a Target) -> BoxFuture<'a, Result<HeldWrites>> {
+    fn hold_scale_writes<'a>(
+        &'a self,
+        ns: &'a str,
+        _: &'a Target,
+    ) -> BoxFuture<'a, Result<HeldWrites>> {
         let held = self.holds.of(ns);
         async { Ok(held) }.boxed()
     }

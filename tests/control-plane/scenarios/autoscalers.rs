@@ -14,7 +14,9 @@ pub(super) async fn ambiguous_selector(w: World) -> Result<()> {
     w.hpa("two", web.hpa(1, 5, cpu(50))).await?;
     for name in ["one", "two"] {
         let hpa = w
-            .hpa_until(name, "both to stop", |hpa| is(hpa, "ScalingActive", "False", "AmbiguousSelector"))
+            .hpa_until(name, "both to stop", |hpa| {
+                is(hpa, "ScalingActive", "False", "AmbiguousSelector")
+            })
             .await?;
         let text = message(&hpa, "ScalingActive");
         let prefix = "pods by selector app=web are controlled by multiple HPAs: [";
@@ -37,7 +39,8 @@ pub(super) async fn ambiguous_selector(w: World) -> Result<()> {
 
 /// An autoscaler of the same name starts without the recommendations of the one before.
 pub(super) async fn recreation_forgets(w: World) -> Result<()> {
-    let _controller = w.controller("patient", &["--horizontal-pod-autoscaler-downscale-stabilization=5m"])?;
+    let _controller =
+        w.controller("patient", &["--horizontal-pod-autoscaler-downscale-stabilization=5m"])?;
     let web = w.deployment("web", 8).await?;
     w.cpu("web", Load::Total(400));
     let before = w.hpa("web", web.hpa(1, 10, cpu(50))).await?;
@@ -55,6 +58,9 @@ pub(super) async fn recreation_forgets(w: World) -> Result<()> {
     ensure!(before.metadata.uid != after.metadata.uid);
     w.settled("web", 2).await?;
     let seen = crate::wait::during(&web.api, "web", std::time::Duration::from_secs(3)).await?;
-    ensure!(seen.iter().all(|web| crate::world::spec_replicas(web) == 2), "recommendations were inherited");
+    ensure!(
+        seen.iter().all(|web| crate::world::spec_replicas(web) == 2),
+        "recommendations were inherited"
+    );
     Ok(())
 }

@@ -37,7 +37,8 @@ pub(super) async fn own_api(w: World) -> Result<()> {
     let name = definition.metadata.name.clone().context("a name")?;
     wait::object(&definitions, &name, "our API to be served", PATIENCE, |definition| {
         let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
+        conditions
+            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
     })
     .await?;
     let api = Api::<DynamicObject>::namespaced_with(w.client.clone(), &w.ns, &OWN.resource());
@@ -50,18 +51,24 @@ pub(super) async fn own_api(w: World) -> Result<()> {
         object.data["status"]["desiredReplicas"] == 4
     })
     .await?;
-    ensure!(object.data["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 3), "{object:?}");
+    ensure!(
+        object.data["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 3),
+        "{object:?}"
+    );
     let config = watcher::Config::default().fields("involvedObject.name=web");
     wait::any(&w.events(), config, "an event about the one of ours", PATIENCE, |event| {
         let about = event.involved_object.api_version.as_deref();
-        (about == Some(hpa_crd::API_VERSION) && event.reason.as_deref() == Some("SuccessfulRescale"))
-            .then_some(event)
+        (about == Some(hpa_crd::API_VERSION)
+            && event.reason.as_deref() == Some("SuccessfulRescale"))
+        .then_some(event)
     })
     .await?;
 
     // Paused by its annotation, which no spec change tells of.
     let pause = |value: Value| {
-        Patch::Merge(json!({ "metadata": { "annotations": { "autoscaling.hpa-rs.dev/pause": value } } }))
+        Patch::Merge(
+            json!({ "metadata": { "annotations": { "autoscaling.hpa-rs.dev/pause": value } } }),
+        )
     };
     api.patch("web", &PatchParams::default(), &pause(json!("up"))).await?;
     wait::object(&api, "web", "the pause", PATIENCE, |object| {
@@ -72,7 +79,8 @@ pub(super) async fn own_api(w: World) -> Result<()> {
     .await?;
     w.cpu("own", Load::Total(300));
     wait::object(&api, "web", "what is held back", PATIENCE, |object| {
-        object.data["status"]["desiredReplicas"] == 6 && object.data["status"]["currentReplicas"] == 4
+        object.data["status"]["desiredReplicas"] == 6
+            && object.data["status"]["currentReplicas"] == 4
     })
     .await?;
     api.patch("web", &PatchParams::default(), &pause(Value::Null)).await?;
@@ -119,7 +127,9 @@ pub(super) async fn shadow_finds_no_difference(w: World) -> Result<()> {
     let _other = if let Some(reference) = w.plane.reference()? {
         reference
     } else {
-        println!("  shadow_finds_no_difference: NO KUBE-CONTROLLER-MANAGER, beside this controller itself");
+        println!(
+            "  shadow_finds_no_difference: NO KUBE-CONTROLLER-MANAGER, beside this controller itself"
+        );
         w.controller("other", &[])?
     };
     let web = w.deployment("web", 2).await?;
@@ -141,7 +151,8 @@ pub(super) async fn shadow_finds_no_difference(w: World) -> Result<()> {
     for name in ["web", "worker", "slow"] {
         w.settled(name, 2).await?;
     }
-    w.hpa_until("gone", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale")).await?;
+    w.hpa_until("gone", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale"))
+        .await?;
 
     let mut shadow = w.shadow_report("shadow", "30s")?;
     w.hpa_until("web", "to stay", |hpa| at(hpa, 2)).await?;
@@ -151,7 +162,8 @@ pub(super) async fn shadow_finds_no_difference(w: World) -> Result<()> {
         w.metrics.set_external(&w.ns, "jobs", &[("", "200")]);
         web.at(6).await?;
         worker.at(8).await?;
-        let limited = |hpa: &crate::world::Hpa| is(hpa, "ScalingLimited", "True", "TooManyReplicas");
+        let limited =
+            |hpa: &crate::world::Hpa| is(hpa, "ScalingLimited", "True", "TooManyReplicas");
         w.hpa_until("worker", "its bound", limited).await?;
         slow.at(4).await?;
         w.cpu("web", Load::Total(100));
@@ -190,7 +202,8 @@ pub(super) async fn shadow_finds_another_tolerance(w: World) -> Result<()> {
     for percent in [65, 60, 65, 60, 65] {
         w.cpu("web", Load::Total(2 * percent));
         w.hpa_until("web", "the other load", |hpa| {
-            at(hpa, 2) && current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
+            at(hpa, 2)
+                && current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
         })
         .await?;
     }

@@ -33,8 +33,10 @@ pub(super) async fn immediate(w: World) -> Result<()> {
     w.patch_hpa("web", json!({"spec": {"minReplicas": 3}})).await?;
     web.at(3).await?;
     let changed = start.elapsed();
-    w.hpa_until("web", "the status of the change", |hpa| is(hpa, "AbleToScale", "True", "SucceededRescale"))
-        .await?;
+    w.hpa_until("web", "the status of the change", |hpa| {
+        is(hpa, "AbleToScale", "True", "SucceededRescale")
+    })
+    .await?;
 
     let start = Instant::now();
     w.delete_hpa("web").await?;
@@ -68,7 +70,8 @@ pub(super) async fn restart(w: World) -> Result<()> {
     let mut first = w.controller("first", &[])?;
     w.settled("web", 2).await?;
     worker.at(0).await?;
-    w.hpa_until("worker", "its zero", |hpa| is(hpa, "ScaledToZero", "True", "ScaledToZero")).await?;
+    w.hpa_until("worker", "its zero", |hpa| is(hpa, "ScaledToZero", "True", "ScaledToZero"))
+        .await?;
     let start = Instant::now();
     let status = first.terminate(Duration::from_secs(10)).await?;
     println!("  restart: ended {} ms after SIGTERM", start.elapsed().as_millis());
@@ -101,7 +104,9 @@ pub(super) async fn refused_flags(w: World) -> Result<()> {
         ("--horizontal-pod-autoscaler-no-such-flag", "1"),
     ] {
         let mut command = Command::new(&w.binary);
-        command.args(["run", "--kubeconfig", &kubeconfig, &format!("{flag}={value}")]).kill_on_drop(true);
+        command
+            .args(["run", "--kubeconfig", &kubeconfig, &format!("{flag}={value}")])
+            .kill_on_drop(true);
         let output = timeout(Duration::from_secs(10), command.output())
             .await
             .with_context(|| format!("{flag}={value} was accepted"))??;
@@ -115,6 +120,10 @@ pub(super) async fn refused_flags(w: World) -> Result<()> {
         .await
         .context("a kubeconfig that is not there")??;
     let text = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && text.contains("/does/not/exist"), "{}: {text}", output.status);
+    ensure!(
+        !output.status.success() && text.contains("/does/not/exist"),
+        "{}: {text}",
+        output.status
+    );
     Ok(())
 }

@@ -29,13 +29,21 @@ impl<Set: Fn(&World, i64)> Case<Set> {
         let max = if self.value { 4 } else { 10 };
         w.hpa("app", app.hpa(1, max, json!([self.metric]))).await?;
         let hpa = w.settled("app", 2).await?;
-        let expected =
-            format!("the HPA was able to successfully calculate a replica count from {}", self.called);
-        ensure!(message(&hpa, "ScalingActive").starts_with(&expected), "{}", message(&hpa, "ScalingActive"));
+        let expected = format!(
+            "the HPA was able to successfully calculate a replica count from {}",
+            self.called
+        );
+        ensure!(
+            message(&hpa, "ScalingActive").starts_with(&expected),
+            "{}",
+            message(&hpa, "ScalingActive")
+        );
         let metric = current_metric(&hpa);
         ensure!(metric["type"] == self.metric["type"], "{metric}");
-        let member =
-            metric["type"].as_str().map(|name| name[..1].to_lowercase() + &name[1..]).unwrap_or_default();
+        let member = metric["type"]
+            .as_str()
+            .map(|name| name[..1].to_lowercase() + &name[1..])
+            .unwrap_or_default();
         let current = &metric[&member]["current"];
         ensure!(!current[self.current].is_null(), "{metric} has no {}", self.current);
         for name in ["name", "container", "metric", "describedObject"] {
@@ -48,15 +56,18 @@ impl<Set: Fn(&World, i64)> Case<Set> {
         let event = w.event("app", "SuccessfulRescale", &text).await?;
         ensure!(event.message.is_some_and(|message| message.ends_with(" above target")));
         if self.value {
-            w.hpa_until("app", "the upper bound", |hpa| is(hpa, "ScalingLimited", "True", "TooManyReplicas"))
-                .await?;
+            w.hpa_until("app", "the upper bound", |hpa| {
+                is(hpa, "ScalingLimited", "True", "TooManyReplicas")
+            })
+            .await?;
         } else {
             w.settled("app", 4).await?;
         }
 
         (self.set)(&w, low);
         app.at(1).await?;
-        w.event("app", "SuccessfulRescale", "New size: 1; reason: All metrics below target").await?;
+        w.event("app", "SuccessfulRescale", "New size: 1; reason: All metrics below target")
+            .await?;
         Ok(())
     }
 }
@@ -71,7 +82,9 @@ pub(super) async fn memory_average_value(w: World) -> Result<()> {
             w.metrics.set_usage(&w.ns, "app", container, "memory", load);
         }
     };
-    Case { metric, set, called: "memory resource", current: "averageValue", value: false }.run(w).await
+    Case { metric, set, called: "memory resource", current: "averageValue", value: false }
+        .run(w)
+        .await
 }
 
 pub(super) async fn container_cpu(w: World) -> Result<()> {
@@ -92,7 +105,9 @@ pub(super) async fn pods_metric(w: World) -> Result<()> {
         "metric": {"name": "requests"}, "target": {"type": "AverageValue", "averageValue": "10"},
     }});
     let set = |w: &World, sum: i64| w.metrics.set_pods(&w.ns, "requests", Load::Total(sum * 1000));
-    Case { metric, set, called: "pods metric requests", current: "averageValue", value: false }.run(w).await
+    Case { metric, set, called: "pods metric requests", current: "averageValue", value: false }
+        .run(w)
+        .await
 }
 
 pub(super) async fn object_value(w: World) -> Result<()> {
@@ -111,7 +126,9 @@ pub(super) async fn object_average_value(w: World) -> Result<()> {
         "metric": {"name": "hits"}, "target": {"type": "AverageValue", "averageValue": "10"},
         "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "front"},
     }});
-    let set = |w: &World, sum: i64| w.metrics.set_object(&w.ns, "services/front", "hits", &sum.to_string());
+    let set = |w: &World, sum: i64| {
+        w.metrics.set_object(&w.ns, "services/front", "hits", &sum.to_string())
+    };
     // That name is kube-controller-manager's.
     Case { metric, set, called: "external metric hits(nil)", current: "averageValue", value: false }
         .run(w)
@@ -123,18 +140,28 @@ pub(super) async fn object_namespace(w: World) -> Result<()> {
         "metric": {"name": "backlog"}, "target": {"type": "AverageValue", "averageValue": "10"},
         "describedObject": {"apiVersion": "v1", "kind": "Namespace", "name": w.ns},
     }});
-    let set = |w: &World, sum: i64| w.metrics.set_object(&w.ns, "namespace", "backlog", &sum.to_string());
-    Case { metric, set, called: "external metric backlog(nil)", current: "averageValue", value: false }
-        .run(w)
-        .await
+    let set =
+        |w: &World, sum: i64| w.metrics.set_object(&w.ns, "namespace", "backlog", &sum.to_string());
+    Case {
+        metric,
+        set,
+        called: "external metric backlog(nil)",
+        current: "averageValue",
+        value: false,
+    }
+    .run(w)
+    .await
 }
 
 pub(super) async fn external_value(w: World) -> Result<()> {
     let metric = json!({"type": "External", "external": {
         "metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"},
     }});
-    let set = |w: &World, sum: i64| w.metrics.set_external(&w.ns, "queue", &[("", &sum.to_string())]);
-    Case { metric, set, called: "external metric queue(nil)", current: "value", value: true }.run(w).await
+    let set =
+        |w: &World, sum: i64| w.metrics.set_external(&w.ns, "queue", &[("", &sum.to_string())]);
+    Case { metric, set, called: "external metric queue(nil)", current: "value", value: true }
+        .run(w)
+        .await
 }
 
 pub(super) async fn external_average_value(w: World) -> Result<()> {
@@ -145,7 +172,8 @@ pub(super) async fn external_average_value(w: World) -> Result<()> {
     // Two series that count, and one that does not.
     let set = |w: &World, sum: i64| {
         let (one, other) = ((sum - 3).to_string(), "3");
-        let series = [("queue=mail,zone=a", &*one), ("queue=mail,zone=b", other), ("queue=chat", "1000")];
+        let series =
+            [("queue=mail,zone=a", &*one), ("queue=mail,zone=b", other), ("queue=chat", "1000")];
         w.metrics.set_external(&w.ns, "queue", &series);
     };
     let called = "external metric queue(&LabelSelector{MatchLabels:map[string]string{queue: mail,}";
@@ -169,13 +197,21 @@ pub(super) async fn several_metrics(w: World) -> Result<()> {
     app.at(6).await?;
     // CPU fails and the other would go down: nothing moves.
     w.metrics.set_usage(&w.ns, "app", "app", "cpu", Load::Total(300));
-    w.metrics.set_outage(&w.ns, crate::metrics::Source::Resource, Some(crate::metrics::Outage::Unavailable));
-    w.hpa_until("app", "the failure", |hpa| is(hpa, "ScalingActive", "False", "FailedGetResourceMetric"))
-        .await?;
+    w.metrics.set_outage(
+        &w.ns,
+        crate::metrics::Source::Resource,
+        Some(crate::metrics::Outage::Unavailable),
+    );
+    w.hpa_until("app", "the failure", |hpa| {
+        is(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
+    })
+    .await?;
     // The other would go up: it does.
     w.metrics.set_external(&w.ns, "queue", &[("", "80")]);
     app.at(8).await?;
-    w.hpa_until("app", "the one that works", |hpa| is(hpa, "ScalingActive", "True", "ValidMetricFound"))
-        .await?;
+    w.hpa_until("app", "the one that works", |hpa| {
+        is(hpa, "ScalingActive", "True", "ValidMetricFound")
+    })
+    .await?;
     Ok(())
 }

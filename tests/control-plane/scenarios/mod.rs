@@ -117,7 +117,8 @@ async fn record(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
             }
             replicas == last
         };
-        wait::object(&target.api, &target.name, &format!("{last} replicas"), PATIENCE * 3, done).await?;
+        wait::object(&target.api, &target.name, &format!("{last} replicas"), PATIENCE * 3, done)
+            .await?;
         Ok(seen)
     });
     // An error is the task's to tell.

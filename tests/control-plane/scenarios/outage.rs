@@ -15,7 +15,8 @@ pub(super) async fn resource_metrics_outage(w: World) -> Result<()> {
     let record = record(&web, 6).await;
 
     w.metrics.set_outage(&w.ns, Source::Resource, Some(Outage::Unavailable));
-    let failed = |hpa: &crate::world::Hpa| is(hpa, "ScalingActive", "False", "FailedGetResourceMetric");
+    let failed =
+        |hpa: &crate::world::Hpa| is(hpa, "ScalingActive", "False", "FailedGetResourceMetric");
     let hpa = w.hpa_until("web", "the outage", failed).await?;
     let text = message(&hpa, "ScalingActive");
     let prefix = "the HPA was unable to compute the replica count: failed to get cpu utilization: \
@@ -29,10 +30,14 @@ pub(super) async fn resource_metrics_outage(w: World) -> Result<()> {
     let hpa = w
         .hpa_until("web", "the empty answer", |hpa| {
             failed(hpa)
-                && message(hpa, "ScalingActive").contains("no metrics returned from resource metrics API")
+                && message(hpa, "ScalingActive")
+                    .contains("no metrics returned from resource metrics API")
         })
         .await?;
-    ensure!(hpa.status.is_some_and(|status| status.desired_replicas == 4), "desiredReplicas changed");
+    ensure!(
+        hpa.status.is_some_and(|status| status.desired_replicas == 4),
+        "desiredReplicas changed"
+    );
 
     w.cpu("web", Load::Total(300));
     w.metrics.set_outage(&w.ns, Source::Resource, None);
@@ -47,7 +52,8 @@ pub(super) async fn external_metric_outage(w: World) -> Result<()> {
     let worker = w.deployment("worker", 3).await?;
     // A metric that does not exist yet.
     w.hpa("worker", worker.hpa(1, 10, external("jobs", "10"))).await?;
-    let failed = |hpa: &crate::world::Hpa| is(hpa, "ScalingActive", "False", "FailedGetExternalMetric");
+    let failed =
+        |hpa: &crate::world::Hpa| is(hpa, "ScalingActive", "False", "FailedGetExternalMetric");
     let hpa = w.hpa_until("worker", "no metric", failed).await?;
     let text = message(&hpa, "ScalingActive");
     ensure!(text.contains("unable to get external metric"), "{text}");

@@ -29,15 +29,19 @@ pub(super) async fn up_and_down_on_cpu(w: World) -> Result<()> {
 
     w.cpu("web", Load::Total(400));
     // Twice as many at most, in one step; the target follows.
-    w.event("web", "SuccessfulRescale", &format!("New size: 4; reason: {CPU} above target")).await?;
-    w.event("web", "SuccessfulRescale", &format!("New size: 8; reason: {CPU} above target")).await?;
+    w.event("web", "SuccessfulRescale", &format!("New size: 4; reason: {CPU} above target"))
+        .await?;
+    w.event("web", "SuccessfulRescale", &format!("New size: 8; reason: {CPU} above target"))
+        .await?;
     web.at(8).await?;
     let hpa = w.settled("web", 8).await?;
     ensure!(hpa.status.clone().unwrap_or_default().last_scale_time.is_some(), "no lastScaleTime");
 
     w.cpu("web", Load::Total(100));
-    w.hpa_until("web", "the stabilization", |hpa| is(hpa, "AbleToScale", "True", "ScaleDownStabilized"))
-        .await?;
+    w.hpa_until("web", "the stabilization", |hpa| {
+        is(hpa, "AbleToScale", "True", "ScaleDownStabilized")
+    })
+    .await?;
     web.at(2).await?;
     w.event("web", "SuccessfulRescale", "New size: 2; reason: All metrics below target").await?;
     w.settled("web", 2).await?;
@@ -71,13 +75,17 @@ pub(super) async fn bounds(w: World) -> Result<()> {
 
     w.cpu("high", Load::PerPod(100));
     let hpa = w
-        .hpa_until("high", "the upper bound", |hpa| is(hpa, "ScalingLimited", "True", "TooManyReplicas"))
+        .hpa_until("high", "the upper bound", |hpa| {
+            is(hpa, "ScalingLimited", "True", "TooManyReplicas")
+        })
         .await?;
     let text = "the desired replica count is more than the maximum replica count";
     ensure!(message(&hpa, "ScalingLimited") == text);
     w.cpu("low", Load::PerPod(1));
     let hpa = w
-        .hpa_until("low", "the lower bound", |hpa| is(hpa, "ScalingLimited", "True", "TooFewReplicas"))
+        .hpa_until("low", "the lower bound", |hpa| {
+            is(hpa, "ScalingLimited", "True", "TooFewReplicas")
+        })
         .await?;
     let text = "the desired replica count is less than the minimum replica count";
     ensure!(message(&hpa, "ScalingLimited") == text);
@@ -92,8 +100,10 @@ pub(super) async fn bounds(w: World) -> Result<()> {
     ensure!(message(&hpa, "ScalingActive") == text);
     low.set(4).await?;
     low.at(3).await?;
-    w.hpa_until("low", "the end of the pause", |hpa| is(hpa, "ScalingActive", "True", "ValidMetricFound"))
-        .await?;
+    w.hpa_until("low", "the end of the pause", |hpa| {
+        is(hpa, "ScalingActive", "True", "ValidMetricFound")
+    })
+    .await?;
     Ok(())
 }
 
@@ -101,7 +111,8 @@ pub(super) async fn behavior_policies(w: World) -> Result<()> {
     let web = w.deployment("web", 1).await?;
     w.cpu("web", Load::PerPod(100));
     let mut spec = web.hpa(1, 10, cpu(50));
-    spec["behavior"] = json!({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}});
+    spec["behavior"] =
+        json!({"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}});
     w.hpa("web", spec).await?;
     // Two more than there were, and no more for ten minutes.
     web.at(3).await?;
@@ -111,7 +122,8 @@ pub(super) async fn behavior_policies(w: World) -> Result<()> {
     let text = "the desired replica count is increasing faster than the maximum scale rate";
     ensure!(message(&hpa.await?, "ScalingLimited") == text);
     // The bounds of the specification win over any policy.
-    w.patch_hpa("web", json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": "Disabled"}}}})).await?;
+    w.patch_hpa("web", json!({"spec": {"behavior": {"scaleUp": {"selectPolicy": "Disabled"}}}}))
+        .await?;
     w.patch_hpa("web", json!({"spec": {"minReplicas": 5}})).await?;
     web.at(5).await?;
     Ok(())
@@ -138,9 +150,13 @@ pub(super) async fn scale_to_zero_and_back(w: World) -> Result<()> {
     worker.at(3).await?;
     w.event("worker", "SuccessfulRescale", "New size: 3; reason: external metric jobs").await?;
     let hpa = w
-        .hpa_until("worker", "the end of zero", |hpa| is(hpa, "ScaledToZero", "False", "NotScaledToZero"))
+        .hpa_until("worker", "the end of zero", |hpa| {
+            is(hpa, "ScaledToZero", "False", "NotScaledToZero")
+        })
         .await?;
-    ensure!(message(&hpa, "ScaledToZero") == "the HPA controller did not scale the workload to zero");
+    ensure!(
+        message(&hpa, "ScaledToZero") == "the HPA controller did not scale the workload to zero"
+    );
 
     // Zero by hand is a pause, whatever the metric says.
     worker.set(0).await?;

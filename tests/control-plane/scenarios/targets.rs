@@ -71,7 +71,8 @@ pub(super) async fn define(w: &World, kind: Kind, versions: &[&str]) -> Result<(
     api.create(&PostParams::default(), &definition).await?;
     wait::object(&api, &name, "the kind to be served", PATIENCE, |definition| {
         let conditions = definition.status.as_ref().and_then(|status| status.conditions.as_ref());
-        conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
+        conditions
+            .is_some_and(|all| all.iter().any(|c| c.type_ == "Established" && c.status == "True"))
     })
     .await?;
     Ok(())
@@ -91,10 +92,14 @@ pub(super) async fn custom_resource(w: World) -> Result<()> {
 pub(super) async fn unknown_kind(w: World) -> Result<()> {
     let kind = Kind::new("later.hpa-rs.test", "v1", "Gadget", "gadgets");
     let target = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "name": "app"});
-    w.hpa("app", json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}))
+    w.hpa(
+        "app",
+        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}),
+    )
+    .await?;
+    let hpa = w
+        .hpa_until("app", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale"))
         .await?;
-    let hpa =
-        w.hpa_until("app", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale")).await?;
     let text = message(&hpa, "AbleToScale");
     let prefix = "the HPA controller was unable to get the target's current scale: ";
     ensure!(text.starts_with(prefix) && text.contains("no matches for kind \"Gadget\""), "{text}");
@@ -113,10 +118,14 @@ pub(super) async fn unknown_kind(w: World) -> Result<()> {
 /// A target that does not exist when its autoscaler is made.
 pub(super) async fn missing_target(w: World) -> Result<()> {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "app"});
-    w.hpa("app", json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}))
+    w.hpa(
+        "app",
+        json!({"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 5, "metrics": cpu(50)}),
+    )
+    .await?;
+    let hpa = w
+        .hpa_until("app", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale"))
         .await?;
-    let hpa =
-        w.hpa_until("app", "no target", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale")).await?;
     let text = message(&hpa, "AbleToScale");
     ensure!(text.ends_with("deployments.apps \"app\" not found"), "{text}");
     w.event("app", "FailedGetScale", "deployments.apps \"app\" not found").await?;
@@ -125,6 +134,7 @@ pub(super) async fn missing_target(w: World) -> Result<()> {
     w.settled("app", 2).await?;
     // Gone again.
     app.api.delete("app", &kube::api::DeleteParams::default()).await?;
-    w.hpa_until("app", "no target again", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale")).await?;
+    w.hpa_until("app", "no target again", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale"))
+        .await?;
     Ok(())
 }

@@ -16,7 +16,8 @@ async fn hammer(target: Target) -> Result<()> {
     let mut pace = tokio::time::interval(Duration::from_millis(10));
     for count in 0_u64.. {
         pace.tick().await;
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {"count": count.to_string()}}}));
+        let patch =
+            Patch::Merge(json!({"metadata": {"annotations": {"count": count.to_string()}}}));
         target.api.patch(&target.name, &PatchParams::default(), &patch).await?;
     }
     Ok(())
@@ -86,9 +87,12 @@ pub(super) async fn no_writes_when_steady(w: World) -> Result<()> {
     let lost = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "lost"});
     w.hpa("lost", json!({"scaleTargetRef": lost, "maxReplicas": 5, "metrics": cpu(50)})).await?;
     w.settled("good", 2).await?;
-    w.hpa_until("bad", "the failure", |hpa| is(hpa, "ScalingActive", "False", "FailedGetResourceMetric"))
+    w.hpa_until("bad", "the failure", |hpa| {
+        is(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
+    })
+    .await?;
+    w.hpa_until("lost", "the failure", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale"))
         .await?;
-    w.hpa_until("lost", "the failure", |hpa| is(hpa, "AbleToScale", "False", "FailedGetScale")).await?;
     // One more period for the second status, after which no more is expected.
     wait::during(&w.hpas(), "good", Duration::from_millis(1500)).await?;
 
@@ -101,7 +105,12 @@ pub(super) async fn no_writes_when_steady(w: World) -> Result<()> {
     )?;
     for seen in [a, b, c] {
         let texts: Vec<String> = seen.iter().map(|hpa| json!(hpa.status).to_string()).collect();
-        ensure!(seen.len() == 1, "{} writes in five periods:\n{}", seen.len() - 1, texts.join("\n"));
+        ensure!(
+            seen.len() == 1,
+            "{} writes in five periods:\n{}",
+            seen.len() - 1,
+            texts.join("\n")
+        );
     }
     // Nor is there an event that speaks of the healthy one.
     let events = w.events().list(&ListParams::default().fields("involvedObject.name=good")).await?;

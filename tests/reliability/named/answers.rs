@@ -29,7 +29,8 @@ async fn conflicts_on_statuses() {
 
 #[tokio::test(start_paused = true)]
 async fn conflicts_on_scales_and_statuses() {
-    let faults = [on(scales("update"), Effect::Conflict), on(autoscalers("patch"), Effect::Conflict)];
+    let faults =
+        [on(scales("update"), Effect::Conflict), on(autoscalers("patch"), Effect::Conflict)];
     Scenario::of(faults).survives().await;
 }
 

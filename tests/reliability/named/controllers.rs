@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use hpa_testbed::{Effect, Fault, Faults, Match};
 
 use super::scenario::{Scenario, autoscalers, during};
-use crate::{PERIOD, WINDOW, invariants::violations, journal::Actor, random::CONTROLLER, world::World};
+use crate::{
+    PERIOD, WINDOW, invariants::violations, journal::Actor, random::CONTROLLER, world::World,
+};
 
 #[tokio::test(start_paused = true)]
 async fn killed() {
@@ -35,7 +37,8 @@ async fn killed_every_twenty_seconds() {
 /// What was decided is not written for seconds, and the controller dies meanwhile.
 #[tokio::test(start_paused = true)]
 async fn killed_before_slow_writes() {
-    let slow = during(Match::verbs(["update", "patch"])).effect(Effect::Slow { by: Duration::from_secs(5) });
+    let slow = during(Match::verbs(["update", "patch"]))
+        .effect(Effect::Slow { by: Duration::from_secs(5) });
     Scenario::of([slow]).kill(92).start(94).survives().await;
 }
 
@@ -70,7 +73,10 @@ async fn kill_after_scaling(world: &mut World, target: &str, replicas: i64) {
 }
 
 fn world_with(faults: &Faults) -> World {
-    World::start(|_, config| hpa_testbed::Config { interceptor: Some(Arc::new(faults.clone())), ..config })
+    World::start(|_, config| hpa_testbed::Config {
+        interceptor: Some(Arc::new(faults.clone())),
+        ..config
+    })
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,8 +136,11 @@ async fn down_after_a_kill(first: fn(&mut World), second: fn(&mut World)) -> Dur
 /// The window is neither cut short nor begun anew.
 #[tokio::test(start_paused = true)]
 async fn elected_successor_keeps_the_window() {
-    let down =
-        down_after_a_kill(|world| world.start_elected("first"), |world| world.start_elected("second")).await;
+    let down = down_after_a_kill(
+        |world| world.start_elected("first"),
+        |world| world.start_elected("second"),
+    )
+    .await;
     let [earliest, latest] = [105, 120 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
     assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
 }

@@ -13,7 +13,10 @@ use crate::{
 };
 
 fn world_with(faults: &Faults) -> World {
-    World::start(|_, config| hpa_testbed::Config { interceptor: Some(Arc::new(faults.clone())), ..config })
+    World::start(|_, config| hpa_testbed::Config {
+        interceptor: Some(Arc::new(faults.clone())),
+        ..config
+    })
 }
 
 /// The store is empty: nothing is left to do. Objects of the same names that come later are new ones.
@@ -28,8 +31,13 @@ async fn server_comes_back_empty() {
     world.until(Duration::from_secs(150)).await;
     assert!(world.is_controlled());
     let known = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers 0";
-    assert!(world.telemetry.render().lines().any(|line| line == known), "autoscalers are still known");
-    world.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
+    assert!(
+        world.telemetry.render().lines().any(|line| line == known),
+        "autoscalers are still known"
+    );
+    world.apply(
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }),
+    );
     for target in TARGETS {
         world.loads.set(target, 3);
         world.apply(deployment(target, 1));

@@ -60,7 +60,10 @@ fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
 #[tokio::test(start_paused = true)]
 async fn malformed_pods() {
     let cpu = "/spec/containers/0/resources/requests/cpu";
-    Scenario::of([malformed_for_a_minute(cpu, json!("much"))]).trouble(70, expire_watches).survives().await;
+    Scenario::of([malformed_for_a_minute(cpu, json!("much"))])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +129,9 @@ async fn metrics_groups_missing() {
 
 #[tokio::test(start_paused = true)]
 async fn apps_group_missing() {
-    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "apps".into() })]).survives().await;
+    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "apps".into() })])
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

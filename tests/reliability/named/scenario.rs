@@ -44,7 +44,10 @@ pub(super) fn pods(verb: &str) -> Match {
 
 /// Requests for metrics.
 pub(super) fn metrics() -> Match {
-    Match::any().group("metrics.k8s.io").group("custom.metrics.k8s.io").group("external.metrics.k8s.io")
+    Match::any()
+        .group("metrics.k8s.io")
+        .group("custom.metrics.k8s.io")
+        .group("external.metrics.k8s.io")
 }
 
 /// How the load goes. It rises, a user scales by hand, another edits a bound, it falls; and it may rise again while there
@@ -167,11 +170,14 @@ impl Scenario {
             ..config
         });
         let added = if has_faults { self.faults.clone() } else { Vec::new() };
-        let added: Vec<_> = added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
+        let added: Vec<_> =
+            added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
         let life = life(ending);
         let steps = self.steps.iter().filter(|(_, in_both, _)| *in_both || has_faults);
-        let mut steps: Vec<_> =
-            steps.map(|(at, _, step)| (*at, step)).chain(life.iter().map(|(at, step)| (*at, step))).collect();
+        let mut steps: Vec<_> = steps
+            .map(|(at, _, step)| (*at, step))
+            .chain(life.iter().map(|(at, step)| (*at, step)))
+            .collect();
         steps.sort_by_key(|(at, _)| *at);
         for (at, step) in steps {
             world.until(at).await;
@@ -248,13 +254,15 @@ fn status(world: &World, name: &str) -> Value {
     let Some(object) = world.autoscaler(name) else { return Value::Null };
     let status = &object["status"];
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is_of_now = |condition: &&Value| condition["type"] != "ScaledToZero" || condition["status"] == "True";
+    let is_of_now =
+        |condition: &&Value| condition["type"] != "ScaledToZero" || condition["status"] == "True";
     let told = |condition: &Value| {
         let of = |member: &str| condition[member].as_str().unwrap_or_default().to_owned();
         (of("type"), json!([of("status"), of("reason"), of("message")]))
     };
-    let conditions: BTreeMap<String, Value> = conditions.iter().filter(is_of_now).map(told).collect();
-    let members =
-        ["currentReplicas", "desiredReplicas", "currentMetrics"].map(|member| status[member].clone());
+    let conditions: BTreeMap<String, Value> =
+        conditions.iter().filter(is_of_now).map(told).collect();
+    let members = ["currentReplicas", "desiredReplicas", "currentMetrics"]
+        .map(|member| status[member].clone());
     json!({ "members": members, "conditions": conditions })
 }

@@ -29,8 +29,8 @@ async fn server_down_until_the_end() {
 async fn server_restarts_every_ten_seconds() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
-        scenario =
-            scenario.trouble(at, |world| world.testbed.restart(Restart::Same, Duration::from_millis(1500)));
+        scenario = scenario
+            .trouble(at, |world| world.testbed.restart(Restart::Same, Duration::from_millis(1500)));
     }
     scenario.survives().await;
 }
@@ -85,12 +85,20 @@ fn skew_server(by: i64) -> impl Fn(&World) {
 
 #[tokio::test(start_paused = true)]
 async fn clock_an_hour_ahead() {
-    Scenario::default().trouble(85, skew_controller(3600)).trouble(170, skew_controller(0)).survives().await;
+    Scenario::default()
+        .trouble(85, skew_controller(3600))
+        .trouble(170, skew_controller(0))
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn clock_an_hour_behind() {
-    Scenario::default().trouble(85, skew_controller(-3600)).trouble(170, skew_controller(0)).survives().await;
+    Scenario::default()
+        .trouble(85, skew_controller(-3600))
+        .trouble(170, skew_controller(0))
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,10 +112,18 @@ async fn clock_jumps_to_and_fro() {
 
 #[tokio::test(start_paused = true)]
 async fn clock_of_the_server_ahead() {
-    Scenario::default().trouble(85, skew_server(3600)).trouble(230, skew_server(0)).survives().await;
+    Scenario::default()
+        .trouble(85, skew_server(3600))
+        .trouble(230, skew_server(0))
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn clock_of_the_server_behind() {
-    Scenario::default().trouble(85, skew_server(-3600)).trouble(230, skew_server(0)).survives().await;
+    Scenario::default()
+        .trouble(85, skew_server(-3600))
+        .trouble(230, skew_server(0))
+        .survives()
+        .await;
 }

@@ -26,7 +26,10 @@ async fn watches_expire() {
 
 #[tokio::test(start_paused = true)]
 async fn lists_expire() {
-    Scenario::of([on(Match::verb("list"), Effect::Expired)]).trouble(70, expire_watches).survives().await;
+    Scenario::of([on(Match::verb("list"), Effect::Expired)])
+        .trouble(70, expire_watches)
+        .survives()
+        .await;
 }
 
 /// A bound keeps the target from following the load, and is lifted while nothing can be listed: nothing is to be written
@@ -35,7 +38,8 @@ async fn lists_expire() {
 async fn bounds_edited_while_lists_expire() {
     let bound = |max: i32| {
         move |world: &World| {
-            world.edit(world.autoscaler("web"), |object| object["spec"]["maxReplicas"] = max.into());
+            world
+                .edit(world.autoscaler("web"), |object| object["spec"]["maxReplicas"] = max.into());
         }
     };
     Scenario::of([on(Match::verb("list"), Effect::Expired)])
@@ -93,8 +97,10 @@ async fn silent_watch_of_pods() {
 /// Nor can the pods be listed.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_of_pods_that_cannot_be_listed() {
-    let faults =
-        [on(pods("watch"), Effect::SilentWatch { after: 0 }), on(pods("list"), Effect::ServiceUnavailable)];
+    let faults = [
+        on(pods("watch"), Effect::SilentWatch { after: 0 }),
+        on(pods("list"), Effect::ServiceUnavailable),
+    ];
     Scenario::of(faults).survives().await;
 }
 

@@ -52,7 +52,8 @@ fn random_faults() {
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
-    let running: Vec<Mutex<Option<(u64, Instant)>>> = (0..workers).map(|_| Mutex::default()).collect();
+    let running: Vec<Mutex<Option<(u64, Instant)>>> =
+        (0..workers).map(|_| Mutex::default()).collect();
     let left = AtomicUsize::new(workers);
     thread::scope(|scope| {
         for own in &running {
@@ -73,7 +74,12 @@ fn random_faults() {
     });
     let failures = failures.into_inner();
     let count = seeds.end - seeds.start;
-    assert!(failures.is_empty(), "{} of {count} seeds failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {count} seeds failed:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 /// Ends the process if a seed does not: where something goes on for ever without waiting, virtual time stands still.
@@ -108,7 +114,10 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
     wrong.extend(without.violations.iter().map(|what| format!("without faults: {what}")));
     wrong.extend(with.violations.iter().cloned());
     if with.replicas != without.replicas {
-        wrong.push(format!("soon after the faults {:?}, without them {:?}", with.replicas, without.replicas));
+        wrong.push(format!(
+            "soon after the faults {:?}, without them {:?}",
+            with.replicas, without.replicas
+        ));
     }
     for (name, status) in &with.statuses {
         let expected = &without.statuses[name];
@@ -133,7 +142,8 @@ pub(crate) fn run(seed: u64) -> Result<(), String> {
 }
 
 fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(run)
 }
 
@@ -162,7 +172,12 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     if !world.is_controlled() {
         violations.push("the controller has ended".to_owned());
     }
-    End { replicas, statuses: TARGETS.map(|name| (name, status(&world, name))).into(), violations, journal }
+    End {
+        replicas,
+        statuses: TARGETS.map(|name| (name, status(&world, name))).into(),
+        violations,
+        journal,
+    }
 }
 
 async fn take(world: &mut World, step: Step) {
@@ -209,9 +224,11 @@ fn status(world: &World, name: &str) -> Value {
         status.remove("observedGeneration");
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
+    conditions
+        .retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
     // Nothing is written of limits while nothing is decided: what there is comes from before.
-    let is_active = |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
+    let is_active =
+        |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
     if !conditions.iter().any(is_active) {
         conditions.retain(|condition| condition["type"] != "ScalingLimited");
     }

@@ -124,9 +124,17 @@ fn fault(rng: &mut Rng) -> Fault {
         5 => (watches(rng), broken_watch(rng)),
         6 | 7 => malformed(rng),
         8 => {
-            let groups =
-                ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io", "apps", "autoscaling"];
-            (Match::any(), Effect::MissingGroup { group: groups[rng.usize(..groups.len())].to_owned() })
+            let groups = [
+                "metrics.k8s.io",
+                "custom.metrics.k8s.io",
+                "external.metrics.k8s.io",
+                "apps",
+                "autoscaling",
+            ];
+            (
+                Match::any(),
+                Effect::MissingGroup { group: groups[rng.usize(..groups.len())].to_owned() },
+            )
         }
         // A single object is never stale: an API server reads it from its store, or waits for its cache.
         _ => (Match::verb("list"), Effect::Stale { revisions: rng.u64(1..20) }),
@@ -246,10 +254,16 @@ fn malformed(rng: &mut Rng) -> (Match, Effect) {
             reads.clone().group("custom.metrics.k8s.io"),
             &[("/value", json!("")), ("/describedObject", json!(null))],
         ),
-        (reads.group("external.metrics.k8s.io"), &[("/value", json!([])), ("/metricName", json!(1))]),
+        (
+            reads.group("external.metrics.k8s.io"),
+            &[("/value", json!([])), ("/metricName", json!(1))],
+        ),
     ];
     let (matching, members) = &kinds[rng.usize(..kinds.len())];
     let (pointer, value) = &members[rng.usize(..members.len())];
     let object = String::new();
-    (matching.clone(), Effect::Malformed { object, pointer: (*pointer).to_owned(), value: value.clone() })
+    (
+        matching.clone(),
+        Effect::Malformed { object, pointer: (*pointer).to_owned(), value: value.clone() },
+    )
 }

@@ -25,7 +25,8 @@ const MOST: u64 = LIVE + CHURN as u64;
 
 /// What the test process holds, in KiB: the controller, and the API server that it is tested with.
 fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux' own account of a process");
+    let status =
+        std::fs::read_to_string("/proc/self/status").expect("Linux' own account of a process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
@@ -142,7 +143,8 @@ async fn two_hours() {
     world.load_all(6);
     periods(&world, 2).await;
     assert_eq!(TARGETS.map(|name| world.replicas(name)), [6; 3]);
-    let known = value(&world.telemetry.render(), "horizontal_pod_autoscaler_controller_num_horizontal");
+    let known =
+        value(&world.telemetry.render(), "horizontal_pod_autoscaler_controller_num_horizontal");
     assert_eq!(known, LIVE);
     world.end().await;
 }
@@ -152,12 +154,15 @@ async fn two_hours() {
 #[test]
 fn memory_and_queue_stay_bounded() {
     if std::env::var_os(ALONE).is_some() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         return runtime.expect("a runtime").block_on(two_hours());
     }
     let this = std::env::current_exe().expect("the test's own path");
     let alone = Command::new(this).args(["--exact", NAME, "--nocapture"]).env(ALONE, "1").output();
     let alone = alone.expect("a process");
-    let told = [alone.stdout, alone.stderr].map(|told| String::from_utf8_lossy(&told).into_owned()).concat();
+    let told = [alone.stdout, alone.stderr]
+        .map(|told| String::from_utf8_lossy(&told).into_owned())
+        .concat();
     assert!(alone.status.success() && told.contains("1 passed"), "{told}");
 }

@@ -14,8 +14,9 @@ const HOUR: Duration = Duration::from_secs(3700);
 /// The messages of an autoscaler's events with this reason.
 fn messages(world: &World, name: &str, reason: &str) -> Vec<String> {
     let events = world.testbed.list("v1", "Event");
-    let is_it =
-        |event: &&serde_json::Value| event["involvedObject"]["name"] == name && event["reason"] == reason;
+    let is_it = |event: &&serde_json::Value| {
+        event["involvedObject"]["name"] == name && event["reason"] == reason
+    };
     events
         .iter()
         .filter(is_it)
@@ -25,9 +26,9 @@ fn messages(world: &World, name: &str, reason: &str) -> Vec<String> {
 
 fn over_budget(world: &World) -> u64 {
     let text = world.telemetry.render();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} "));
+    let line = text.lines().find_map(|line| {
+        line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} ")
+    });
     line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
@@ -47,7 +48,10 @@ async fn e_rescale_is_told_after_an_hour_of_a_failing_metric() {
     periods(&world, 2).await;
     assert_eq!(world.replicas("web"), 4);
     let told = messages(&world, "web", "SuccessfulRescale");
-    assert_eq!(told, ["New size: 4; reason: cpu resource utilization (percentage of request) above target"]);
+    assert_eq!(
+        told,
+        ["New size: 4; reason: cpu resource utilization (percentage of request) above target"]
+    );
     ends_well(world).await;
 }
 

@@ -21,7 +21,13 @@ async fn blind(world: &World, faults: &Faults) {
 
 fn by_controller(world: &World, target: &str) -> Vec<(i64, i64)> {
     let is_it = |scaling: &Scaling| scaling.target == target && scaling.by == Actor::Controller;
-    world.journal.scalings().into_iter().filter(is_it).map(|scaling| (scaling.from, scaling.to)).collect()
+    world
+        .journal
+        .scalings()
+        .into_iter()
+        .filter(is_it)
+        .map(|scaling| (scaling.from, scaling.to))
+        .collect()
 }
 
 /// What is written is decided on the replicas that there are, not on those that are known.

@@ -16,7 +16,13 @@ fn by_controller(world: &World, target: &str, since: Duration) -> Vec<(i64, i64)
     let is_it = |scaling: &Scaling| {
         scaling.target == target && scaling.by == Actor::Controller && scaling.at >= since
     };
-    world.journal.scalings().into_iter().filter(is_it).map(|scaling| (scaling.from, scaling.to)).collect()
+    world
+        .journal
+        .scalings()
+        .into_iter()
+        .filter(is_it)
+        .map(|scaling| (scaling.from, scaling.to))
+        .collect()
 }
 
 /// The load asks for four of web; while that is being written, the user scales by hand.
@@ -72,7 +78,9 @@ async fn d1_conflict_with_a_pause_keeps_the_pause() {
 async fn d1_conflict_with_other_changes_is_repeated() {
     let (world, faults) = world().await;
     held_write(&world, &faults).await;
-    world.edit(world.deployment("web"), |object| object["metadata"]["annotations"] = json!({ "a": "b" }));
+    world.edit(world.deployment("web"), |object| {
+        object["metadata"]["annotations"] = json!({ "a": "b" })
+    });
     world.pass(Duration::from_secs(7)).await;
     assert_eq!(by_controller(&world, "web", Duration::from_secs(60)), [(2, 4)]);
     ends_well(world).await;

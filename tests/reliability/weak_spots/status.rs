@@ -56,15 +56,18 @@ async fn c3_ambiguous_selectors_are_sorted_and_written_once() {
     assert!(message.contains(&format!("[{}]", all.join(" "))), "{message}");
     let written = world.journal.versions().len();
     periods(&world, 20).await;
-    assert_eq!(world.journal.versions().len(), written, "statuses are written though nothing changes");
+    assert_eq!(
+        world.journal.versions().len(),
+        written,
+        "statuses are written though nothing changes"
+    );
     world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn c6_no_series_of_a_deleted_autoscaler() {
     let (world, _faults) = world().await;
-    let series =
-        "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"} 2";
+    let series = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"} 2";
     let has_series = || world.telemetry.render().lines().any(|line| line == series);
     assert!(has_series());
     world.delete("autoscaling/v2", "HorizontalPodAutoscaler", "web");

@@ -17,7 +17,8 @@ pub(super) const CONTROLLER: &str = "measured-controller";
 
 /// Requests of the controller and of nobody else, without their bodies.
 pub(super) fn policy() -> String {
-    let rules = serde_json::json!([{ "level": "Metadata", "users": [CONTROLLER] }, { "level": "None" }]);
+    let rules =
+        serde_json::json!([{ "level": "Metadata", "users": [CONTROLLER] }, { "level": "None" }]);
     serde_json::json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
     })
@@ -60,7 +61,9 @@ pub(super) async fn follow(log: ChildStdout, cluster: Cluster) {
             Ok(Some(Answered { about, at, took, success })) => {
                 cluster.answered(&about, cluster.record.at(at), took, success);
             }
-            Err(error) => eprintln!("hpa-bench: cannot read a line of the audit log: {error}\n{line}"),
+            Err(error) => {
+                eprintln!("hpa-bench: cannot read a line of the audit log: {error}\n{line}")
+            }
         }
     }
 }
@@ -105,9 +108,11 @@ mod tests {
 
     #[test]
     fn status_that_is_written_is_an_answer_with_its_time() {
-        let uri = "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers/a/status?fieldManager=hpa";
-        let answered =
-            parse(&line("ResponseComplete", "update", uri, 200)).expect("a line").expect("an answer");
+        let uri =
+            "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers/a/status?fieldManager=hpa";
+        let answered = parse(&line("ResponseComplete", "update", uri, 200))
+            .expect("a line")
+            .expect("an answer");
         assert!(answered.about.is(&["update"], "horizontalpodautoscalers.autoscaling", "status"));
         assert_eq!((answered.about.namespace.as_str(), answered.about.name.as_str()), ("n", "a"));
         assert_eq!(answered.at, "2026-11-21T10:00:00.0026Z".parse().expect("a time"));

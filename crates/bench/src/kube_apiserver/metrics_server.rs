@@ -54,7 +54,8 @@ pub(super) fn serve(listener: TcpListener, identity: &Identity, cluster: &Cluste
     let (accepted, connections) = mpsc::channel(BACKLOG);
     tokio::spawn(accept(listener, acceptor, accepted));
     let (load, record) = (Arc::clone(&cluster.load), Arc::clone(&cluster.record));
-    let testbed = Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
+    let testbed =
+        Testbed::new(Config { metrics: Some(Arc::<Load>::clone(&load)), ..Config::default() });
     let router = Router::new().fallback(answer).with_state(Metrics { load, record, testbed });
     tokio::spawn(async move { axum::serve(Connections { connections, address }, router).await });
     Ok(())

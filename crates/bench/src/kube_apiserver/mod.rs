@@ -65,7 +65,8 @@ impl Watched {
     /// Adds what the API server sent in answer to each kind of request. It knows that of reads and watches, and not by
     /// whom; but nobody else reads what a controller does.
     pub(crate) async fn count_bytes(&self, requests: &mut [Counted]) -> Result<()> {
-        let text = get(&self.client, "/metrics").await.context("cannot read the API server's metrics")?;
+        let text =
+            get(&self.client, "/metrics").await.context("cannot read the API server's metrics")?;
         for counted in requests {
             counted.bytes += bytes(&text, counted);
         }
@@ -99,11 +100,17 @@ pub(crate) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let folder = tempfile::Builder::new().prefix("kube-apiserver-").tempdir_in(beside)?;
     let mut plane = Plane::start(assets, folder.path()).await?;
     plane.wait_until_ready().await?;
-    let watched =
-        Watched { client: plane.client.clone(), processes: [plane.etcd.id()?, plane.apiserver.id()?] };
+    let watched = Watched {
+        client: plane.client.clone(),
+        processes: [plane.etcd.id()?, plane.apiserver.id()?],
+    };
     let load = Arc::new(Load::new(&arguments.population));
-    let cluster =
-        Cluster::new(arguments, Store::Api(plane.client.clone()), load, Processes::Started(watched));
+    let cluster = Cluster::new(
+        arguments,
+        Store::Api(plane.client.clone()),
+        load,
+        Processes::Started(watched),
+    );
     plane.serve_metrics(&cluster).await?;
     let log = plane.apiserver.output().context("the API server has no output")?;
     tokio::spawn(audit::follow(log, cluster.clone()));
@@ -166,7 +173,10 @@ impl Plane {
             self.etcd.check()?;
             self.apiserver.check()?;
             if Instant::now() > deadline {
-                bail!("the API server does not answer for {path}: {error:#}\n{}", self.apiserver.log_end());
+                bail!(
+                    "the API server does not answer for {path}: {error:#}\n{}",
+                    self.apiserver.log_end()
+                );
             }
             sleep(ASK_AGAIN).await;
         }
@@ -207,7 +217,12 @@ impl Plane {
     }
 }
 
-fn apiserver_flags(authority: &Authority, folder: &Path, port: u16, etcd_url: &str) -> Result<Vec<String>> {
+fn apiserver_flags(
+    authority: &Authority,
+    folder: &Path,
+    port: u16,
+    etcd_url: &str,
+) -> Result<Vec<String>> {
     let serving = authority.server("kube-apiserver", &["localhost", "127.0.0.1"])?;
     let proxy = authority.client("front-proxy")?;
     let [token_key, token_public_key] = pki::token_key(folder)?;
@@ -282,7 +297,8 @@ apiserver_watch_events_sizes_sum{group="",resource="pods",version="v1"} 217381
     #[test]
     fn bytes_are_those_of_a_verb_and_a_resource() {
         let bytes_of = |verb: &str, resource: &str, subresource: &str| {
-            let [verb, resource, subresource] = [verb, resource, subresource].map(ToOwned::to_owned);
+            let [verb, resource, subresource] =
+                [verb, resource, subresource].map(ToOwned::to_owned);
             let kind = Kind { verb, resource, subresource };
             bytes(TEXT, &Counted { kind, count: 1, failed: 0, bytes: 0 })
         };

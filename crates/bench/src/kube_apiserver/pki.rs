@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 
 /// The authority; its certificate is in `ca.crt`.
@@ -56,7 +56,12 @@ impl Authority {
         self.issue(name, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn issue(&self, name: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Result<Identity> {
+    fn issue(
+        &self,
+        name: &str,
+        names: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity> {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, name);

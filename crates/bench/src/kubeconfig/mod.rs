@@ -41,7 +41,8 @@ pub(crate) async fn serve(
     let mut namespaces = Namespaces::new(client.clone(), names);
     namespaces.ensure_absent().await?;
     let cluster = Cluster::new(arguments, Store::Shared(client), load, Processes::Elsewhere);
-    let served = populate_and_serve(arguments, &mut namespaces, &cluster, upstream, told_to_end).await;
+    let served =
+        populate_and_serve(arguments, &mut namespaces, &cluster, upstream, told_to_end).await;
     let removed = namespaces.remove().await;
     match (served, removed) {
         (Err(error), Err(remains)) => Err(error.context(format!("{remains:#}"))),
@@ -90,7 +91,11 @@ async fn read(file: &Path) -> Result<Config> {
     let what = || format!("{}, context {context:?}", of_file(file));
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let config = config.with_context(what)?;
-    say(&format!("the server is {}, of context {context:?} in {}", config.cluster_url, file.display()))?;
+    say(&format!(
+        "the server is {}, of context {context:?} in {}",
+        config.cluster_url,
+        file.display()
+    ))?;
     Ok(config)
 }
 

@@ -61,8 +61,10 @@ impl Namespaces {
     pub(super) async fn ensure_absent(&self) -> Result<()> {
         let api = self.all();
         for name in &self.names {
-            let found =
-                api.get_opt(name).await.with_context(|| format!("cannot read the namespace {name}"))?;
+            let found = api
+                .get_opt(name)
+                .await
+                .with_context(|| format!("cannot read the namespace {name}"))?;
             ensure!(
                 found.is_none(),
                 "the namespace {name} exists already: it has to be deleted first, if nobody needs it"
@@ -169,8 +171,9 @@ impl Namespaces {
             *spec = json!({ "finalizers": [] });
         }
         let request = http::Request::put(format!("/api/v1/namespaces/{name}/finalize"));
-        let request =
-            request.header(CONTENT_TYPE, "application/json").body(serde_json::to_vec(&namespace)?)?;
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(&namespace)?)?;
         self.client.request_text(request).await.context("cannot finalize it")?;
         Ok(())
     }

@@ -58,8 +58,10 @@ impl Upstream {
         config.default_retry = false;
         config.disable_compression = true;
         let metrics = Arc::<Load>::clone(load);
-        let metrics = Testbed::new(hpa_testbed::Config { metrics: Some(metrics), ..Default::default() });
-        let (server, namespaces) = (config.cluster_url.clone(), namespaces.iter().cloned().collect());
+        let metrics =
+            Testbed::new(hpa_testbed::Config { metrics: Some(metrics), ..Default::default() });
+        let (server, namespaces) =
+            (config.cluster_url.clone(), namespaces.iter().cloned().collect());
         Ok(Self { client: Client::try_from(config)?, server, namespaces, metrics })
     }
 
@@ -112,8 +114,8 @@ fn strip(headers: &mut HeaderMap) {
 /// Whether it is about a collection of what is created for a controller: there can be others in the cluster.
 fn is_selected(about: &About) -> bool {
     let resource = about.kind.resource.as_str();
-    let is_created =
-        ["pods", "deployments.apps"].contains(&resource) || resource.starts_with("horizontalpodautoscalers.");
+    let is_created = ["pods", "deployments.apps"].contains(&resource)
+        || resource.starts_with("horizontalpodautoscalers.");
     is_created && ["list", "watch"].contains(&about.kind.verb.as_str())
 }
 
@@ -122,7 +124,8 @@ fn with_selector(uri: &Uri) -> Result<Uri> {
     const PARAMETER: &str = "labelSelector=";
     let [label, value] = MANAGED_BY;
     let own = format!("{}%3D{value}", label.replace('/', "%2F"));
-    let mut parameters: Vec<String> = uri.query().unwrap_or_default().split('&').map(str::to_owned).collect();
+    let mut parameters: Vec<String> =
+        uri.query().unwrap_or_default().split('&').map(str::to_owned).collect();
     parameters.retain(|parameter| !parameter.is_empty() && parameter != PARAMETER);
     match parameters.iter_mut().find(|parameter| parameter.starts_with(PARAMETER)) {
         Some(selector) => selector.extend(["%2C", &own]),
@@ -182,7 +185,11 @@ mod tests {
     #[rstest]
     #[case("GET", "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/a", true)]
     #[case("PUT", "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/a/status", false)]
-    #[case("PATCH", "/apis/autoscaling/v2/namespaces/bench-1/horizontalpodautoscalers/a/status", true)]
+    #[case(
+        "PATCH",
+        "/apis/autoscaling/v2/namespaces/bench-1/horizontalpodautoscalers/a/status",
+        true
+    )]
     #[case("POST", "/api/v1/namespaces/bench-1/events", true)]
     #[case("POST", "/api/v1/namespaces/kube-system/events", false)]
     #[case("DELETE", "/api/v1/namespaces/bench-1", false)]
@@ -196,7 +203,8 @@ mod tests {
     ) {
         let (metric, change) = (Metric::Cpu, Change::Steady);
         let period = std::time::Duration::from_secs(1);
-        let population = Population { autoscalers: 1, pods: 1, namespaces: 2, metric, change, period };
+        let population =
+            Population { autoscalers: 1, pods: 1, namespaces: 2, metric, change, period };
         let namespaces = crate::objects::namespaces(&population);
         let config = Config::new(Uri::from_static("http://127.0.0.1:1"));
         let upstream = Upstream::new(config, &namespaces, &Arc::new(Load::new(&population)));

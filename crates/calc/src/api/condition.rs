@@ -106,7 +106,11 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "is_empty")]
     pub reason: ConditionReason,
     /// The same for a person.
-    #[serde(default, deserialize_with = "crate::messages::read", skip_serializing_if = "str::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "crate::messages::read",
+        skip_serializing_if = "str::is_empty"
+    )]
     pub message: std::borrow::Cow<'static, str>,
     /// The generation of the spec that this was decided on (Kubernetes 1.37).
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -21,19 +21,19 @@ pub use behavior::{Behavior, PolicySelect, PolicyType, ScalingPolicy, ScalingRul
 pub use condition::{Condition, ConditionReason, ConditionStatus, ConditionType};
 pub use meta::ObjectMeta;
 pub use metric::{
-    ContainerResourceMetricSource, CrossVersionObjectReference, ExternalMetricSource, MetricIdentifier,
-    MetricSourceType, MetricSpec, MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource,
-    ResourceMetricSource,
+    ContainerResourceMetricSource, CrossVersionObjectReference, ExternalMetricSource,
+    MetricIdentifier, MetricSourceType, MetricSpec, MetricTarget, MetricTargetType,
+    ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
 };
 pub use pod::{
-    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition, ResourceName,
-    ResourceRequest,
+    ContainerRequests, Pod, PodPhase, PodRequests, PodSpec, PodStatus, ReadyCondition,
+    ResourceName, ResourceRequest,
 };
 pub use scale::Scale;
 pub use spec::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec};
 pub use status::{
-    ContainerResourceMetricStatus, ExternalMetricStatus, HorizontalPodAutoscalerStatus, MetricStatus,
-    MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
+    ContainerResourceMetricStatus, ExternalMetricStatus, HorizontalPodAutoscalerStatus,
+    MetricStatus, MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
 };
 
 /// Fields of an object that this crate has no name for, kept as they came.

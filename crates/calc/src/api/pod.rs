@@ -217,7 +217,8 @@ impl Pod {
 
     /// Whether the pod runs and is ready, as Value targets count it; a terminating pod still does.
     pub fn is_running_and_ready(&self) -> bool {
-        self.phase == PodPhase::Running && self.ready.is_some_and(|ready| ready.status == Some(true))
+        self.phase == PodPhase::Running
+            && self.ready.is_some_and(|ready| ready.status == Some(true))
     }
 }
 
@@ -231,7 +232,10 @@ impl From<&PodCondition> for ReadyCondition {
             "False" => Some(false),
             _ => None,
         };
-        Self { status, last_transition_time: condition.last_transition_time.unwrap_or(GO_ZERO_TIME) }
+        Self {
+            status,
+            last_transition_time: condition.last_transition_time.unwrap_or(GO_ZERO_TIME),
+        }
     }
 }
 
@@ -262,7 +266,12 @@ impl From<&PodSpec> for PodRequests {
     fn from(spec: &PodSpec) -> Self {
         let sidecars = spec.init_containers.iter().filter(|container| container.is_restartable());
         Self {
-            containers: spec.containers.iter().chain(sidecars).map(ContainerRequests::from).collect(),
+            containers: spec
+                .containers
+                .iter()
+                .chain(sidecars)
+                .map(ContainerRequests::from)
+                .collect(),
             pod_level: pod_level_requests(spec),
         }
     }

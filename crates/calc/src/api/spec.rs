@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Behavior, CrossVersionObjectReference, HorizontalPodAutoscalerStatus, MetricSpec, ObjectMeta, Unknown,
+    Behavior, CrossVersionObjectReference, HorizontalPodAutoscalerStatus, MetricSpec, ObjectMeta,
+    Unknown,
 };
 
 /// autoscaling/v2 HorizontalPodAutoscaler.
@@ -35,7 +36,11 @@ pub struct HorizontalPodAutoscalerSpec {
     #[serde(default)]
     pub max_replicas: i32,
     /// The metrics; the largest proposal wins.
-    #[serde(default, deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::null_as_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub metrics: Vec<MetricSpec>,
     /// The rules of scaling in each direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -29,7 +29,11 @@ pub struct HorizontalPodAutoscalerStatus {
     #[serde(default, deserialize_with = "super::null_as_empty")]
     pub current_metrics: Vec<MetricStatus>,
     /// The conditions, in the order they first came up.
-    #[serde(default, deserialize_with = "super::null_as_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "super::null_as_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub conditions: Vec<Condition>,
     /// Fields this crate does not know.
     #[serde(flatten)]
@@ -45,7 +49,8 @@ impl HorizontalPodAutoscalerStatus {
 
     /// Whether the condition of this type is `True`.
     pub fn is_true(&self, condition_type: &ConditionType) -> bool {
-        self.condition(condition_type).is_some_and(|condition| condition.status == ConditionStatus::True)
+        self.condition(condition_type)
+            .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 }
 

@@ -75,10 +75,14 @@ fn nulls_are_read_as_absent() {
     }))
     .unwrap();
     assert_eq!(hpa, HorizontalPodAutoscaler::default());
-    let status: HorizontalPodAutoscalerStatus =
-        serde_json::from_value(json!({ "currentMetrics": null, "conditions": null, "lastScaleTime": null }))
-            .unwrap();
-    assert_eq!(serde_json::to_value(status).unwrap(), json!({ "desiredReplicas": 0, "currentMetrics": [] }));
+    let status: HorizontalPodAutoscalerStatus = serde_json::from_value(
+        json!({ "currentMetrics": null, "conditions": null, "lastScaleTime": null }),
+    )
+    .unwrap();
+    assert_eq!(
+        serde_json::to_value(status).unwrap(),
+        json!({ "desiredReplicas": 0, "currentMetrics": [] })
+    );
 }
 
 #[rstest]
@@ -133,7 +137,10 @@ fn pod(value: Value) -> Pod {
 fn an_empty_pod() {
     let empty = pod(json!({}));
     assert!(!empty.terminating && empty.ready.is_none() && !empty.is_running_and_ready());
-    assert_eq!(empty, pod(json!({ "metadata": { "labels": null }, "spec": { "containers": null } })));
+    assert_eq!(
+        empty,
+        pod(json!({ "metadata": { "labels": null }, "spec": { "containers": null } }))
+    );
 }
 
 #[rstest]

@@ -3,8 +3,8 @@
 use super::{Context, Stage, Valid, answered, computation, milli, status::resource_status};
 use crate::{
     api::{
-        MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource, PodsMetricStatus,
-        ResourceName,
+        MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
+        PodsMetricStatus, ResourceName,
     },
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
@@ -18,7 +18,8 @@ pub(super) fn pods(
 ) -> Result<Valid, Stage> {
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
-    let target = target.ok_or(Stage::Spec("invalid pods metric source: no average value target was set"))?;
+    let target =
+        target.ok_or(Stage::Spec("invalid pods metric source: no average value target was set"))?;
     let samples = pod_samples(reading)
         .map_err(|error| Stage::Computation(format!("unable to get metric {name}: {error}")))?;
     let proposal = replicas::average_value(
@@ -28,10 +29,14 @@ pub(super) fn pods(
         &context.readiness,
     )
     .map_err(computation)?;
-    let current = MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
+    let current =
+        MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
-    let status =
-        MetricStatus { source_type: MetricSourceType::Pods, pods: Some(status.into()), ..Default::default() };
+    let status = MetricStatus {
+        source_type: MetricSourceType::Pods,
+        pods: Some(status.into()),
+        ..Default::default()
+    };
     Ok(Valid { proposal, name: format!("pods metric {name}"), target, status })
 }
 
@@ -55,21 +60,28 @@ impl Resource<'_> {
         };
         let (proposal, target, name) = if let Some(target) = &self.target.average_value {
             let target = target.milli_value();
-            let failed = |error: String| Stage::Computation(format!("failed to get {name} usage: {error}"));
+            let failed =
+                |error: String| Stage::Computation(format!("failed to get {name} usage: {error}"));
             let samples = samples().map_err(failed)?;
             let average = context.average_target(target, resource == ResourceName::Cpu);
-            let proposal = replicas::average_value(&average, context.pods(), &samples, &context.readiness)
-                .map_err(|error| failed(error.to_string()))?;
+            let proposal =
+                replicas::average_value(&average, context.pods(), &samples, &context.readiness)
+                    .map_err(|error| failed(error.to_string()))?;
             (proposal, target, format!("{name} resource"))
         } else if let Some(target) = self.target.average_utilization {
-            let failed =
-                |error: String| Stage::Computation(format!("failed to get {name} utilization: {error}"));
+            let failed = |error: String| {
+                Stage::Computation(format!("failed to get {name} utilization: {error}"))
+            };
             let samples = samples().map_err(failed)?;
             let proposal = self
                 .utilization(target, &resource, &samples, context)
                 .map_err(|error| failed(error.to_string()))?;
             let of = if self.container.is_some() { "container resource" } else { "resource" };
-            (proposal, i64::from(target), format!("{name} {of} utilization (percentage of request)"))
+            (
+                proposal,
+                i64::from(target),
+                format!("{name} {of} utilization (percentage of request)"),
+            )
         } else {
             return Err(Stage::Spec(
                 "invalid resource metric source: neither an average utilization target nor an average value (usage) \
@@ -97,7 +109,8 @@ impl Resource<'_> {
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
-        let format = if *resource == ResourceName::Memory { Format::BinarySI } else { Format::DecimalSI };
+        let format =
+            if *resource == ResourceName::Memory { Format::BinarySI } else { Format::DecimalSI };
         let current = MetricValueStatus {
             average_value: Some(Quantity::from_milli(proposal.usage, format)),
             average_utilization: proposal.utilization,

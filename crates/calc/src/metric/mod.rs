@@ -69,7 +69,11 @@ pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, String> {
         }
         Source::Object(source) => {
             let (metric, metric_selector) = by(&source.metric)?;
-            Ok(MetricQuery::Object { object: source.described_object.clone(), metric, metric_selector })
+            Ok(MetricQuery::Object {
+                object: source.described_object.clone(),
+                metric,
+                metric_selector,
+            })
         }
         Source::External(source) => {
             let (metric, metric_selector) = by(&source.metric)?;
@@ -102,10 +106,13 @@ fn source(spec: &MetricSpec) -> Result<Source<'_>, String> {
             (spec.container_resource.as_deref().map(Source::ContainerResource), "containerResource")
         }
         MetricSourceType::External => (spec.external.as_deref().map(Source::External), "external"),
-        MetricSourceType::Other(name) => return Err(format!("unknown metric source type {name:?}")),
+        MetricSourceType::Other(name) => {
+            return Err(format!("unknown metric source type {name:?}"));
+        }
     };
-    source
-        .ok_or_else(|| format!("invalid metric source: type is {} but {member} is not set", spec.source_type))
+    source.ok_or_else(|| {
+        format!("invalid metric source: type is {} but {member} is not set", spec.source_type)
+    })
 }
 
 /// The proposal of a metric from what its API answered.
@@ -159,11 +166,15 @@ impl Source<'_> {
         match self {
             Self::Object(_) => "failed to get object metric value: ".to_owned(),
             Self::Pods(_) => "failed to get pods metric value: ".to_owned(),
-            Self::Resource(source) => format!("failed to get {} resource metric value: ", source.name),
+            Self::Resource(source) => {
+                format!("failed to get {} resource metric value: ", source.name)
+            }
             Self::ContainerResource(source) => {
                 format!("failed to get {} container metric value: ", source.container)
             }
-            Self::External(source) => format!("failed to get {} external metric value: ", source.metric.name),
+            Self::External(source) => {
+                format!("failed to get {} external metric value: ", source.metric.name)
+            }
         }
     }
 
@@ -193,7 +204,8 @@ impl Source<'_> {
             Self::Object(source) => object(source, reading, context),
             Self::Pods(source) => pods(source, reading, context),
             Self::Resource(source) => {
-                let resource = Resource { name: &source.name, container: None, target: &source.target };
+                let resource =
+                    Resource { name: &source.name, container: None, target: &source.target };
                 resource.evaluate(reading, context)
             }
             Self::ContainerResource(source) => {
@@ -246,7 +258,8 @@ impl Context<'_> {
     }
 
     fn value_target(&self, target: i64, by_replica: bool) -> ValueTarget {
-        let replicas = if by_replica { self.scale.status_replicas } else { self.scale.spec_replicas };
+        let replicas =
+            if by_replica { self.scale.status_replicas } else { self.scale.spec_replicas };
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 }

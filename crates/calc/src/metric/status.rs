@@ -2,8 +2,8 @@
 
 use super::{Source, source};
 use crate::api::{
-    ContainerResourceMetricStatus, ExternalMetricStatus, MetricSourceType, MetricSpec, MetricStatus,
-    MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
+    ContainerResourceMetricStatus, ExternalMetricStatus, MetricSourceType, MetricSpec,
+    MetricStatus, MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
 };
 
 pub(super) fn resource_status(
@@ -23,7 +23,13 @@ pub(super) fn resource_status(
             MetricStatus {
                 source_type: MetricSourceType::ContainerResource,
                 container_resource: Some(
-                    ContainerResourceMetricStatus { name, container, current, ..Default::default() }.into(),
+                    ContainerResourceMetricStatus {
+                        name,
+                        container,
+                        current,
+                        ..Default::default()
+                    }
+                    .into(),
                 ),
                 ..Default::default()
             }
@@ -54,7 +60,8 @@ pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
             MetricStatus { source_type, object: Some(object.into()), ..Default::default() }
         }
         Ok(Source::External(source)) => {
-            let external = ExternalMetricStatus { metric: source.metric.clone(), ..Default::default() };
+            let external =
+                ExternalMetricStatus { metric: source.metric.clone(), ..Default::default() };
             MetricStatus { source_type, external: Some(external.into()), ..Default::default() }
         }
         Err(_) => MetricStatus { source_type, ..Default::default() },

@@ -3,8 +3,9 @@
 use super::{Context, Stage, Valid, answered, computation, milli};
 use crate::{
     api::{
-        ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType, MetricStatus,
-        MetricTarget, MetricTargetType, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
+        ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType,
+        MetricStatus, MetricTarget, MetricTargetType, MetricValueStatus, ObjectMetricSource,
+        ObjectMetricStatus,
     },
     quantity::Quantity,
     readings::{ReadError, Reading},
@@ -31,18 +32,22 @@ pub(super) fn object(
     });
     let usage = usage.map_err(|error| {
         let Context { namespace, .. } = context;
-        let cause =
-            format!("unable to get metric {metric} on {} {namespace}/{}: {error}", object.kind, object.name);
+        let cause = format!(
+            "unable to get metric {metric} on {} {namespace}/{}: {error}",
+            object.kind, object.name
+        );
         Stage::Computation(cause)
     })?;
     let (proposal, name, current) = if by_replica {
         let proposal = replicas::object_average_value(&context.value_target(target, true), usage);
-        let current = MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
+        let current =
+            MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
         (proposal, external_name(&source.metric), current)
     } else {
         let proposal = replicas::value(&context.value_target(target, false), usage, context.pods());
         let proposal = proposal.map_err(computation)?;
-        let current = MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
+        let current =
+            MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
         (proposal, format!("{} metric {metric}", object.kind), current)
     };
     let status = ObjectMetricStatus {
@@ -91,14 +96,17 @@ pub(super) fn external(
         ))
     })?;
     let (proposal, current) = if by_replica {
-        let proposal = replicas::external_average_value(&context.value_target(target, true), &values);
-        let current = MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
+        let proposal =
+            replicas::external_average_value(&context.value_target(target, true), &values);
+        let current =
+            MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
         (proposal, current)
     } else {
         let usage = replicas::external_total(&values);
         let proposal = replicas::value(&context.value_target(target, false), usage, context.pods());
         let proposal = proposal.map_err(computation)?;
-        let current = MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
+        let current =
+            MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
         (proposal, current)
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };

@@ -52,7 +52,11 @@ impl Scaled {
     fn whole(self) -> Option<i128> {
         let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
         let value = i128::from(self.value);
-        if self.scale >= 0 { value.checked_mul(power) } else { (value % power == 0).then(|| value / power) }
+        if self.scale >= 0 {
+            value.checked_mul(power)
+        } else {
+            (value % power == 0).then(|| value / power)
+        }
     }
 }
 
@@ -97,14 +101,19 @@ impl fmt::Display for Large {
             1 => "0",
             _ => "00",
         };
-        write_decimal(f, format_args!("{sign}{}{zeros}", self.digits), self.exponent - excess, self.format)
+        write_decimal(
+            f,
+            format_args!("{sign}{}{zeros}", self.digits),
+            self.exponent - excess,
+            self.format,
+        )
     }
 }
 
 /// Two tables make every power of ten by one operation.
 const SMALL_POWERS: [f64; 32] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
-    1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
 ];
 const POWERS_OF_32: [(f64, f64); 11] = [
     (1e0, 1e0),

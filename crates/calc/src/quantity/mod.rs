@@ -24,7 +24,9 @@ const NANO: i32 = -9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text is empty or holds a character that no quantity has there.
-    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
     FormatWrong,
     /// The text has no digit before its suffix.
     #[error("unable to parse numeric part of quantity")]
@@ -284,9 +286,12 @@ impl PartialEq for Quantity {
         match (self.parts(), other.parts()) {
             (Ok(one), Ok(two)) if one.scale == two.scale => one.value == two.value,
             (Ok(one), Ok(two)) if one.value == 0 || two.value == 0 => one.value == two.value,
-            (Ok(one), Ok(two)) => one.signum() == two.signum() && one.normalized() == two.normalized(),
+            (Ok(one), Ok(two)) => {
+                one.signum() == two.signum() && one.normalized() == two.normalized()
+            }
             (Err(one), Err(two)) => {
-                (one.negative, one.exponent, &one.digits) == (two.negative, two.exponent, &two.digits)
+                (one.negative, one.exponent, &one.digits)
+                    == (two.negative, two.exponent, &two.digits)
             }
             (Ok(scaled), Err(large)) | (Err(large), Ok(scaled)) => {
                 let (digits, exponent) = scaled.normalized();
@@ -315,7 +320,9 @@ impl FromStr for Quantity {
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         Ok(Self(match parse::parse(text)? {
             Parsed::Scaled { scaled, verbatim: false } => Repr::Scaled(scaled),
-            Parsed::Scaled { scaled, verbatim: true } => Repr::Verbatim(Box::new((scaled, text.into()))),
+            Parsed::Scaled { scaled, verbatim: true } => {
+                Repr::Verbatim(Box::new((scaled, text.into())))
+            }
             Parsed::Large(large) => Repr::Large(Box::new(large)),
         }))
     }

@@ -53,7 +53,8 @@ fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
         }
         None => ("", rest, false),
     };
-    let exponent = suffix.trim_start_matches(['e', 'E', 'i', 'n', 'u', 'm', 'k', 'K', 'M', 'G', 'T', 'P']);
+    let exponent =
+        suffix.trim_start_matches(['e', 'E', 'i', 'n', 'u', 'm', 'k', 'K', 'M', 'G', 'T', 'P']);
     let (_, garbage) = split_digits(exponent.strip_prefix(['-', '+']).unwrap_or(exponent));
     if !garbage.is_empty() {
         return Err(QuantityError::FormatWrong);
@@ -212,7 +213,10 @@ fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Fo
         let magnitude = digits.iter().copied().chain(std::iter::repeat_n(0, zeros));
         let magnitude = magnitude.fold(0, |value, digit| value * 10 + u64::from(digit));
         if let Some(value) = signed(negative, magnitude) {
-            return Parsed::Scaled { scaled: Scaled { value, scale: NANO, format }, verbatim: false };
+            return Parsed::Scaled {
+                scaled: Scaled { value, scale: NANO, format },
+                verbatim: false,
+            };
         }
     }
     let digits: String = digits.into_iter().map(|digit| char::from(b'0' + digit)).collect();
@@ -279,7 +283,9 @@ fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
         inexact |= !scaled.is_multiple_of(10);
     }
     // Below 2^63 × 10^9.
-    let nanos = ((integer * NANOS + u128::from(nanos)) << exponent) + u128::from(carry) + u128::from(inexact);
+    let nanos = ((integer * NANOS + u128::from(nanos)) << exponent)
+        + u128::from(carry)
+        + u128::from(inexact);
     if nanos > MAX * NANOS {
         return limit;
     }

@@ -50,7 +50,12 @@ pub fn average_value<'a>(
     Ok(propose(target, census, counted, total))
 }
 
-fn propose(target: &AverageTarget, census: Census, mut counted: usize, mut total: i128) -> Proposal {
+fn propose(
+    target: &AverageTarget,
+    census: Census,
+    mut counted: usize,
+    mut total: i128,
+) -> Proposal {
     let ratio_of = |usage: i64| usage as f64 / target.target as f64;
     let usage = average(total, counted);
     let ratio = ratio_of(usage);
@@ -71,13 +76,25 @@ fn propose(target: &AverageTarget, census: Census, mut counted: usize, mut total
         }
         let new_ratio = ratio_of(average(total, counted));
         let within = target.tolerances.are_met_by(new_ratio);
-        let (replicas, rule) = rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
+        let (replicas, rule) =
+            rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
-    Proposal { replicas, usage, utilization: None, ratio, rebalanced_ratio, rule, pods: Some(census) }
+    Proposal {
+        replicas,
+        usage,
+        utilization: None,
+        ratio,
+        rebalanced_ratio,
+        rule,
+        pods: Some(census),
+    }
 }
 
 /// The average, truncated to whole milli-units; 0 of nothing.
 pub(super) fn average(total: i128, counted: usize) -> i64 {
-    i64::try_from(counted).ok().and_then(|counted| saturate(total).checked_div(counted)).unwrap_or(0)
+    i64::try_from(counted)
+        .ok()
+        .and_then(|counted| saturate(total).checked_div(counted))
+        .unwrap_or(0)
 }

@@ -16,7 +16,9 @@ mod tests;
 mod utilization;
 
 pub use average::{AverageTarget, average_value};
-pub use object::{ValueTarget, external_average_value, external_total, object_average_value, value};
+pub use object::{
+    ValueTarget, external_average_value, external_total, object_average_value, value,
+};
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -60,7 +62,9 @@ pub enum CalculationError {
     #[error("no pods returned by selector while calculating replica count")]
     NoPods,
     /// The selector matches no pod, as a Value target says it.
-    #[error("unable to calculate ready pods: no pods returned by selector while calculating replica count")]
+    #[error(
+        "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+    )]
     NoPodsToCount,
     /// No sample counts.
     #[error("did not receive metrics for targeted pods (pods might be unready)")]
@@ -118,7 +122,13 @@ fn in_proportion(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, 
 
 /// The last steps of an average over pods: tolerance, and that the pods without a usable sample do not turn the
 /// direction.
-fn rebalanced(current: i32, ratio: f64, new_ratio: f64, counted: usize, within: bool) -> (i32, Rule) {
+fn rebalanced(
+    current: i32,
+    ratio: f64,
+    new_ratio: f64,
+    counted: usize,
+    within: bool,
+) -> (i32, Rule) {
     if within {
         return (current, Rule::WithinTolerance);
     }

@@ -75,13 +75,22 @@ pub fn object_average_value(target: &ValueTarget, usage: i64) -> Proposal {
 /// The proposal of an External metric with an `averageValue` target, like [`object_average_value`] for the sum of
 /// all series. A sum that turns negative stands for one beyond all bounds, as in the reference.
 pub fn external_average_value(target: &ValueTarget, values: &[i64]) -> Proposal {
-    let usage = values.iter().try_fold(0_i64, |sum, value| sum.checked_add(*value).filter(|sum| *sum >= 0));
+    let usage =
+        values.iter().try_fold(0_i64, |sum, value| sum.checked_add(*value).filter(|sum| *sum >= 0));
     let usage = usage.unwrap_or(i64::MAX);
     let (replicas, ratio, rule) = spread(target, usage);
     // The reference compares as floats, which the largest values round up to.
     let unbounded = usage as f64 >= i64::MAX as f64;
     let shown = if unbounded { i64::MAX } else { by_replica(usage, target.replicas) };
-    Proposal { replicas, usage: shown, utilization: None, ratio, rebalanced_ratio: None, rule, pods: None }
+    Proposal {
+        replicas,
+        usage: shown,
+        utilization: None,
+        ratio,
+        rebalanced_ratio: None,
+        rule,
+        pods: None,
+    }
 }
 
 /// The sum of all series of an external metric, held within bounds.

@@ -55,7 +55,8 @@ fn average(
     target: i64,
     current: i32,
 ) -> Result<Proposal, CalculationError> {
-    let target = AverageTarget { current_replicas: current, target, is_cpu: true, tolerances: TEN_PERCENT };
+    let target =
+        AverageTarget { current_replicas: current, target, is_cpu: true, tolerances: TEN_PERCENT };
     average_value(&target, &pods(kinds), &samples(values), &RULES)
 }
 
@@ -158,7 +159,10 @@ fn utilizations(
     #[case] (replicas, percent, rule): (i32, i32, Rule),
 ) {
     let proposal = utilized(&pods(kinds), values, target, current).unwrap();
-    assert_eq!((proposal.replicas, proposal.utilization, proposal.rule), (replicas, Some(percent), rule));
+    assert_eq!(
+        (proposal.replicas, proposal.utilization, proposal.rule),
+        (replicas, Some(percent), rule)
+    );
 }
 
 fn requesting(requests: serde_json::Value) -> Pod {
@@ -208,8 +212,13 @@ fn requests(
     #[case] expected: Result<i32, &str>,
 ) {
     let resource = &ResourceName::Cpu;
-    let target =
-        UtilizationTarget { current_replicas: 1, target: 50, resource, container, tolerances: TEN_PERCENT };
+    let target = UtilizationTarget {
+        current_replicas: 1,
+        target: 50,
+        resource,
+        container,
+        tolerances: TEN_PERCENT,
+    };
     let proposal = utilization(&target, &[requesting(spec)], &samples(&[Some(1000)]), &RULES);
     let utilization =
         proposal.map(|proposal| proposal.utilization.unwrap()).map_err(|error| error.to_string());

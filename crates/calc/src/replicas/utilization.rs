@@ -135,7 +135,8 @@ fn propose(
         }
         let (_, new_ratio) = self::ratio(sums, target.target)?;
         let within = target.tolerances.are_met_by(new_ratio);
-        let (replicas, rule) = rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
+        let (replicas, rule) =
+            rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
     let usage = average(tally.ready.usage, census.ready);
@@ -152,16 +153,22 @@ fn propose(
 
 /// The utilization in whole percent, and its ratio to the target.
 fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
-    let percent = (sums.usage * 100).checked_div(sums.requests).ok_or(CalculationError::NothingRequested)?;
+    let percent =
+        (sums.usage * 100).checked_div(sums.requests).ok_or(CalculationError::NothingRequested)?;
     let percent = saturate(percent).clamp(i32::MIN.into(), i32::MAX.into());
     let percent = i32::try_from(percent).unwrap_or(i32::MAX);
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
 /// What a pod requests of a resource, in milli-units.
-fn request(pod: &Pod, container: Option<&str>, resource: &ResourceName) -> Result<i64, CalculationError> {
+fn request(
+    pod: &Pod,
+    container: Option<&str>,
+    resource: &ResourceName,
+) -> Result<i64, CalculationError> {
     let Some(name) = container else { return whole_pod_request(pod, resource) };
-    let container = pod.requests.containers.iter().find(|candidate| candidate.name.as_ref() == name);
+    let container =
+        pod.requests.containers.iter().find(|candidate| candidate.name.as_ref() == name);
     let container = container.ok_or_else(|| CalculationError::NoContainer {
         container: name.to_owned(),
         pod: pod.name.to_string(),

@@ -16,7 +16,11 @@ use super::{Operator, Requirement, Selector, SelectorError};
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
 pub struct LabelSelector {
     /// Labels that an object must have with exactly these values.
-    #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_as_empty",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
@@ -61,10 +65,9 @@ impl LabelSelector {
     /// The selector to match with (`LabelSelectorAsSelector` in the API's Go library). An error is the one of the
     /// first wrong requirement, labels before expressions and in the order of their keys.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
-        let labels = self
-            .match_labels
-            .iter()
-            .map(|(key, value)| Requirement::new(key, Operator::Equals, std::slice::from_ref(value)));
+        let labels = self.match_labels.iter().map(|(key, value)| {
+            Requirement::new(key, Operator::Equals, std::slice::from_ref(value))
+        });
         let expressions = self.match_expressions.iter().map(|expression| {
             let operator = match expression.operator.as_str() {
                 "In" => Operator::In,
@@ -98,7 +101,10 @@ impl fmt::Display for LabelSelector {
         f.write_str("},MatchExpressions:[]LabelSelectorRequirement{")?;
         for LabelSelectorRequirement { key, operator, values, .. } in &self.match_expressions {
             let values = values.join(" ");
-            write!(f, "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")?;
+            write!(
+                f,
+                "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},"
+            )?;
         }
         f.write_str("},}")
     }

@@ -137,11 +137,13 @@ impl Selector {
     /// The pairs of key and value that every matching set of labels has: those of `=`, `==` and of `in` with a single
     /// value. None for [`Selector::nothing`], though it matches nothing at all.
     pub fn required_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.requirements.iter().flatten().filter_map(|one| match (one.operator, one.values.as_slice()) {
-            (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => {
-                Some((&*one.key, &**value))
+        self.requirements.iter().flatten().filter_map(|one| {
+            match (one.operator, one.values.as_slice()) {
+                (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => {
+                    Some((&*one.key, &**value))
+                }
+                _ => None,
             }
-            _ => None,
         })
     }
 

@@ -202,15 +202,20 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     match parser.peek() {
         Token::End => return Ok(requirements),
         Token::Identifier | Token::Not => {}
-        _ => return Err(unexpected(parser.literal, ", expected: !, identifier, or 'end of string'")),
+        _ => {
+            return Err(unexpected(parser.literal, ", expected: !, identifier, or 'end of string'"));
+        }
     }
     loop {
         let requirement = parser.requirement();
-        requirements.push(requirement.map_err(|error| SelectorError::Requirement(Box::new(error)))?);
+        requirements
+            .push(requirement.map_err(|error| SelectorError::Requirement(Box::new(error)))?);
         match parser.take_value() {
             (Token::End, _) => return Ok(requirements),
             (Token::Comma, _) if matches!(parser.peek(), Token::Identifier | Token::Not) => {}
-            (Token::Comma, _) => return Err(unexpected(parser.literal, ", expected: identifier after ','")),
+            (Token::Comma, _) => {
+                return Err(unexpected(parser.literal, ", expected: identifier after ','"));
+            }
             (_, literal) => return Err(unexpected(literal, ", expected: ',' or 'end of string'")),
         }
     }

@@ -61,7 +61,10 @@ fn grammar_errors(#[case] text: &str, #[case] error: &str) {
 }
 
 #[rstest]
-#[case::no_name("a/", "<nil>: Invalid value: \"a/\": name part must be non-empty; name part must consist of")]
+#[case::no_name(
+    "a/",
+    "<nil>: Invalid value: \"a/\": name part must be non-empty; name part must consist of"
+)]
 #[case::no_prefix("/a", "<nil>: Invalid value: \"/a\": prefix part must be non-empty")]
 #[case::two_slashes("a/b/c", "<nil>: Invalid value: \"a/b/c\": a valid label key must consist of")]
 #[case::upper_case_prefix(
@@ -72,7 +75,10 @@ fn grammar_errors(#[case] text: &str, #[case] error: &str) {
     "a>x",
     "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
 )]
-#[case::an_integer_no_label_can_have("a>-1", "values[0][a]: Invalid value: \"-1\": a valid label must be")]
+#[case::an_integer_no_label_can_have(
+    "a>-1",
+    "values[0][a]: Invalid value: \"-1\": a valid label must be"
+)]
 #[case::two_errors_in_brackets(
     "a>-x",
     "[values[0]: Invalid value: \"-x\": for 'Gt', 'Lt' operators, the value must"
@@ -206,8 +212,7 @@ fn no_object_selects_nothing() {
 
 #[test]
 fn unknown_fields_come_back() {
-    let object =
-        json!({"matchExpressions": [{"key": "a", "operator": "Exists", "new": 1}], "newer": {"x": []}});
+    let object = json!({"matchExpressions": [{"key": "a", "operator": "Exists", "new": 1}], "newer": {"x": []}});
     let selector: LabelSelector = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(serde_json::to_value(selector).unwrap(), object);
 }

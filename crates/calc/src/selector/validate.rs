@@ -15,18 +15,33 @@ const VALUE_ERROR: &str = "a valid label must be an empty string or consist of a
 
 impl Requirement {
     /// Go's `labels.NewRequirement`: all that is wrong is reported at once.
-    pub(super) fn new(key: &str, operator: Operator, values: &[String]) -> Result<Self, SelectorError> {
+    pub(super) fn new(
+        key: &str,
+        operator: Operator,
+        values: &[String],
+    ) -> Result<Self, SelectorError> {
         let mut errors: Vec<String> = Vec::new();
         errors.extend(self::key(key, "key").err());
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
-                errors.push(invalid_values(values, "for 'in', 'notin' operators, values set can't be empty"));
+                errors.push(invalid_values(
+                    values,
+                    "for 'in', 'notin' operators, values set can't be empty",
+                ));
             }
-            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals if values.len() != 1 => {
-                errors.push(invalid_values(values, "exact-match compatibility requires one single value"));
+            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals
+                if values.len() != 1 =>
+            {
+                errors.push(invalid_values(
+                    values,
+                    "exact-match compatibility requires one single value",
+                ));
             }
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
-                errors.push(invalid_values(values, "values set must be empty for exists and does not exist"));
+                errors.push(invalid_values(
+                    values,
+                    "values set must be empty for exists and does not exist",
+                ));
             }
             Operator::GreaterThan | Operator::LessThan => {
                 if values.len() != 1 {
@@ -47,11 +62,16 @@ impl Requirement {
         for (index, value) in values.iter().enumerate() {
             let reasons = value_errors(value);
             if !reasons.is_empty() {
-                errors.push(invalid(&format!("values[{index}][{key}]"), Quoted(value), &reasons.join("; ")));
+                errors.push(invalid(
+                    &format!("values[{index}][{key}]"),
+                    Quoted(value),
+                    &reasons.join("; "),
+                ));
             }
         }
         if errors.is_empty() {
-            let mut values: Vec<Box<str>> = values.iter().map(|value| value.as_str().into()).collect();
+            let mut values: Vec<Box<str>> =
+                values.iter().map(|value| value.as_str().into()).collect();
             values.sort_unstable();
             return Ok(Self { key: key.into(), operator, values });
         }

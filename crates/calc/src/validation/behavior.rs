@@ -9,7 +9,8 @@ const MAX_STABILIZATION_WINDOW_SECONDS: i32 = 3600;
 const MAX_PERIOD_SECONDS: i32 = 1800;
 
 pub(super) fn validate_behavior(causes: &mut Causes, path: &Path<'_>, behavior: &Behavior) {
-    for (direction, rules) in [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)] {
+    for (direction, rules) in [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)]
+    {
         if let Some(rules) = rules {
             validate_rules(causes, &path.child(direction), rules);
         }

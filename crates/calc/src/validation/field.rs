@@ -52,8 +52,11 @@ pub(super) struct Causes(pub(super) Vec<Cause>);
 
 impl Causes {
     pub(super) fn required(&mut self, path: &Path<'_>, detail: &str) {
-        let body =
-            if detail.is_empty() { "Required value".to_owned() } else { format!("Required value: {detail}") };
+        let body = if detail.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {detail}")
+        };
         self.push(CauseReason::Required, path, body);
     }
 

@@ -6,8 +6,9 @@ use super::{
     reference::{ApiVersionRule, validate_reference},
 };
 use crate::api::{
-    ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier, MetricSourceType, MetricSpec,
-    MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource, ResourceMetricSource,
+    ContainerResourceMetricSource, ExternalMetricSource, MetricIdentifier, MetricSourceType,
+    MetricSpec, MetricTarget, MetricTargetType, ObjectMetricSource, PodsMetricSource,
+    ResourceMetricSource,
 };
 use crate::go_text::Json;
 
@@ -27,13 +28,17 @@ pub(super) fn validate_metrics(
         matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
     };
     if min_replicas == Some(0) && !metrics.iter().any(from_zero) {
-        let detail =
-            "must specify at least one Object or External metric to support scaling to zero replicas";
+        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
         causes.forbidden(path, detail);
     }
 }
 
-fn validate_metric(causes: &mut Causes, path: &Path<'_>, metric: &MetricSpec, objects: ApiVersionRule) {
+fn validate_metric(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    metric: &MetricSpec,
+    objects: ApiVersionRule,
+) {
     let source_type = metric.source_type.as_str();
     if source_type.is_empty() {
         causes.required(&path.child("type"), "must specify a metric source type");
@@ -53,7 +58,10 @@ fn validate_metric(causes: &mut Causes, path: &Path<'_>, metric: &MetricSpec, ob
     let present = || members.iter().filter(|(_, present)| *present).map(|(member, _)| *member);
     match expected {
         Some(member) if !present().any(|one| one == member) => {
-            causes.required(&path.child(member), "must populate information for the given metric source");
+            causes.required(
+                &path.child(member),
+                "must populate information for the given metric source",
+            );
         }
         Some(_) => {}
         // The server says it twice.
@@ -80,7 +88,12 @@ fn expected_member(source_type: &MetricSourceType) -> Option<&'static str> {
 }
 
 /// Looks into the first member that is set, whatever the type says; any other is refused as such.
-fn validate_first_source(causes: &mut Causes, path: &Path<'_>, metric: &MetricSpec, objects: ApiVersionRule) {
+fn validate_first_source(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    metric: &MetricSpec,
+    objects: ApiVersionRule,
+) {
     if let Some(source) = &metric.object {
         validate_object(causes, &path.child("object"), source, objects);
     } else if let Some(source) = &metric.external {
@@ -105,7 +118,10 @@ fn validate_object(
     let (path, target) = (path.child("target"), &source.target);
     validate_target(causes, &path, target);
     if target.value.is_none() && target.average_value.is_none() {
-        causes.required(&path.child("averageValue"), "must set either a target value or averageValue");
+        causes.required(
+            &path.child("averageValue"),
+            "must set either a target value or averageValue",
+        );
     }
 }
 
@@ -142,7 +158,11 @@ fn validate_resource(causes: &mut Causes, path: &Path<'_>, source: &ResourceMetr
     validate_resource_target(causes, &path.child("target"), &source.target);
 }
 
-fn validate_container_resource(causes: &mut Causes, path: &Path<'_>, source: &ContainerResourceMetricSource) {
+fn validate_container_resource(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    source: &ContainerResourceMetricSource,
+) {
     if source.name.is_empty() {
         causes.required(&path.child("name"), "must specify a resource name");
     } else {

@@ -112,8 +112,11 @@ impl ValidationOptions<'_> {
         let rule = ApiVersionRule::GroupOptional;
         let mut metrics = self.old.iter().flat_map(|old| &old.metrics);
         let was_wrong = metrics.any(|metric| {
-            let object = metric.object.as_ref().filter(|_| metric.source_type == MetricSourceType::Object);
-            object.is_some_and(|object| rule.violation(&object.described_object.api_version).is_some())
+            let object =
+                metric.object.as_ref().filter(|_| metric.source_type == MetricSourceType::Object);
+            object.is_some_and(|object| {
+                rule.violation(&object.described_object.api_version).is_some()
+            })
         });
         if was_wrong { ApiVersionRule::Unchecked } else { rule }
     }
@@ -130,16 +133,32 @@ pub fn validate(spec: &HorizontalPodAutoscalerSpec, options: &ValidationOptions<
     let path = Path::root("spec");
     validate_bounds(&mut causes, &path, spec, options.least_min_replicas());
     let target_rule = options.scale_target_rule(spec);
-    validate_reference(&mut causes, &path.child("scaleTargetRef"), &spec.scale_target_ref, target_rule);
+    validate_reference(
+        &mut causes,
+        &path.child("scaleTargetRef"),
+        &spec.scale_target_ref,
+        target_rule,
+    );
     let object_rule = options.object_metric_rule();
-    validate_metrics(&mut causes, &path.child("metrics"), &spec.metrics, spec.min_replicas, object_rule);
+    validate_metrics(
+        &mut causes,
+        &path.child("metrics"),
+        &spec.metrics,
+        spec.min_replicas,
+        object_rule,
+    );
     if let Some(behavior) = &spec.behavior {
         validate_behavior(&mut causes, &path.child("behavior"), behavior);
     }
     causes.0
 }
 
-fn validate_bounds(causes: &mut Causes, path: &Path<'_>, spec: &HorizontalPodAutoscalerSpec, least_min: i32) {
+fn validate_bounds(
+    causes: &mut Causes,
+    path: &Path<'_>,
+    spec: &HorizontalPodAutoscalerSpec,
+    least_min: i32,
+) {
     if let Some(min) = spec.min_replicas.filter(|min| *min < least_min) {
         let detail = format!("must be greater than or equal to {least_min}");
         causes.invalid(&path.child("minReplicas"), min, &detail);

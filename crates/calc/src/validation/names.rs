@@ -4,8 +4,8 @@ use super::field::{Causes, Path};
 use crate::{
     go_text::{Json, Quoted},
     names::{
-        LABEL, LABEL_LEN, LABEL_TOO_LONG, LABEL_WITH_DOTS, SUBDOMAIN_TOO_LONG, dns_subdomain_errors,
-        is_dns_label, is_dns_subdomain, qualified_name_errors,
+        LABEL, LABEL_LEN, LABEL_TOO_LONG, LABEL_WITH_DOTS, SUBDOMAIN_TOO_LONG,
+        dns_subdomain_errors, is_dns_label, is_dns_subdomain, qualified_name_errors,
     },
 };
 
@@ -40,7 +40,10 @@ pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
     let forbidden: &[(bool, &str)] = match name {
         "." => &[(true, "may not be '.'")],
         ".." => &[(true, "may not be '..'")],
-        _ => &[(name.contains('/'), "may not contain '/'"), (name.contains('%'), "may not contain '%'")],
+        _ => &[
+            (name.contains('/'), "may not contain '/'"),
+            (name.contains('%'), "may not contain '%'"),
+        ],
     };
     for (_, detail) in forbidden.iter().filter(|(found, _)| *found) {
         causes.invalid(path, Quoted(name), detail);
@@ -95,5 +98,6 @@ fn is_standard_container_resource(name: &str) -> bool {
 
 /// Whether a quota can count the resource under its own prefix; the name is known not to be Kubernetes' own.
 fn is_extended_resource(name: &str) -> bool {
-    !name.starts_with(QUOTA_PREFIX) && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()
+    !name.starts_with(QUOTA_PREFIX)
+        && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()
 }

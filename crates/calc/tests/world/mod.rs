@@ -92,14 +92,19 @@ impl World {
     }
 
     /// What is stored before the scale is written.
-    pub(crate) fn status_ahead(self, hpa: &HorizontalPodAutoscaler) -> Option<HorizontalPodAutoscalerStatus> {
+    pub(crate) fn status_ahead(
+        self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Option<HorizontalPodAutoscalerStatus> {
         self.decide(hpa, |decision| decision.status_ahead())
     }
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
         let Self { scale, reads, autoscalers, history, settings, pause, .. } = self;
-        let pods =
-            vec![Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap()).into()];
+        let pods = vec![
+            Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap())
+                .into(),
+        ];
         let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
         let read = |read: Option<i64>| match read {
             Some(value) => Ok(Reading::External(vec![value * 1000])),
@@ -122,7 +127,9 @@ pub(crate) fn conditions(conclusion: &Conclusion) -> Vec<String> {
 pub(crate) fn events(conclusion: &Conclusion) -> Vec<String> {
     let events = conclusion.events.iter();
     events
-        .map(|event| format!("{} {}: {}", event.event_type.as_str(), event.reason.as_str(), event.message))
+        .map(|event| {
+            format!("{} {}: {}", event.event_type.as_str(), event.reason.as_str(), event.message)
+        })
         .collect()
 }
 
@@ -130,8 +137,7 @@ pub(crate) fn error(conclusion: &Conclusion) -> Option<String> {
     conclusion.error.as_ref().map(ToString::to_string)
 }
 
-pub(crate) const ABLE: &str =
-    "AbleToScale=True SucceededGetScale: the HPA controller was able to get the target's current scale";
+pub(crate) const ABLE: &str = "AbleToScale=True SucceededGetScale: the HPA controller was able to get the target's current scale";
 pub(crate) const VALID: &str = "ScalingActive=True ValidMetricFound: the HPA was able to successfully calculate a replica count from external \
      metric m(nil)";
 pub(crate) const WITHIN: &str =

@@ -12,7 +12,10 @@ use std::{
 };
 
 use hpa_calc::{
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, ObjectMeta},
+    api::{
+        CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
+        ObjectMeta,
+    },
     history::{History, Recommendation},
 };
 use jiff::SignedDuration;
@@ -197,7 +200,12 @@ impl Autoscaler {
 
     /// Takes over a version of the object; what changed. One that could not be decoded before counts as changed. A change
     /// that is older than what is known is left out.
-    fn update(&self, object: HorizontalPodAutoscaler, seen: Seen, spec_hash: Option<u64>) -> Change {
+    fn update(
+        &self,
+        object: HorizontalPodAutoscaler,
+        seen: Seen,
+        spec_hash: Option<u64>,
+    ) -> Change {
         let mut known = self.known.write();
         let Known { object: last, spec_hash: last_hash } = &mut *known;
         if seen == Seen::Changed && is_older(&object.metadata, &last.metadata) {
@@ -312,7 +320,11 @@ impl Autoscalers {
 
     /// All of them, in no order.
     pub fn all(&self) -> Vec<(HpaKey, Arc<Autoscaler>)> {
-        self.by_key.read().iter().map(|(key, autoscaler)| (key.clone(), autoscaler.clone())).collect()
+        self.by_key
+            .read()
+            .iter()
+            .map(|(key, autoscaler)| (key.clone(), autoscaler.clone()))
+            .collect()
     }
 
     /// How many there are.

@@ -50,8 +50,8 @@ fn changed_annotation_for_us_is_told_like_a_changed_spec() {
 #[test]
 fn fault_of_annotations_is_news_once() {
     let autoscaler = Autoscaler::new(object("a", "1", 5));
-    let told =
-        [Some("x"), Some("x"), Some("y"), None, None, Some("y")].map(|fault| autoscaler.set_fault(fault));
+    let told = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
+        .map(|fault| autoscaler.set_fault(fault));
     assert_eq!(told, [true, false, true, false, false, true]);
 }
 

@@ -53,7 +53,9 @@ where
                 self.wait = None;
             }
             match *self.until.lock() {
-                Some(until) if Instant::now() < until => self.wait = Some(Box::pin(sleep_until(until))),
+                Some(until) if Instant::now() < until => {
+                    self.wait = Some(Box::pin(sleep_until(until)))
+                }
                 _ => break,
             }
         }
@@ -61,7 +63,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        Heeded { answer: self.inner.call(request), until: self.until.clone(), longest: self.longest }
+        Heeded {
+            answer: self.inner.call(request),
+            until: self.until.clone(),
+            longest: self.longest,
+        }
     }
 }
 

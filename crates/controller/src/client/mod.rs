@@ -123,7 +123,10 @@ impl Clients {
     }
 
     /// As [`Clients::new`], and has the requests counted.
-    pub async fn observed(config: &ClientConfig, telemetry: &Arc<Telemetry>) -> Result<Self, ClientError> {
+    pub async fn observed(
+        config: &ClientConfig,
+        telemetry: &Arc<Telemetry>,
+    ) -> Result<Self, ClientError> {
         let (mut kube, from) = read(&config.source).await?;
         // kube would try again for minutes while a metrics server is down.
         kube.default_retry = false;
@@ -145,8 +148,14 @@ impl Clients {
         B::Error: Into<BoxError>,
     {
         let telemetry = Arc::default();
-        let client =
-            || limited(ClientBuilder::new(service.clone(), "default"), limits, &telemetry, String::new());
+        let client = || {
+            limited(
+                ClientBuilder::new(service.clone(), "default"),
+                limits,
+                &telemetry,
+                String::new(),
+            )
+        };
         Self { api: client(), metrics: client() }
     }
 }
@@ -199,23 +208,27 @@ async fn read(source: &ClientSource) -> Result<(Config, String), ClientError> {
         ClientSource::InCluster => in_cluster(),
         ClientSource::Kubeconfig { path, context } => {
             let file = path.as_ref().map_or_else(default_file, |path| path.display().to_string());
-            let shown =
-                context.as_ref().map_or("current context".to_owned(), |name| format!("context {name:?}"));
+            let shown = context
+                .as_ref()
+                .map_or("current context".to_owned(), |name| format!("context {name:?}"));
             let from = format!("kubeconfig {file}, {shown}");
             let kubeconfig = match path {
                 Some(path) => Kubeconfig::read_from(path),
                 None => Kubeconfig::read(),
             };
-            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let options =
+                KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             let config = match kubeconfig {
                 Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
                 Err(error) => Err(error),
             };
             match config {
                 Ok(config) => Ok((config, from)),
-                Err(error) => {
-                    Err(ClientError::Kubeconfig { file, context: shown, cause: kubeconfig_failure(&error) })
-                }
+                Err(error) => Err(ClientError::Kubeconfig {
+                    file,
+                    context: shown,
+                    cause: kubeconfig_failure(&error),
+                }),
             }
         }
         ClientSource::Infer => {
@@ -245,7 +258,9 @@ fn default_file() -> String {
 fn kubeconfig_failure(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(_) => "it is not valid YAML of a kubeconfig".to_owned(),
-        KubeconfigError::LoadClientCertificate(_) => "failed to load the client certificate".to_owned(),
+        KubeconfigError::LoadClientCertificate(_) => {
+            "failed to load the client certificate".to_owned()
+        }
         KubeconfigError::LoadClientKey(_) => "failed to load the client key".to_owned(),
         KubeconfigError::ParseProxyUrl(_) => "failed to parse the proxy URL".to_owned(),
         other => other.to_string(),
@@ -255,9 +270,8 @@ fn kubeconfig_failure(error: &KubeconfigError) -> String {
 fn build_failure(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Auth(_) => "no credentials could be had",
-        kube::Error::ProxyProtocolDisabled { .. } | kube::Error::ProxyProtocolUnsupported { .. } => {
-            "proxies are not supported"
-        }
+        kube::Error::ProxyProtocolDisabled { .. }
+        | kube::Error::ProxyProtocolUnsupported { .. } => "proxies are not supported",
         kube::Error::RustlsTls(_) => "the certificates or the key for TLS cannot be used",
         _ => "the configuration cannot be used",
     }

@@ -44,7 +44,8 @@ where
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future = Either<ErrInto<S::Future, BoxError>, BoxFuture<'static, Result<S::Response, BoxError>>>;
+    type Future =
+        Either<ErrInto<S::Future, BoxError>, BoxFuture<'static, Result<S::Response, BoxError>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)

@@ -66,7 +66,9 @@ async fn an_answer_that_does_not_end_ends() {
     assert!(client.request_text(request).await.is_err());
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     let watch = Request::get("/api/v1/pods?watch=1").body(Vec::new()).unwrap();
-    assert!(tokio::time::timeout(Duration::from_secs(600), client.request_text(watch)).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(600), client.request_text(watch)).await.is_err()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,8 +118,10 @@ users:
 ";
 
 async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
-    let source =
-        ClientSource::Kubeconfig { path: Some(PathBuf::from(path)), context: context.map(str::to_owned) };
+    let source = ClientSource::Kubeconfig {
+        path: Some(PathBuf::from(path)),
+        context: context.map(str::to_owned),
+    };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let error = Clients::new(&config).await.err()?;
     let text = format!("{error} {error:?}");
@@ -135,7 +139,11 @@ async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
     Some(r#", context "broken": failed to load the cluster of context: absent"#)
 )]
 #[case(KUBECONFIG, Some("locked"), Some(": the certificates or the key for TLS cannot be used"))]
-#[case("users:\n- {token: hunter2", None, Some(", current context: it is not valid YAML of a kubeconfig"))]
+#[case(
+    "users:\n- {token: hunter2",
+    None,
+    Some(", current context: it is not valid YAML of a kubeconfig")
+)]
 #[tokio::test]
 async fn a_kubeconfig_is_used_or_named_without_secrets(
     #[case] content: &str,
@@ -166,8 +174,9 @@ async fn a_missing_kubeconfig_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_of_the_same_objects_keep_a_distance() {
-    let service =
-        tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    let service = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
     let layer = WatchPaceLayer(Duration::from_secs(1));
     let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
     let start = Instant::now();

@@ -97,8 +97,10 @@ impl Correlator {
     pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
         let RecordedEvent { object, event_type, reason, mut message, at } = event;
         let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());
-        let is_rescale = event_type == EventType::Normal && reason == EventReason::SuccessfulRescale.as_str();
-        let similar = SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
+        let is_rescale =
+            event_type == EventType::Normal && reason == EventReason::SuccessfulRescale.as_str();
+        let similar =
+            SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
         let key = if self.is_one_of_many(&similar, &message, at) {
             message.insert_str(0, "(combined from similar events): ");
             truncate(&mut message);
@@ -107,7 +109,8 @@ impl Correlator {
             (similar, Some(message.clone()))
         };
         let name = self.name(&object.name, at);
-        let observed = self.observed.get_or_insert_with(&key, || Observed { name, first: at, count: 0 });
+        let observed =
+            self.observed.get_or_insert_with(&key, || Observed { name, first: at, count: 0 });
         // Counted even if it is not written: the next write tells how often it really happened.
         observed.count = observed.count.saturating_add(1);
         let (name, first, count) = (observed.name.clone(), observed.first, observed.count);
@@ -115,12 +118,22 @@ impl Correlator {
             return Decision::OverBudget;
         }
         let reason = reason.into_owned();
-        Decision::Write(EventWrite { name, object, event_type, reason, message, first, last: at, count })
+        Decision::Write(EventWrite {
+            name,
+            object,
+            event_type,
+            reason,
+            message,
+            first,
+            last: at,
+            count,
+        })
     }
 
     /// Whether too many similar events with other messages came before.
     fn is_one_of_many(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
-        let similar = self.similar.get_or_insert_with(key, || Similar { messages: Vec::new(), last: at });
+        let similar =
+            self.similar.get_or_insert_with(key, || Similar { messages: Vec::new(), last: at });
         if at.duration_since(similar.last) > SIMILAR_INTERVAL {
             similar.messages.clear();
         }

@@ -184,7 +184,9 @@ fn messages_are_cut_between_characters(#[case] message: &str, #[case] expected: 
 fn a_combined_message_is_cut_too() {
     let mut correlator = Correlator::new();
     let long = "a".repeat(1020);
-    let last = (0..12).map(|at| correlator.decide(event(at, Warning, "R", &format!("{at:04}{long}")))).last();
+    let last = (0..12)
+        .map(|at| correlator.decide(event(at, Warning, "R", &format!("{at:04}{long}"))))
+        .last();
     let message = written(last.unwrap()).message;
     assert!(message.starts_with("(combined from similar events): 0011a"));
     assert_eq!(message.len(), 1024);

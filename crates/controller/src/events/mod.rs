@@ -105,7 +105,8 @@ impl EventRecorder {
     pub fn record(&self, mut event: RecordedEvent) {
         truncate(&mut event.message);
         if let Err(error) = self.queue.try_send(event) {
-            let (mpsc::error::TrySendError::Full(event) | mpsc::error::TrySendError::Closed(event)) = error;
+            let (mpsc::error::TrySendError::Full(event) | mpsc::error::TrySendError::Closed(event)) =
+                error;
             tracing::debug!(object = event.object.name, reason = %event.reason, "dropped an event: queue full");
             count(&self.dropped.queue_full);
         }

@@ -81,10 +81,11 @@ impl EventWriter {
     async fn write(&self, write: &EventWrite) {
         let mut wait = self.config.retry_after;
         for last in (0..self.config.tries.max(1)).rev() {
-            let outcome = match time::timeout(self.config.request_timeout, self.try_write(write)).await {
-                Ok(outcome) => outcome.map_err(Failure::from),
-                Err(_) => Err(Failure::Unreachable("timed out".to_owned())),
-            };
+            let outcome =
+                match time::timeout(self.config.request_timeout, self.try_write(write)).await {
+                    Ok(outcome) => outcome.map_err(Failure::from),
+                    Err(_) => Err(Failure::Unreachable("timed out".to_owned())),
+                };
             let (namespace, object) = (&write.object.namespace, &write.object.name);
             match outcome {
                 Ok(()) => return,
@@ -108,8 +109,7 @@ impl EventWriter {
     async fn try_write(&self, write: &EventWrite) -> Result<(), kube::Error> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(write));
         if write.count > 1 {
-            let seen =
-                json!({"count": write.count, "lastTimestamp": Time(write.last), "message": write.message});
+            let seen = json!({"count": write.count, "lastTimestamp": Time(write.last), "message": write.message});
             match api.patch(&write.name, &PatchParams::default(), &Patch::Merge(seen)).await {
                 // It expired or was never written.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}

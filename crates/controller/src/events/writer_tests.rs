@@ -62,7 +62,10 @@ fn status(code: u16, reason: &str, cause: &str) -> (u16, Value) {
 }
 
 /// Records events, writes them all and returns the requests and how many events were dropped as not written.
-async fn write(answers: Vec<(u16, Value)>, events: Vec<RecordedEvent>) -> (Vec<(String, Value)>, u64) {
+async fn write(
+    answers: Vec<(u16, Value)>,
+    events: Vec<RecordedEvent>,
+) -> (Vec<(String, Value)>, u64) {
     let (client, requests) = client(answers);
     let (recorder, writer) = EventRecorder::new(client, EventWriterConfig::default());
     for event in events {
@@ -99,13 +102,17 @@ async fn an_event_is_created_and_then_patched() {
         })
     );
     assert_eq!(patch, &format!("PATCH /api/v1/namespaces/shop/events/{name}"));
-    assert_eq!(*patched, json!({"count": 2, "lastTimestamp": "2026-09-21T14:13:35Z", "message": "no"}));
+    assert_eq!(
+        *patched,
+        json!({"count": 2, "lastTimestamp": "2026-09-21T14:13:35Z", "message": "no"})
+    );
     assert_eq!(dropped, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_event_that_expired_is_created_anew_with_its_count() {
-    let answers = vec![(201, json!({"metadata": {}, "involvedObject": {}})), status(404, "NotFound", "")];
+    let answers =
+        vec![(201, json!({"metadata": {}, "involvedObject": {}})), status(404, "NotFound", "")];
     let events = vec![event("no", "2026-09-21T14:13:20Z"), event("no", "2026-09-21T14:13:35Z")];
     let (requests, dropped) = write(answers, events).await;
     assert_eq!(requests.len(), 3);

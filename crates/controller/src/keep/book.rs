@@ -53,7 +53,8 @@ impl Part {
 /// How long a shard of so many autoscalers and bytes is left alone after it was written.
 pub(super) fn pause(autoscalers: usize, bytes: usize) -> Duration {
     let autoscalers = u64::try_from(autoscalers).unwrap_or(u64::MAX).max(1);
-    let bytes = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND;
+    let bytes =
+        Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND;
     // Rounded up: a timer counts milliseconds.
     let share = Duration::from_millis(PER_AUTOSCALER.div_ceil(autoscalers));
     share.max(bytes).clamp(SHORTEST_PAUSE, Duration::from_millis(PER_AUTOSCALER))
@@ -85,7 +86,13 @@ impl Book {
     }
 
     /// A shard was found with this version, and is not to be written for this long.
-    pub(super) fn found(&mut self, index: usize, version: Option<String>, pause: Duration, now: Instant) {
+    pub(super) fn found(
+        &mut self,
+        index: usize,
+        version: Option<String>,
+        pause: Duration,
+        now: Instant,
+    ) {
         if let Some(part) = self.parts.get_mut(index) {
             part.version = version;
             part.not_before = now + pause;
@@ -136,7 +143,8 @@ impl Book {
     /// Which shard is to be written next, and when. Of several the last: the first shards are those of which a reader
     /// learns how many there are.
     pub(super) fn next(&self) -> Option<(Instant, usize)> {
-        let due = self.parts.iter().enumerate().filter_map(|(index, part)| Some((part.due()?, index)));
+        let due =
+            self.parts.iter().enumerate().filter_map(|(index, part)| Some((part.due()?, index)));
         due.min_by_key(|(due, index)| (*due, usize::MAX - index))
     }
 
@@ -154,7 +162,13 @@ impl Book {
     }
 
     /// A shard of this many bytes was written.
-    pub(super) fn written(&mut self, index: usize, version: Option<String>, bytes: usize, now: Instant) {
+    pub(super) fn written(
+        &mut self,
+        index: usize,
+        version: Option<String>,
+        bytes: usize,
+        now: Instant,
+    ) {
         if let Some(part) = self.parts.get_mut(index) {
             part.version = version;
             part.not_before = now + pause(part.entries.len(), bytes);

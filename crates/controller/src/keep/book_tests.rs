@@ -99,7 +99,8 @@ fn shards_divide_as_autoscalers_are_added_and_lose_none() {
     // A reader learns from the first that there are two, so that is written last.
     assert_eq!(book.changed(), [1, 0]);
     assert_eq!(book.next().map(|(_, index)| index), Some(1));
-    let entries: Vec<usize> = [0, 1].map(|index| book.begin(index).expect("a shard").entries.len()).to_vec();
+    let entries: Vec<usize> =
+        [0, 1].map(|index| book.begin(index).expect("a shard").entries.len()).to_vec();
     assert_eq!(entries.iter().sum::<usize>(), 501);
     assert!(entries.iter().all(|count| *count > 200), "{entries:?}");
 }

@@ -123,7 +123,9 @@ impl Entry {
         let points = |points: &[Point], cutoff: i64| -> Vec<(i32, Timestamp)> {
             let points = points.iter().map(|(number, at)| (*number, (*at).min(latest)));
             let recent = points.filter(|(_, at)| *at >= cutoff);
-            recent.filter_map(|(number, at)| Some((number, Timestamp::from_millisecond(at).ok()?))).collect()
+            recent
+                .filter_map(|(number, at)| Some((number, Timestamp::from_millisecond(at).ok()?)))
+                .collect()
         };
         let events = |of: &[Point]| {
             let points = points(of, before(now, LONGEST_PERIOD)).into_iter();
@@ -131,7 +133,9 @@ impl Entry {
         };
         let recommendations = points(&kept.recommendations, cutoff).into_iter();
         History {
-            recommendations: recommendations.map(|(replicas, at)| Recommendation { replicas, at }).collect(),
+            recommendations: recommendations
+                .map(|(replicas, at)| Recommendation { replicas, at })
+                .collect(),
             scale_ups: events(&kept.ups),
             scale_downs: events(&kept.downs),
         }

@@ -22,7 +22,11 @@ fn spec(behavior: Value) -> HorizontalPodAutoscalerSpec {
 
 fn status(desired: i32, scaled: Option<i64>) -> HorizontalPodAutoscalerStatus {
     let last_scale_time = scaled.map(at);
-    HorizontalPodAutoscalerStatus { desired_replicas: desired, last_scale_time, ..Default::default() }
+    HorizontalPodAutoscalerStatus {
+        desired_replicas: desired,
+        last_scale_time,
+        ..Default::default()
+    }
 }
 
 fn recommended(points: &[(i32, i64)]) -> History {
@@ -55,7 +59,8 @@ fn restore(entry: &Entry, status: &HorizontalPodAutoscalerStatus, held: i64, now
 #[case::at_the_edge_of_the_window(&[(9, 9_700), (5, 9_990)], &[(9, 9_700), (5, 9_990)])]
 #[case::beyond_the_window(&[(9, 9_699), (5, 9_990)], &[(5, 9_990)])]
 fn only_what_can_matter_is_kept(#[case] history: &[(i32, i64)], #[case] kept: &[(i32, i64)]) {
-    let expected: Vec<Point> = kept.iter().map(|(replicas, second)| (*replicas, second * 1000)).collect();
+    let expected: Vec<Point> =
+        kept.iter().map(|(replicas, second)| (*replicas, second * 1000)).collect();
     assert_eq!(entry(&recommended(history), 5, None).recommendations, expected);
 }
 
@@ -74,15 +79,20 @@ fn the_longest_window_counts(#[case] behavior: Value, #[case] cutoff: i64) {
 #[test]
 fn times_are_rounded_up() {
     let exact = at(9_990) + SignedDuration::from_nanos(1_000_001);
-    let history =
-        History { recommendations: vec![Recommendation { replicas: 5, at: exact }], ..History::default() };
+    let history = History {
+        recommendations: vec![Recommendation { replicas: 5, at: exact }],
+        ..History::default()
+    };
     assert_eq!(entry(&history, 5, None).recommendations, [(5, 9_990_002)]);
 }
 
 #[test]
 fn what_was_recommended_last_held_until_the_end_of_the_leader() {
     let kept = entry(&recommended(&[(8, 9_800), (5, 9_900)]), 8, None);
-    assert_eq!(restore(&kept, &status(8, None), 10_050, 10_060), recommended(&[(8, 9_800), (5, 10_050)]));
+    assert_eq!(
+        restore(&kept, &status(8, None), 10_050, 10_060),
+        recommended(&[(8, 9_800), (5, 10_050)])
+    );
     // That it held is known even if nothing else is young enough.
     assert_eq!(restore(&kept, &status(8, None), 20_000, 20_010), recommended(&[(5, 20_000)]));
 }
@@ -128,15 +138,17 @@ fn news_is_what_a_successor_could_not_know() {
     assert!(news(&[(8, 9_800), (5, 9_900), (6, 9_915)], 8, 9_000), "another recommendation");
     assert!(news(&[(8, 9_800), (5, 9_900)], 7, 9_000), "other replicas");
     assert!(news(&[(8, 9_800), (5, 9_900)], 8, 9_990), "scaled");
-    let scaled = History { scale_downs: vec![event(1, 9_990)], ..recommended(&[(8, 9_800), (5, 9_900)]) };
+    let scaled =
+        History { scale_downs: vec![event(1, 9_990)], ..recommended(&[(8, 9_800), (5, 9_900)]) };
     assert!(entry(&scaled, 8, Some(9_000)).is_news_after(&kept), "a scale event");
 }
 
 #[test]
 fn kept_entry_is_bounded() {
     // A slope downwards, one upwards: each recommendation is the largest or the smallest of some window.
-    let slope: Vec<(i32, i64)> =
-        (0..290).map(|second| (1000 - i32::try_from(second).expect("small"), 9_710 + second)).collect();
+    let slope: Vec<(i32, i64)> = (0..290)
+        .map(|second| (1000 - i32::try_from(second).expect("small"), 9_710 + second))
+        .collect();
     let mut history = recommended(&slope);
     history.scale_downs = (0..500).map(|second| event(1, 9_400 + second)).collect();
     let kept = entry(&history, 500, None);
@@ -146,7 +158,8 @@ fn kept_entry_is_bounded() {
 }
 
 fn extremes(history: &History, after: Timestamp) -> Option<(i32, i32)> {
-    let recent = history.recommendations.iter().filter(|one| one.at > after).map(|one| one.replicas);
+    let recent =
+        history.recommendations.iter().filter(|one| one.at > after).map(|one| one.replicas);
     Some((recent.clone().min()?, recent.max()?))
 }
 

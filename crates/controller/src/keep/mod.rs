@@ -100,7 +100,10 @@ impl Keeper {
                 info!(autoscalers = restored, "took over the histories that the last leader kept");
             }
             Err(error) => {
-                warn!(error, "cannot read the kept histories: every stabilization window begins anew");
+                warn!(
+                    error,
+                    "cannot read the kept histories: every stabilization window begins anew"
+                );
             }
         }
     }
@@ -185,7 +188,8 @@ impl Keeper {
         let (object, now) = (autoscaler.object(), self.clock.moment());
         let Some((written, entry)) = by_uid.remove(&object.metadata.uid) else { return false };
         // One that kept nothing does not vouch for what is kept.
-        let end = predecessor.filter(|predecessor| predecessor.kept_history).map(|leader| leader.renewed);
+        let end =
+            predecessor.filter(|predecessor| predecessor.kept_history).map(|leader| leader.renewed);
         let held = end.map_or(written, |end| end.max(written));
         let (spec, status) = (&object.spec, &object.status);
         let history = entry.restore(spec, status, &self.settings, held, now.wall);
@@ -242,7 +246,10 @@ impl Keeper {
             let metadata = ObjectMeta {
                 name: Some(name.clone()),
                 resource_version: version.clone(),
-                labels: Some(BTreeMap::from([("app.kubernetes.io/managed-by".into(), self.prefix.clone())])),
+                labels: Some(BTreeMap::from([(
+                    "app.kubernetes.io/managed-by".into(),
+                    self.prefix.clone(),
+                )])),
                 ..ObjectMeta::default()
             };
             let object = ConfigMap { metadata, data: Some(data.clone()), ..ConfigMap::default() };
@@ -260,7 +267,9 @@ impl Keeper {
                     return Ok(());
                 }
                 // Somebody else wrote or deleted it; the leader is right.
-                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) && !is_second => {
+                Ok(Err(kube::Error::Api(status)))
+                    if matches!(status.code, 404 | 409) && !is_second =>
+                {
                     is_second = true;
                     version = self.read(index).await?.and_then(|object| object.resource_version());
                 }
@@ -279,10 +288,15 @@ impl Keeper {
             self.autoscalers.get(key).is_some_and(|known| known.object().metadata.uid == kept.uid)
         });
         let entries = part.entries.values().map(|kept| (kept.uid.as_str(), &kept.entry));
-        let encoded = encode(shards, self.clock.now(), entries).map_err(|error| error.to_string())?;
+        let encoded =
+            encode(shards, self.clock.now(), entries).map_err(|error| error.to_string())?;
         if encoded.left_out > 0 {
             let left_out = encoded.left_out;
-            warn!(left_out, shard = index, "a shard of histories is full: the next leader begins some anew");
+            warn!(
+                left_out,
+                shard = index,
+                "a shard of histories is full: the next leader begins some anew"
+            );
         }
         Ok((encoded, part.version.clone()))
     }

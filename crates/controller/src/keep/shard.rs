@@ -98,7 +98,8 @@ pub(super) fn decode(object: &ConfigMap) -> Option<Shard> {
         return None;
     }
     let entries = data.iter().filter(|(uid, _)| *uid != ABOUT);
-    let entries = entries.filter_map(|(uid, entry)| Some((uid.clone(), serde_json::from_str(entry).ok()?)));
+    let entries =
+        entries.filter_map(|(uid, entry)| Some((uid.clone(), serde_json::from_str(entry).ok()?)));
     Some(Shard { about, entries: entries.collect() })
 }
 
@@ -132,7 +133,8 @@ mod tests {
     #[test]
     fn another_version_is_ignored_and_a_broken_entry_left_out() {
         let Encoded { mut data, .. } =
-            encode(1, Timestamp::UNIX_EPOCH, [("a", &entry(1)), ("b", &entry(1))].into_iter()).expect("JSON");
+            encode(1, Timestamp::UNIX_EPOCH, [("a", &entry(1)), ("b", &entry(1))].into_iter())
+                .expect("JSON");
         data.insert("b".into(), "{".into());
         let shard = decode(&object(data.clone())).expect("a shard");
         assert_eq!(shard.entries.into_keys().collect::<Vec<_>>(), ["a"]);
@@ -151,7 +153,11 @@ mod tests {
             encode(1, Timestamp::UNIX_EPOCH, entries).expect("JSON");
         let bytes: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(bytes < 1 << 20, "{bytes}");
-        assert!(size <= LARGEST && left_out > 0 && data.len() > 500, "{size} {left_out} {}", data.len());
+        assert!(
+            size <= LARGEST && left_out > 0 && data.len() > 500,
+            "{size} {left_out} {}",
+            data.len()
+        );
     }
 
     #[test]

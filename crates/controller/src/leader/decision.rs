@@ -35,8 +35,12 @@ impl View {
     /// Takes in the lease as it was seen now; `None` if there is none.
     pub fn observe(&mut self, record: Option<Record>, me: &str, now: Instant) {
         match &record {
-            Some(record) if record.holder.is_empty() || record.holder == me => self.held_until = None,
-            Some(seen) if self.record.as_ref() != Some(seen) => self.held_until = Some(now + seen.duration),
+            Some(record) if record.holder.is_empty() || record.holder == me => {
+                self.held_until = None
+            }
+            Some(seen) if self.record.as_ref() != Some(seen) => {
+                self.held_until = Some(now + seen.duration)
+            }
             Some(_) | None => {}
         }
         self.record = record;

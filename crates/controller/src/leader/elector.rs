@@ -59,7 +59,10 @@ enum Written {
 
 impl Elector {
     /// An elector, and what it tells of its state.
-    pub(super) fn new(election: &Election, clock: Arc<dyn Clock>) -> (Self, watch::Receiver<State>) {
+    pub(super) fn new(
+        election: &Election,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, watch::Receiver<State>) {
         let Election { client, config } = election;
         let (state, told) = watch::channel(State::Standby);
         let elector = Self {
@@ -88,7 +91,9 @@ impl Elector {
                     break;
                 }
                 Step::Wait(until) => self.stand_by(until, &release).await,
-                step @ (Step::Create | Step::Acquire | Step::Renew) => self.claim(step, &release).await,
+                step @ (Step::Create | Step::Acquire | Step::Renew) => {
+                    self.claim(step, &release).await
+                }
             }
         }
         self.release().await;
@@ -109,7 +114,8 @@ impl Elector {
 
     /// When to look again: after one to 2.2 retry periods, as client-go has it, so that standbys do not act as one.
     fn after_retry(&self) -> Instant {
-        let extra = f64::from(u32::try_from(random() >> 32).unwrap_or_default()) / f64::from(u32::MAX);
+        let extra =
+            f64::from(u32::try_from(random() >> 32).unwrap_or_default()) / f64::from(u32::MAX);
         Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * extra)
     }
 
@@ -143,7 +149,9 @@ impl Elector {
             () = release.cancelled() => return,
         };
         match change {
-            Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => self.observe(Some(lease)),
+            Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
+                self.observe(Some(lease))
+            }
             Some(Ok(WatchEvent::Deleted(_))) => self.observe(None),
             Some(Ok(WatchEvent::Bookmark(_))) => {}
             // The next look begins another.
@@ -153,7 +161,8 @@ impl Elector {
 
     /// Writes the lease, and waits until it is to be done again.
     async fn claim(&mut self, step: Step, release: &CancellationToken) {
-        let version = |lease: &Option<Lease>| lease.as_ref().and_then(ResourceExt::resource_version);
+        let version =
+            |lease: &Option<Lease>| lease.as_ref().and_then(ResourceExt::resource_version);
         let before = version(&self.lease);
         // From when it was sent: after a request that took all its time there is none to lose.
         let period = Instant::now() + self.config.retry_period;
@@ -170,7 +179,8 @@ impl Elector {
     /// How long a request may take: not so long that there is no time for another.
     fn patience(&self) -> Duration {
         let patience = self.config.renew_deadline / 2;
-        self.until().map_or(patience, |until| patience.min(until.saturating_duration_since(Instant::now())))
+        self.until()
+            .map_or(patience, |until| patience.min(until.saturating_duration_since(Instant::now())))
     }
 
     /// Looks at the lease; whether that worked.
@@ -190,7 +200,8 @@ impl Elector {
     /// Watches the lease from the version that was read.
     fn follow(&mut self) {
         let Some(lease) = self.lease.as_ref().filter(|_| self.changes.is_none()) else { return };
-        let parameters = WatchParams::default().fields(&format!("metadata.name={}", self.config.name));
+        let parameters =
+            WatchParams::default().fields(&format!("metadata.name={}", self.config.name));
         let (api, version) = (self.api.clone(), lease.resource_version().unwrap_or_default());
         let begun = async move { api.watch(&parameters, &version).await.map(StreamExt::boxed) };
         self.changes = Some(stream::once(begun).try_flatten().boxed());

@@ -87,8 +87,10 @@ impl PodIndex {
     /// Ends the list: what it did not bring is gone.
     pub fn init_done(&self) {
         let Some(listed) = self.listed.lock().take() else { return };
-        let listed =
-            listed.into_iter().map(|(name, namespace)| (name, Arc::new(RwLock::new(namespace)))).collect();
+        let listed = listed
+            .into_iter()
+            .map(|(name, namespace)| (name, Arc::new(RwLock::new(namespace))))
+            .collect();
         let before = std::mem::replace(&mut *self.namespaces.write(), listed);
         // Freed here, after the lock is.
         drop(before);

@@ -85,7 +85,8 @@ impl Namespace {
                 selected.extend_from_slice(pods);
             }
         };
-        let required = selector.required_pairs().map(|(key, value)| self.by_pair.get(&Pair(key, value)));
+        let required =
+            selector.required_pairs().map(|(key, value)| self.by_pair.get(&Pair(key, value)));
         match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
             // No pod has a pair that is required.
             Some(None) => {}
@@ -113,7 +114,11 @@ impl Namespace {
     }
 
     /// Calls `change` with the pod's group and the pod's place in it, found or to be inserted at.
-    fn in_group(&mut self, pod: &Pod, change: impl FnOnce(&mut Vec<Arc<Pod>>, Result<usize, usize>)) {
+    fn in_group(
+        &mut self,
+        pod: &Pod,
+        change: impl FnOnce(&mut Vec<Arc<Pod>>, Result<usize, usize>),
+    ) {
         if let Some(group) = self.groups.get_mut(&pod.labels) {
             let at = group.binary_search_by(|other| other.name.cmp(&pod.name));
             change(group, at);

@@ -73,7 +73,8 @@ impl<K> fmt::Debug for WorkQueue<K> {
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// An empty queue.
     pub fn new() -> Self {
-        let shared = Shared { state: Mutex::new(State::new()), idle: Notify::new(), sleeper: Notify::new() };
+        let shared =
+            Shared { state: Mutex::new(State::new()), idle: Notify::new(), sleeper: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 

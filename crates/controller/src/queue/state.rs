@@ -118,7 +118,11 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.running.insert(key.clone(), Running { since: now, again: None });
             self.handed_out += 1;
             self.progress = Some(now);
-            return Next::Key { key, lateness: now.duration_since(due), more: !self.order.is_empty() };
+            return Next::Key {
+                key,
+                lateness: now.duration_since(due),
+                more: !self.order.is_empty(),
+            };
         }
         if self.has_sleeper {
             return Next::Wait;

@@ -172,7 +172,10 @@ impl<'a> Attempt<'a> {
     }
 
     /// Decides on a target; with the decision comes when that was, and how long each metric took to be read.
-    async fn decide(&mut self, target: &Result<Target, Unread>) -> (Decision<'a>, Moment, Vec<Duration>) {
+    async fn decide(
+        &mut self,
+        target: &Result<Target, Unread>,
+    ) -> (Decision<'a>, Moment, Vec<Duration>) {
         let Self { reconciler, key, hpa, .. } = *self;
         if target.as_ref().is_err_and(|unread| unread.is_gone) {
             // The pods it had are nobody's now: no other autoscaler is to suffer from them.
@@ -197,9 +200,19 @@ impl<'a> Attempt<'a> {
     }
 
     /// Writes what was decided, once it is sure that it may be.
-    async fn scale(&mut self, decision: &Decision<'_>, target: &mut Target, replicas: i32) -> Written {
-        if self.listed.take().is_none() && goes_down_for_want_of_pods(decision, &target.read.scale) {
-            return match self.reconciler.list_pods(&self.key.namespace, &target.read.scale.selector).await {
+    async fn scale(
+        &mut self,
+        decision: &Decision<'_>,
+        target: &mut Target,
+        replicas: i32,
+    ) -> Written {
+        if self.listed.take().is_none() && goes_down_for_want_of_pods(decision, &target.read.scale)
+        {
+            return match self
+                .reconciler
+                .list_pods(&self.key.namespace, &target.read.scale.selector)
+                .await
+            {
                 Ok(pods) => {
                     self.listed = Some(pods);
                     Written::Outdated("fewer pods were known than the target has")
@@ -235,7 +248,9 @@ impl<'a> Attempt<'a> {
                 Ok(())
             }
             // Whether it is gone, or its group is not served for the moment, is for the watch to tell.
-            Err(kube::Error::Api(status)) if status.is_not_found() => Err(Written::AutoscalerChanged),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                Err(Written::AutoscalerChanged)
+            }
             Err(kube::Error::Api(status)) => Err(failed(status.message)),
             Err(error) => Err(failed(describe(&error))),
         }
@@ -244,7 +259,11 @@ impl<'a> Attempt<'a> {
     /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_ahead`].
     async fn foretell(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
         let Some(status) = decision.status_ahead() else { return Ok(()) };
-        match self.reconciler.patch_status(self.key, self.stored(), &status::as_stored(status)).await {
+        match self
+            .reconciler
+            .patch_status(self.key, self.stored(), &status::as_stored(status))
+            .await
+        {
             // It is told already, by a reconcile that could not write the scale.
             Ok(None) => {}
             Ok(Some(stored)) => {
@@ -254,7 +273,8 @@ impl<'a> Attempt<'a> {
             }
             Err(StatusError::Gone) => return Err(Written::AutoscalerChanged),
             Err(StatusError::Failed(message)) => {
-                let message = format!("the status that foretells it could not be stored: {message}");
+                let message =
+                    format!("the status that foretells it could not be stored: {message}");
                 return Err(Written::Done(Err(message)));
             }
         }
@@ -280,7 +300,8 @@ impl<'a> Attempt<'a> {
     /// Writes the replicas. A conflict over anything but the replicas is no reason to decide anew: it is written
     /// against the newer version. If the replicas are no longer those that were decided on, it is never forced.
     async fn write_scale(&mut self, target: &mut Target, replicas: i32) -> Written {
-        let (namespace, name) = (&self.hpa.metadata.namespace, &self.hpa.spec.scale_target_ref.name);
+        let (namespace, name) =
+            (&self.hpa.metadata.namespace, &self.hpa.spec.scale_target_ref.name);
         let scales = &self.reconciler.scales;
         loop {
             if !self.is_current() {
@@ -308,7 +329,9 @@ impl<'a> Attempt<'a> {
             };
             let decided_on = std::mem::replace(read, latest);
             // Another object of the same name is not the one that was decided on.
-            if decided_on.scale.spec_replicas != read.scale.spec_replicas || decided_on.uid != read.uid {
+            if decided_on.scale.spec_replicas != read.scale.spec_replicas
+                || decided_on.uid != read.uid
+            {
                 return Written::Outdated("the target's replicas changed meanwhile");
             }
         }
@@ -328,5 +351,11 @@ fn goes_down_for_want_of_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
     let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
     let known = |metric: &MetricExplanation| metric.pods.as_ref().map(Census::total);
     let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
-    is_down && decision.explanation().metrics.iter().filter_map(known).any(|known| known < status_replicas)
+    is_down
+        && decision
+            .explanation()
+            .metrics
+            .iter()
+            .filter_map(known)
+            .any(|known| known < status_replicas)
 }

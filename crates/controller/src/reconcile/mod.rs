@@ -93,7 +93,11 @@ impl Reconciler {
         }
         if autoscaler.set_fault(fault.as_deref()) {
             let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);
-            self.record(key, &hpa, Event { event_type, reason, message: fault.unwrap_or_default() });
+            self.record(
+                key,
+                &hpa,
+                Event { event_type, reason, message: fault.unwrap_or_default() },
+            );
         }
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler, pause);
         let outcome = attempt.run().await;
@@ -130,7 +134,8 @@ impl Reconciler {
         let stored = self.store(key, attempt.stored(), status).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
-        let error = if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
+        let error =
+            if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
         self.observer.finished(&Finished {
             key,
             scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
@@ -193,9 +198,11 @@ impl Reconciler {
 
     #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
     async fn write_status(&self, key: &HpaKey, patch: StatusPatch<'_>) -> Answer {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let request = key.api.request(&key.namespace);
-        self.ask(key, request.patch_subresource("status", &key.name, &params, &Patch::Merge(patch))).await
+        self.ask(key, request.patch_subresource("status", &key.name, &params, &Patch::Merge(patch)))
+            .await
     }
 
     /// The autoscaler as the API server has it now.
@@ -212,7 +219,8 @@ impl Reconciler {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Answer {
         let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
-        let answered: Answered<'_> = serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
+        let answered: Answered<'_> =
+            serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let spec_hash = answered.spec_hash();
         let known_spec = self.autoscalers.get(key).and_then(|known| known.spec_of(spec_hash));
         Ok(answered.into_result(known_spec).map(|object| Stored { object, spec_hash }))
@@ -262,7 +270,9 @@ fn report(conclusion: &Conclusion, autoscaler: &Autoscaler) {
         (Some(replicas), ..) => {
             info!(current = explanation.current_replicas, desired = replicas, decision = %explanation, "scaled");
         }
-        (None, Some(error), Failure::New) => warn!(%error, decision = %explanation, "reconcile failed"),
+        (None, Some(error), Failure::New) => {
+            warn!(%error, decision = %explanation, "reconcile failed")
+        }
         (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
         (None, None, Failure::Over) => info!(decision = %explanation, "reconcile works again"),
         (None, None, _) => debug!(decision = %explanation, "kept"),

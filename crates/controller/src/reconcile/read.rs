@@ -71,7 +71,10 @@ impl Reconciler {
         fields(kind = hpa.spec.scale_target_ref.kind, name = hpa.spec.scale_target_ref.name),
         err(level = "debug")
     )]
-    pub(super) async fn read_target(&self, hpa: &HorizontalPodAutoscaler) -> Result<Target, Unread> {
+    pub(super) async fn read_target(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<Target, Unread> {
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| Unread {
             is_gone: true,
@@ -117,11 +120,16 @@ impl Reconciler {
 
     /// The pods that a selector matches, as the API server has them now.
     #[tracing::instrument(level = "debug", target = TARGET, skip_all, err(level = "debug"))]
-    pub(super) async fn list_pods(&self, namespace: &str, selector: &str) -> Result<Vec<Arc<Pod>>, String> {
+    pub(super) async fn list_pods(
+        &self,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<Arc<Pod>>, String> {
         let api: Api<Watched<Pod>> = Api::namespaced(self.client.clone(), namespace);
         let pods = api.list(&ListParams::default().labels(selector)).await;
-        let pods =
-            pods.map_err(|error| format!("the pods could not be listed once more: {}", describe(&error)))?;
+        let pods = pods.map_err(|error| {
+            format!("the pods could not be listed once more: {}", describe(&error))
+        })?;
         Ok(pods.into_iter().filter_map(|pod| pod.into_result().ok()).map(Arc::new).collect())
     }
 
@@ -141,7 +149,8 @@ impl Reconciler {
                 let reading = self.metrics.read(namespace, selector, query);
                 async move {
                     let begun = self.clock.moment().running;
-                    let reading = async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
+                    let reading =
+                        async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
                     let reading = reading.instrument(trace::read_metric(query)).await;
                     (index, reading, self.clock.moment().running.saturating_sub(begun))
                 }

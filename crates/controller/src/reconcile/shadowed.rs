@@ -51,9 +51,10 @@ impl Reconciler {
             _ => scale,
         };
         let begins_with = match &look {
-            Some(look) => {
-                HorizontalPodAutoscaler { status: look.before.clone(), ..HorizontalPodAutoscaler::clone(hpa) }
-            }
+            Some(look) => HorizontalPodAutoscaler {
+                status: look.before.clone(),
+                ..HorizontalPodAutoscaler::clone(hpa)
+            },
             None => HorizontalPodAutoscaler::clone(hpa),
         };
         let mut selected = None;
@@ -64,14 +65,22 @@ impl Reconciler {
         let now = self.clock.moment();
         let history = autoscaler.history(now);
         let read = selected.map(|selected| Grounds { selected, readings: readings.clone() });
-        let earlier = autoscaler.shadow.lock().as_mut().map(|record| record.keep(read)).unwrap_or_default();
+        let earlier =
+            autoscaler.shadow.lock().as_mut().map(|record| record.keep(read)).unwrap_or_default();
         let decision = plan.decide(readings, history.clone(), now.wall);
         let conclusion = match look {
             Some(look) => {
                 let earlier = earlier.iter().map(|grounds| {
-                    grounds.decide(&begins_with, scale.clone(), &self.settings, history.clone(), now.wall)
+                    grounds.decide(
+                        &begins_with,
+                        scale.clone(),
+                        &self.settings,
+                        history.clone(),
+                        now.wall,
+                    )
                 });
-                let comparison = shadow::compare_any(decision, earlier, theirs, look.is_answer, now.wall);
+                let comparison =
+                    shadow::compare_any(decision, earlier, theirs, look.is_answer, now.wall);
                 if look.is_compared {
                     self.judge(key, autoscaler, theirs, &comparison, now);
                 } else {
@@ -83,7 +92,13 @@ impl Reconciler {
             None => foretell(decision, now.wall),
         };
         let took = self.clock.moment().running.saturating_sub(begun);
-        self.observer.reconciled(&Reconciled { key, hpa, conclusion: &conclusion, took, reads: &reads });
+        self.observer.reconciled(&Reconciled {
+            key,
+            hpa,
+            conclusion: &conclusion,
+            took,
+            reads: &reads,
+        });
         let is_decided = matches!(conclusion.error, None | Some(ReconcileError::SomeMetrics(_)));
         self.observer.finished(&Finished {
             key,
@@ -103,8 +118,11 @@ impl Reconciler {
         comparison: &Comparison,
         now: Moment,
     ) {
-        let judged =
-            autoscaler.shadow.lock().as_mut().map(|record| record.judge(comparison, theirs, now.running));
+        let judged = autoscaler
+            .shadow
+            .lock()
+            .as_mut()
+            .map(|record| record.judge(comparison, theirs, now.running));
         let Comparison { conclusion, differences, .. } = comparison;
         let Some(judged) = judged else { return };
         self.observer.compared(key, judged.verdict);

@@ -170,7 +170,10 @@ mod tests {
 
     #[test]
     fn status_that_is_not_there_yet_has_no_replicas_and_no_selector() {
-        assert_eq!(scale(json!({ "pool": { "size": 3 } }), Value::Null), Some((3, 0, String::new())));
+        assert_eq!(
+            scale(json!({ "pool": { "size": 3 } }), Value::Null),
+            Some((3, 0, String::new()))
+        );
     }
 
     #[test]
@@ -178,6 +181,9 @@ mod tests {
         assert_eq!(scale(json!({ "pool": {} }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": "3" } }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "size": 1.5 })), None);
-        assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "selector": { "app": "a" } })), None);
+        assert_eq!(
+            scale(json!({ "pool": { "size": 3 } }), json!({ "selector": { "app": "a" } })),
+            None
+        );
     }
 }

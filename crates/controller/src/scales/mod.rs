@@ -103,7 +103,8 @@ impl ScaleCache {
     fn watch(&self, mapping: &Mapping, kind: &Kind) {
         let mut watches = self.watches.lock();
         for (scope, store) in &kind.stores {
-            let (client, scope, store, pace) = (self.client.clone(), scope.clone(), store.clone(), self.pace);
+            let (client, scope, store, pace) =
+                (self.client.clone(), scope.clone(), store.clone(), self.pace);
             let mapping = mapping.clone();
             watches.spawn(async move {
                 let mut is_told = false;
@@ -131,7 +132,8 @@ const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Whether a kind has its scale where Kubernetes' own workloads have it.
 fn has_known_paths(mapping: &Mapping) -> bool {
-    &*mapping.group == "apps" && matches!(&*mapping.resource, "deployments" | "statefulsets" | "replicasets")
+    &*mapping.group == "apps"
+        && matches!(&*mapping.resource, "deployments" | "statefulsets" | "replicasets")
 }
 
 fn feed<T>(client: Client, mapping: &Mapping, scope: &Scope, pace: Duration) -> Feed<T>
@@ -164,7 +166,8 @@ async fn keep<T: Watchable + Scaled>(mut feed: Feed<T>, store: &Store, paths: &S
             Ok(None) => return,
             Ok(Some(Event::Init)) => store.begin_list(),
             Ok(Some(Event::InitApply(object))) => {
-                if let (Some((namespace, name)), Some(read)) = (object.name(), object.scale(paths)) {
+                if let (Some((namespace, name)), Some(read)) = (object.name(), object.scale(paths))
+                {
                     store.listed(namespace, name, &read);
                 }
             }

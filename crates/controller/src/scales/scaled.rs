@@ -95,10 +95,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Members<T>, A::Error> {
-                T::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(|it| Members(Some(it)))
+                T::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+                    .map(|it| Members(Some(it)))
             }
 
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Members<T>, A::Error> {
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut seq: A,
+            ) -> Result<Members<T>, A::Error> {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(Members(None))
             }

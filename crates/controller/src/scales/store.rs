@@ -99,7 +99,10 @@ impl Store {
     /// An object that is gone at this version, or can no longer be understood.
     pub(super) fn delete(&self, namespace: &str, name: &str, version: &str) {
         let scales = &mut self.state.write().scales;
-        if scales.get(&Pair(namespace, name)).is_some_and(|known| !is_after(&known.version, version)) {
+        if scales
+            .get(&Pair(namespace, name))
+            .is_some_and(|known| !is_after(&known.version, version))
+        {
             scales.remove(&Pair(namespace, name));
         }
     }

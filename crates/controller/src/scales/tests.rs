@@ -162,7 +162,8 @@ fn garbled_workload_is_left_to_the_api_server_and_spoils_nothing() {
         *object.pointer_mut(member).expect("a member") = value;
         let text = serde_json::to_string(&[object, deployment()]).expect("JSON");
         let objects: Vec<Workload> = serde_json::from_str(&text).expect("a list");
-        let scales: Vec<_> = objects.iter().map(|one| one.scale(&ScalePaths::default()).is_some()).collect();
+        let scales: Vec<_> =
+            objects.iter().map(|one| one.scale(&ScalePaths::default()).is_some()).collect();
         assert_eq!(scales, [false, true], "{member}");
     }
 }

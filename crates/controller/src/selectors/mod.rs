@@ -31,7 +31,11 @@ impl HpaKey {
     }
 
     /// The key of an autoscaler.
-    pub fn of(api: AutoscalerApi, namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+    pub fn of(
+        api: AutoscalerApi,
+        namespace: impl Into<Arc<str>>,
+        name: impl Into<Arc<str>>,
+    ) -> Self {
         Self { namespace: namespace.into(), name: name.into(), api }
     }
 }

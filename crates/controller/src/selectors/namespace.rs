@@ -34,8 +34,9 @@ impl Namespace {
 
     pub(super) fn set(&mut self, key: &HpaKey, selector: Selector) {
         self.remove(key);
-        let filed_under =
-            |(label, value): &(&str, &str)| self.by_pair.get(&Pair(label, value)).map_or(0, Vec::len);
+        let filed_under = |(label, value): &(&str, &str)| {
+            self.by_pair.get(&Pair(label, value)).map_or(0, Vec::len)
+        };
         // The pair that fewest share tells most.
         let under = selector
             .required_pairs()

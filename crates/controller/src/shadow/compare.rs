@@ -3,7 +3,10 @@
 use std::fmt;
 
 use hpa_calc::{
-    api::{Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus, Scale},
+    api::{
+        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus,
+        Scale,
+    },
     conclude::Conclusion,
     decide::Decision,
     history::{History, ScaleEvent},
@@ -59,11 +62,14 @@ pub fn compare(
 ) -> Comparison {
     let scaled = scaled(theirs, is_answer);
     let written = match theirs.condition(&ConditionType::AbleToScale) {
-        Some(able) if able.reason == ConditionReason::FailedUpdateScale => Err(able.message.to_string()),
+        Some(able) if able.reason == ConditionReason::FailedUpdateScale => {
+            Err(able.message.to_string())
+        }
         _ => Ok(()),
     };
     let is_same_scaling = decision.scale_to() == scaled;
-    let unscaled = (!is_same_scaling).then(|| decision.clone().conclude(Err(String::new()), now).history);
+    let unscaled =
+        (!is_same_scaling).then(|| decision.clone().conclude(Err(String::new()), now).history);
     let mut conclusion = decision.conclude(written, now);
     if let Some(mut history) = unscaled {
         if let Some(replicas) = scaled {
@@ -119,7 +125,8 @@ pub fn compare_any<'a>(
 
 /// The replicas that the other controller has just scaled to, if it has.
 fn scaled(theirs: &HorizontalPodAutoscalerStatus, is_answer: bool) -> Option<i32> {
-    let is_scaled = reason(theirs, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
+    let is_scaled =
+        reason(theirs, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
     (is_answer && is_scaled).then_some(theirs.desired_replicas)
 }
 
@@ -138,8 +145,11 @@ pub fn differences(
     let difference = |what: &str, ours: String, theirs: String| {
         (ours != theirs).then(|| Difference { what: what.to_owned(), ours, theirs })
     };
-    let desired =
-        difference("desiredReplicas", ours.desired_replicas.to_string(), theirs.desired_replicas.to_string());
+    let desired = difference(
+        "desiredReplicas",
+        ours.desired_replicas.to_string(),
+        theirs.desired_replicas.to_string(),
+    );
     let conditions = [
         ConditionType::AbleToScale,
         ConditionType::ScalingActive,
@@ -178,5 +188,8 @@ pub(crate) fn explained(theirs: &HorizontalPodAutoscalerStatus) -> String {
     };
     let conditions: String = theirs.conditions.iter().map(condition).collect();
     let metrics = serde_json::to_string(&theirs.current_metrics).unwrap_or_default();
-    format!("{} -> {}{conditions}; metrics {metrics}", theirs.current_replicas, theirs.desired_replicas)
+    format!(
+        "{} -> {}{conditions}; metrics {metrics}",
+        theirs.current_replicas, theirs.desired_replicas
+    )
 }

@@ -117,14 +117,19 @@ fn memory(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
     let window = |rules: Option<&ScalingRules>| rules?.stabilization_window_seconds.map(seconds);
     let policies = up.into_iter().chain(down).flat_map(|rules| rules.policies.iter().flatten());
     let periods = policies.map(|policy| seconds(policy.period_seconds));
-    let windows = [window(up).unwrap_or_default(), window(down).unwrap_or(settings.downscale_stabilization)];
+    let windows =
+        [window(up).unwrap_or_default(), window(down).unwrap_or(settings.downscale_stabilization)];
     periods.chain(windows).max().unwrap_or_default().unsigned_abs()
 }
 
 impl Record {
     /// Begins with an autoscaler, at this time of the running clock. One that no controller has decided on yet has no
     /// past.
-    pub(crate) fn begin(seen: Arc<HorizontalPodAutoscaler>, settings: &Settings, running: Duration) -> Self {
+    pub(crate) fn begin(
+        seen: Arc<HorizontalPodAutoscaler>,
+        settings: &Settings,
+        running: Duration,
+    ) -> Self {
         let has_past = !seen.status.conditions.is_empty();
         let memory = if has_past { memory(&seen, settings) } else { Duration::ZERO };
         Self {
@@ -174,9 +179,11 @@ impl Record {
     ) -> Judged {
         let differences = &comparison.differences;
         let before = std::mem::take(&mut self.streaks);
-        let streak = |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, sum)| *sum);
+        let streak =
+            |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, sum)| *sum);
         let counts = if comparison.seen_metrics { COUNTS } else { COUNTS_UNSEEN };
-        self.streaks = differences.iter().map(|one| (one.what.clone(), streak(&one.what) + counts)).collect();
+        self.streaks =
+            differences.iter().map(|one| (one.what.clone(), streak(&one.what) + counts)).collect();
         let ours = &comparison.conclusion.explanation;
         let is_timed = !comparison.same_metrics
             || ours.stabilized_by.iter().chain(&ours.limited_by).any(is_timed)

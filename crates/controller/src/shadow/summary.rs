@@ -71,7 +71,10 @@ impl fmt::Display for Summary {
         writeln!(f, "{autoscalers} HPAs, {decisions} decisions, {different} differences")?;
         if compared < autoscalers {
             let silent = autoscalers - compared;
-            writeln!(f, "{silent} HPAs were not compared: the other controller said nothing of them")?;
+            writeln!(
+                f,
+                "{silent} HPAs were not compared: the other controller said nothing of them"
+            )?;
         }
         if *unsettled > 0 {
             writeln!(
@@ -92,5 +95,7 @@ impl fmt::Display for Summary {
 
 // The counts are indexed so.
 const _: () = assert!(
-    Verdict::Same as usize == 0 && Verdict::Unsettled as usize == 1 && Verdict::Different as usize == 2
+    Verdict::Same as usize == 0
+        && Verdict::Unsettled as usize == 1
+        && Verdict::Different as usize == 2
 );

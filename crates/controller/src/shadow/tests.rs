@@ -1,7 +1,10 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
+    api::{
+        ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
+        Scale,
+    },
     decide::Decision,
     history::{History, Recommendation, ScaleEvent},
     plan::{Plan, SelectedPods},
@@ -11,7 +14,9 @@ use hpa_calc::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Comparison, Grounds, Record, Summary, Verdict, compare, compare_any, differences, found};
+use super::{
+    Comparison, Grounds, Record, Summary, Verdict, compare, compare_any, differences, found,
+};
 use crate::{
     autoscalers::{Autoscalers, Seen},
     selectors::HpaKey,
@@ -49,9 +54,14 @@ fn hpa(status: Value) -> HorizontalPodAutoscaler {
 /// A decision on this many jobs with this many replicas.
 fn decide<T>(replicas: i32, jobs: i64, then: impl FnOnce(Decision<'_>) -> T) -> T {
     let (hpa, settings) = (hpa(json!({})), Settings::default());
-    let scale = Scale { spec_replicas: replicas, status_replicas: replicas, selector: "app=web".into() };
+    let scale =
+        Scale { spec_replicas: replicas, status_replicas: replicas, selector: "app=web".into() };
     let plan = Plan::new(&hpa, Ok(scale), &settings, |_| SelectedPods::default());
-    then(plan.decide(vec![Some(Ok(Reading::External(vec![jobs * 1000])))], History::default(), now()))
+    then(plan.decide(
+        vec![Some(Ok(Reading::External(vec![jobs * 1000])))],
+        History::default(),
+        now(),
+    ))
 }
 
 fn compared(replicas: i32, jobs: i64, theirs: &HorizontalPodAutoscalerStatus) -> Comparison {
@@ -67,7 +77,10 @@ fn answer(replicas: i32, jobs: i64) -> HorizontalPodAutoscalerStatus {
 fn same_decision_has_no_differences_and_its_scaling_counts() {
     let Comparison { conclusion, differences, same_metrics, .. } = compared(2, 5, &answer(2, 5));
     assert_eq!((differences, same_metrics), (vec![], true));
-    assert_eq!(conclusion.history.scale_ups, [ScaleEvent { change: 3, at: now(), outdated: false }]);
+    assert_eq!(
+        conclusion.history.scale_ups,
+        [ScaleEvent { change: 3, at: now(), outdated: false }]
+    );
 }
 
 #[test]
@@ -76,8 +89,14 @@ fn other_decision_is_told_and_the_scaling_that_was_done_counts() {
     let told: Vec<_> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["desiredReplicas: ours 7, theirs 5"]);
     assert!(!same_metrics);
-    assert_eq!(conclusion.history.scale_ups, [ScaleEvent { change: 3, at: now(), outdated: false }]);
-    assert_eq!(conclusion.history.recommendations.last(), Some(&Recommendation { replicas: 7, at: now() }));
+    assert_eq!(
+        conclusion.history.scale_ups,
+        [ScaleEvent { change: 3, at: now(), outdated: false }]
+    );
+    assert_eq!(
+        conclusion.history.recommendations.last(),
+        Some(&Recommendation { replicas: 7, at: now() })
+    );
 }
 
 #[test]
@@ -106,7 +125,8 @@ fn replicas_are_those_that_the_other_one_found() {
 #[test]
 fn other_scaling_on_the_same_metrics_is_not_what_we_recommend() {
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
-    let found = decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
+    let found =
+        decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
     assert_eq!((found.differences.len(), found.same_metrics), (1, true));
     assert_eq!(found.conclusion.history.recommendations.last().map(|last| last.replicas), Some(5));
 }
@@ -130,20 +150,31 @@ fn decision_on_what_was_read_earlier_counts_if_it_is_the_same() {
         comparison.conclusion.history.recommendations.last().map(|last| last.replicas)
     };
     let found = compared_any(&[7, 6, 5], 5);
-    assert_eq!((recommended(&found), found.differences, found.same_metrics), (Some(5), vec![], true));
+    assert_eq!(
+        (recommended(&found), found.differences, found.same_metrics),
+        (Some(5), vec![], true)
+    );
     // Both are bounded alike.
     let told = compared_any(&[20, 15], 15);
     assert_eq!((recommended(&told), told.differences, told.same_metrics), (Some(15), vec![], true));
     let untold = compared_any(&[20, 15], 17);
-    assert_eq!((recommended(&untold), untold.differences, untold.same_metrics), (Some(20), vec![], false));
+    assert_eq!(
+        (recommended(&untold), untold.differences, untold.same_metrics),
+        (Some(20), vec![], false)
+    );
     let unseen = compared_any(&[7, 6, 5], 4);
-    assert_eq!((recommended(&unseen), unseen.differences.len(), unseen.same_metrics), (Some(4), 1, false));
+    assert_eq!(
+        (recommended(&unseen), unseen.differences.len(), unseen.same_metrics),
+        (Some(4), 1, false)
+    );
 }
 
 #[test]
 fn zero_of_somebody_else_says_the_same_as_no_condition() {
     let with = |value: &str| {
-        status(json!({ "conditions": [{ "type": "ScaledToZero", "status": value, "reason": value }] }))
+        status(
+            json!({ "conditions": [{ "type": "ScaledToZero", "status": value, "reason": value }] }),
+        )
     };
     assert_eq!(differences(&with("False"), &status(json!({}))), []);
     assert_eq!(differences(&with("True"), &status(json!({}))).len(), 1);
@@ -180,8 +211,8 @@ fn difference_counts_where_it_holds() {
 fn difference_on_the_same_metrics_counts_the_second_time() {
     let mut record = record(false);
     let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
-    let verdicts =
-        [1, 1].map(|minute| record.judge(&compared(2, 5, &theirs), &theirs, MINUTE * minute).verdict);
+    let verdicts = [1, 1]
+        .map(|minute| record.judge(&compared(2, 5, &theirs), &theirs, MINUTE * minute).verdict);
     assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Different]);
 }
 
@@ -194,8 +225,12 @@ fn difference_under_a_policy_counts_the_fourth_time() {
             condition.reason = ConditionReason::ScaleUpLimit;
         }
     }
-    let verdicts = [(); 4].map(|()| record.judge(&compared(2, 5, &theirs), &theirs, MINUTE).verdict);
-    assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]);
+    let verdicts =
+        [(); 4].map(|()| record.judge(&compared(2, 5, &theirs), &theirs, MINUTE).verdict);
+    assert_eq!(
+        verdicts,
+        [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]
+    );
 }
 
 #[test]
@@ -233,7 +268,10 @@ fn difference_on_metrics_that_an_earlier_look_saw_counts_the_fourth_time() {
         })
     };
     let verdicts = [(); 4].map(|()| record.judge(&comparison(), &theirs, MINUTE).verdict);
-    assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]);
+    assert_eq!(
+        verdicts,
+        [Verdict::Unsettled, Verdict::Unsettled, Verdict::Unsettled, Verdict::Different]
+    );
 }
 
 #[test]
@@ -254,7 +292,10 @@ fn what_the_other_one_has_not_answered_to_is_not_compared() {
     assert!(record.look(&untouched).is_none(), "nobody decided on it yet");
     let answered = Arc::new(hpa(json!(answer(2, 5))));
     let look = record.look(&answered).expect("an answer");
-    assert_eq!((look.is_answer, look.is_compared, look.before), (true, true, untouched.status.clone()));
+    assert_eq!(
+        (look.is_answer, look.is_compared, look.before),
+        (true, true, untouched.status.clone())
+    );
     for is_compared in [false, true] {
         let look = record.look(&answered).expect("an answer");
         assert_eq!((look.is_answer, look.is_compared), (false, is_compared));
@@ -289,9 +330,14 @@ fn summary_names_who_differed() {
     assert_eq!((summary.autoscalers, summary.compared, summary.decisions), (3, 2, 18));
     assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 7, 1));
     let text = summary.to_string();
-    assert!(text.starts_with("3 HPAs, 18 decisions, 2 differences\n1 HPAs were not compared"), "{text}");
     assert!(
-        text.contains("\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7: "),
+        text.starts_with("3 HPAs, 18 decisions, 2 differences\n1 HPAs were not compared"),
+        "{text}"
+    );
+    assert!(
+        text.contains(
+            "\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7: "
+        ),
         "{text}"
     );
     assert!(text.contains("\n  theirs: 2 -> 5; AbleToScale True SucceededRescale: "), "{text}");

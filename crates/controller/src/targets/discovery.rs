@@ -21,7 +21,8 @@ pub(super) struct GroupResources {
 impl GroupResources {
     /// The mappings of a kind. As for client-go, a kind may be given in lower case.
     pub(super) fn of_kind(&self, kind: &str) -> Vec<Mapping> {
-        let of_kind = |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
+        let of_kind =
+            |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
         self.mappings.iter().filter(of_kind).cloned().collect()
     }
 
@@ -99,7 +100,11 @@ pub(super) async fn discover(
 }
 
 /// The versions of a group, the preferred one first.
-async fn versions(client: &Client, timeout: Duration, group: &str) -> Result<Vec<String>, RequestError> {
+async fn versions(
+    client: &Client,
+    timeout: Duration,
+    group: &str,
+) -> Result<Vec<String>, RequestError> {
     if group.is_empty() {
         return Ok(get::<CoreVersions>(client, timeout, "/api".to_owned()).await?.versions);
     }

@@ -165,7 +165,11 @@ impl RestMapper {
         let mut groups = self.groups.lock();
         let group = groups.entry(wanted.group.as_str().into()).or_default();
         // Only the first of those who waited for it takes the answer in.
-        if group.asking.as_ref().and_then(WeakShared::upgrade).is_some_and(|current| current.ptr_eq(&asking))
+        if group
+            .asking
+            .as_ref()
+            .and_then(WeakShared::upgrade)
+            .is_some_and(|current| current.ptr_eq(&asking))
         {
             group.asking = None;
             group.asked = Some((Instant::now(), discovered.as_ref().err().cloned()));
@@ -213,7 +217,8 @@ impl RestMapper {
             _ => {
                 let (client, timeout, name) =
                     (self.client.clone(), self.config.request_timeout, wanted.group.clone());
-                let asking = async move { discovery::discover(&client, timeout, &name).await.map(Arc::new) };
+                let asking =
+                    async move { discovery::discover(&client, timeout, &name).await.map(Arc::new) };
                 let asking = asking.boxed().shared();
                 group.asking = asking.downgrade();
                 Recalled::Ask(asking)

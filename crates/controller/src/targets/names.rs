@@ -10,8 +10,9 @@ impl ResourceNames for RestMapper {
     async fn resource_for(&self, group: &str, kind: &str) -> Result<String, String> {
         let wanted = GroupKind { group: group.into(), kind: kind.into() };
         let mappings = self.mappings(&wanted).await.map_err(|error| error.to_string())?;
-        let mapping =
-            mappings.first().ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))?;
+        let mapping = mappings
+            .first()
+            .ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))?;
         Ok(mapping.to_string())
     }
 }

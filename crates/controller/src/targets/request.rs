@@ -64,7 +64,8 @@ impl ApiRequest<'_> {
         match tokio::time::timeout(timeout, self.answer(body)).await {
             Ok(answer) => {
                 let answer = answer?;
-                serde_json::from_slice(&answer).map_err(|error| RequestError::Decode(error.to_string()))
+                serde_json::from_slice(&answer)
+                    .map_err(|error| RequestError::Decode(error.to_string()))
             }
             Err(_) => Err(self.transport("context deadline exceeded")),
         }
@@ -78,7 +79,8 @@ impl ApiRequest<'_> {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .map_err(|error| self.transport(error))?;
-        let response = self.client.send(request).await.map_err(|error| self.transport(innermost(&error)))?;
+        let response =
+            self.client.send(request).await.map_err(|error| self.transport(innermost(&error)))?;
         let code = response.status();
         let is_text = response
             .headers()
@@ -90,7 +92,8 @@ impl ApiRequest<'_> {
         if code.is_success() {
             return Ok(body.to_vec());
         }
-        let status = serde_json::from_slice(&body).ok().filter(|status: &Status| status.is_failure());
+        let status =
+            serde_json::from_slice(&body).ok().filter(|status: &Status| status.is_failure());
         let status = status.unwrap_or_else(|| self.generic_status(code, is_text.then_some(&body)));
         Err(RequestError::Status(status.boxed()))
     }
@@ -105,7 +108,9 @@ impl ApiRequest<'_> {
         const LONGEST_TEXT: usize = 2048;
         let text = text.map_or_else(
             || "unknown".to_owned(),
-            |text| String::from_utf8_lossy(text.get(..LONGEST_TEXT).unwrap_or(text)).trim().to_owned(),
+            |text| {
+                String::from_utf8_lossy(text.get(..LONGEST_TEXT).unwrap_or(text)).trim().to_owned()
+            },
         );
         let mut message = generic_message(code, &text);
         if let Some((resource, name)) = self.about {

@@ -54,7 +54,8 @@ impl From<RequestError> for ScaleError {
             RequestError::Status(status) if status.is_conflict() => Self::Conflict(status),
             RequestError::Status(status) if status.is_not_found() => {
                 // Only what is about an object has the object's name.
-                let is_about_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+                let is_about_object =
+                    status.details.as_ref().is_some_and(|details| !details.name.is_empty());
                 if is_about_object { Self::NotFound(status) } else { Self::NotServed(status) }
             }
             error => Self::Request(error),
@@ -151,7 +152,12 @@ impl ScaleClient {
     ///
     /// The target is looked for in the namespace even if its resource is not namespaced, as the reference does: an
     /// autoscaler never reaches beyond its namespace.
-    pub async fn get(&self, namespace: &str, mapping: &Mapping, name: &str) -> Result<ReadScale, ScaleError> {
+    pub async fn get(
+        &self,
+        namespace: &str,
+        mapping: &Mapping,
+        name: &str,
+    ) -> Result<ReadScale, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name)?;
         Ok(request.send::<Wire>(Vec::new()).await?.into())
     }

@@ -8,7 +8,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::{advance, sleep};
 
-use super::{GroupKind, MapperConfig, Mapping, RestMapper, ScaleClient, ScaleError, parse_api_version};
+use super::{
+    GroupKind, MapperConfig, Mapping, RestMapper, ScaleClient, ScaleError, parse_api_version,
+};
 
 /// An API server of fixed answers that records what it was asked.
 #[derive(Clone, Default)]
@@ -52,8 +54,11 @@ impl Server {
                 };
                 sleep(delay).await;
                 let (code, body) = answer.unwrap_or((404, "404 page not found".to_owned()));
-                let kind =
-                    if body.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" };
+                let kind = if body.starts_with('{') {
+                    "application/json"
+                } else {
+                    "text/plain; charset=utf-8"
+                };
                 let response = Response::builder().status(code).header("content-type", kind);
                 Ok::<_, Infallible>(response.body(Body::from(body.into_bytes())).unwrap())
             }
@@ -66,9 +71,9 @@ impl Server {
     }
 
     fn serve_group(&self, group: &str, preferred: &str, versions: &[(&str, Value)]) {
-        let listed: Vec<Value> = versions.iter().map(|(version, _)| json!({"version": version})).collect();
-        let body =
-            json!({"kind": "APIGroup", "versions": listed, "preferredVersion": {"version": preferred}});
+        let listed: Vec<Value> =
+            versions.iter().map(|(version, _)| json!({"version": version})).collect();
+        let body = json!({"kind": "APIGroup", "versions": listed, "preferredVersion": {"version": preferred}});
         self.answer(&format!("/apis/{group}"), 200, body);
         for (version, resources) in versions {
             let list = json!({"kind": "APIResourceList", "resources": resources});
@@ -91,7 +96,10 @@ fn kind(group: &str, kind: &str) -> GroupKind {
 
 fn described(mappings: &[Mapping]) -> Vec<String> {
     let scope = |mapping: &Mapping| if mapping.namespaced { "namespaced" } else { "cluster" };
-    mappings.iter().map(|mapping| format!("{mapping}/{} {}", mapping.version, scope(mapping))).collect()
+    mappings
+        .iter()
+        .map(|mapping| format!("{mapping}/{} {}", mapping.version, scope(mapping)))
+        .collect()
 }
 
 #[rstest]
@@ -101,7 +109,10 @@ fn described(mappings: &[Mapping]) -> Vec<String> {
 #[case("/", Ok(("", "")))]
 #[case("a/b/c", Err("unexpected GroupVersion string: a/b/c"))]
 fn api_versions_parse(#[case] text: &str, #[case] expected: Result<(&str, &str), &str>) {
-    assert_eq!(parse_api_version(text).map_err(|error| error.to_string()), expected.map_err(str::to_owned));
+    assert_eq!(
+        parse_api_version(text).map_err(|error| error.to_string()),
+        expected.map_err(str::to_owned)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,15 +128,17 @@ async fn maps_a_kind_in_all_versions_preferred_first() {
     assert_eq!(server.asked().len(), 3);
     // Remembered, for other kinds of the group too, and in lower case.
     let racks = mapper.mappings(&kind("example.com", "rack")).await.unwrap();
-    assert_eq!(described(&racks), ["racks.example.com/v1 cluster", "racks.example.com/v2alpha1 cluster"]);
+    assert_eq!(
+        described(&racks),
+        ["racks.example.com/v1 cluster", "racks.example.com/v2alpha1 cluster"]
+    );
     assert!(server.asked().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn maps_the_core_group() {
     let server = Server::default();
-    let resource =
-        json!({"name": "replicationcontrollers", "kind": "ReplicationController", "namespaced": true});
+    let resource = json!({"name": "replicationcontrollers", "kind": "ReplicationController", "namespaced": true});
     server.answer("/api", 200, json!({"versions": ["v1"]}));
     server.answer("/api/v1", 200, json!({"resources": [resource]}));
     let mappings = server.mapper().mappings(&kind("", "ReplicationController")).await.unwrap();
@@ -182,9 +195,15 @@ async fn an_invalidated_group_is_asked_about_anew_but_not_at_once() {
     server.serve_group("example.com", "v2", &[("v2", widgets())]);
     server.asked();
     mapper.invalidate("example.com");
-    assert_eq!(described(&mapper.mappings(&widget).await.unwrap()), ["widgets.example.com/v1 namespaced"]);
+    assert_eq!(
+        described(&mapper.mappings(&widget).await.unwrap()),
+        ["widgets.example.com/v1 namespaced"]
+    );
     advance(Duration::from_secs(11)).await;
-    assert_eq!(described(&mapper.mappings(&widget).await.unwrap()), ["widgets.example.com/v2 namespaced"]);
+    assert_eq!(
+        described(&mapper.mappings(&widget).await.unwrap()),
+        ["widgets.example.com/v2 namespaced"]
+    );
     assert_eq!(server.asked().len(), 2);
 }
 
@@ -341,7 +360,9 @@ async fn a_scale_that_hangs_ends() {
 async fn an_unreachable_server_is_told_with_its_cause() {
     let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
     let service =
-        tower::service_fn(move |_: Request<Body>| async move { Err::<Response<Body>, _>(refused()) });
+        tower::service_fn(
+            move |_: Request<Body>| async move { Err::<Response<Body>, _>(refused()) },
+        );
     let scales = ScaleClient::new(Client::new(service, "default"), Duration::from_secs(5));
     let error = scales.get("shop", &deployments("v1"), "web").await.unwrap_err();
     assert_eq!(error.to_string(), format!(r#"Get "{SCALE}": connection refused"#));

@@ -26,7 +26,13 @@ pub(crate) struct Observed {
 
 impl Default for Observed {
     fn default() -> Self {
-        Self { desired_replicas: None, error: None, reconciled: Instant::now(), due: None, detail: None }
+        Self {
+            desired_replicas: None,
+            error: None,
+            reconciled: Instant::now(),
+            due: None,
+            detail: None,
+        }
     }
 }
 
@@ -54,10 +60,11 @@ pub(super) struct ProposalOf {
 impl Detail {
     pub(super) fn of(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Self {
         let metrics = hpa.spec.metrics.iter().zip(&explanation.metrics).enumerate();
-        let proposals = metrics.take(METRICS_PER_AUTOSCALER).filter_map(|(index, (spec, metric))| {
-            let (name, metric_type) = (name_of(spec).to_owned(), spec.source_type.to_string());
-            Some(ProposalOf { index, name, metric_type, replicas: metric.proposed_replicas? })
-        });
+        let proposals =
+            metrics.take(METRICS_PER_AUTOSCALER).filter_map(|(index, (spec, metric))| {
+                let (name, metric_type) = (name_of(spec).to_owned(), spec.source_type.to_string());
+                Some(ProposalOf { index, name, metric_type, replicas: metric.proposed_replicas? })
+            });
         Self {
             proposals: proposals.collect(),
             stabilized_by: explanation.stabilized_by.as_ref().map(ToString::to_string),
@@ -70,7 +77,9 @@ impl Detail {
 fn name_of(spec: &MetricSpec) -> &str {
     let name = match spec.source_type {
         MetricSourceType::Resource => spec.resource.as_ref().map(|source| &source.name),
-        MetricSourceType::ContainerResource => spec.container_resource.as_ref().map(|source| &source.name),
+        MetricSourceType::ContainerResource => {
+            spec.container_resource.as_ref().map(|source| &source.name)
+        }
         MetricSourceType::Pods => spec.pods.as_ref().map(|source| &source.metric.name),
         MetricSourceType::Object => spec.object.as_ref().map(|source| &source.metric.name),
         MetricSourceType::External => spec.external.as_ref().map(|source| &source.metric.name),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::shadow::Verdict;
 use hpa_calc::readings::MetricsApi;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector, exponential_buckets,
-    proto::MetricFamily,
+    HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector,
+    exponential_buckets, proto::MetricFamily,
 };
 
 /// The prefix of the reference's own metrics.
@@ -16,13 +16,15 @@ pub(super) const REFERENCE: &str = "horizontal_pod_autoscaler_controller";
 pub(super) const QUEUE: &str = "horizontalpodautoscaler";
 
 /// The bounds of client-go's request latencies.
-const REQUEST_SECONDS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const REQUEST_SECONDS: [f64; 12] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
 /// Those of KEP-6003.
 const DELAY_RATIO: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
 
 /// From a metrics server's usual resolution to a pipeline that stands still.
-const AGE_SECONDS: [f64; 12] = [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
+const AGE_SECONDS: [f64; 12] =
+    [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
 /// The counters and histograms.
 #[derive(Debug)]
@@ -146,7 +148,10 @@ impl Counted {
 
 /// Registers a collector. Names and labels are fixed, and each is used once: a test renders all of them.
 #[expect(clippy::expect_used, reason = "constant names are valid or not, whatever the input")]
-fn register<C: Collector + Clone + 'static>(registry: &Registry, collector: prometheus::Result<C>) -> C {
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: prometheus::Result<C>,
+) -> C {
     let collector = collector.expect("a valid name and valid labels");
     registry.register(Box::new(collector.clone())).expect("a name of its own");
     collector

@@ -9,7 +9,8 @@ use super::{
     reconciles::class,
 };
 use crate::{
-    api::AutoscalerApi, autoscalers::Autoscaler, observer::ErrorClass, queue::QueueStats, selectors::HpaKey,
+    api::AutoscalerApi, autoscalers::Autoscaler, observer::ErrorClass, queue::QueueStats,
+    selectors::HpaKey,
 };
 
 /// The version of the workspace, which the binary has too.
@@ -41,7 +42,8 @@ impl Family {
     /// Adds a series of an autoscaler: the labels that name it are added. Only those of our own API have `hpa_group`,
     /// so that one that has the name of another does not pass for it.
     fn add_of(&mut self, key: &HpaKey, labels: &[(&str, &str)], value: f64) {
-        let mut labels = [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();
+        let mut labels =
+            [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();
         if key.api == AutoscalerApi::Own {
             labels.push(("hpa_group", hpa_crd::GROUP));
         }
@@ -90,7 +92,9 @@ fn float(count: impl TryInto<u64>) -> f64 {
 impl Telemetry {
     pub(super) fn looked_up(&self) -> Vec<MetricFamily> {
         let mut families = vec![
-            Family::gauge("hpa_build_info", "1, with the version.").with(&[("version", VERSION)], 1.0).done(),
+            Family::gauge("hpa_build_info", "1, with the version.")
+                .with(&[("version", VERSION)], 1.0)
+                .done(),
             self.leaders(),
             self.dropped_events(),
             Family::counter(
@@ -139,15 +143,21 @@ impl Telemetry {
 
 fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
     let name = [("name", QUEUE)];
-    let gauge =
-        |metric: &str, help, value| Family::gauge(format!("workqueue_{metric}"), help).with(&name, value);
-    let counter =
-        |metric: &str, help, value| Family::counter(format!("workqueue_{metric}"), help).with(&name, value);
+    let gauge = |metric: &str, help, value| {
+        Family::gauge(format!("workqueue_{metric}"), help).with(&name, value)
+    };
+    let counter = |metric: &str, help, value| {
+        Family::counter(format!("workqueue_{metric}"), help).with(&name, value)
+    };
     let families = [
         gauge("depth", "Current depth of workqueue", float(stats.depth)),
         counter("adds_total", "Total number of adds handled by workqueue", float(stats.adds)),
         // The reference adds every key by way of its rate limiter, which counts as a retry.
-        counter("retries_total", "Total number of retries handled by workqueue", float(stats.scheduled)),
+        counter(
+            "retries_total",
+            "Total number of retries handled by workqueue",
+            float(stats.scheduled),
+        ),
         gauge(
             "unfinished_work_seconds",
             "How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
@@ -235,11 +245,16 @@ fn details(autoscalers: &[Known]) -> [MetricFamily; 3] {
         for proposal in &detail.proposals {
             let index = proposal.index.to_string();
             let metric_type = proposal.metric_type.as_str();
-            let labels =
-                [("metric", proposal.name.as_str()), ("metric_index", &index), ("metric_type", metric_type)];
+            let labels = [
+                ("metric", proposal.name.as_str()),
+                ("metric_index", &index),
+                ("metric_type", metric_type),
+            ];
             proposed.add_of(key, &labels, f64::from(proposal.replicas));
         }
-        for (by, reason) in [("stabilization", &detail.stabilized_by), ("limits", &detail.limited_by)] {
+        for (by, reason) in
+            [("stabilization", &detail.stabilized_by), ("limits", &detail.limited_by)]
+        {
             if let Some(reason) = reason {
                 limited.add_of(key, &[("by", by), ("reason", reason)], 1.0);
             }

@@ -26,7 +26,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::{
-    autoscalers::Autoscalers, events::DroppedEvents, queue::WorkQueue, selectors::HpaKey, shadow::Summary,
+    autoscalers::Autoscalers, events::DroppedEvents, queue::WorkQueue, selectors::HpaKey,
+    shadow::Summary,
 };
 
 pub(crate) use autoscaler::Observed;

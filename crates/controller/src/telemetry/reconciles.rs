@@ -86,7 +86,8 @@ impl Telemetry {
     /// A worker took an autoscaler that had been due for so long.
     pub(crate) fn taken(&self, key: &HpaKey, lateness: Duration, period: Duration) {
         self.counted.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
-        let Some(due) = self.autoscaler(key).and_then(|autoscaler| autoscaler.observed.lock().due) else {
+        let Some(due) = self.autoscaler(key).and_then(|autoscaler| autoscaler.observed.lock().due)
+        else {
             return;
         };
         let now = Instant::now();

@@ -61,7 +61,13 @@ where
         let method = request.method().clone();
         let begun = Instant::now();
         let answer = self.inner.call(request);
-        CountedAnswer { answer, telemetry: self.telemetry.clone(), host: self.host.clone(), method, begun }
+        CountedAnswer {
+            answer,
+            telemetry: self.telemetry.clone(),
+            host: self.host.clone(),
+            method,
+            begun,
+        }
     }
 }
 
@@ -84,7 +90,10 @@ impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for CountedAnswer<
         let this = self.project();
         let answer = ready!(this.answer.poll(cx));
         let (counted, host, verb) = (&this.telemetry.counted, &**this.host, this.method.as_str());
-        counted.request_seconds.with_label_values(&[host, verb]).observe(this.begun.elapsed().as_secs_f64());
+        counted
+            .request_seconds
+            .with_label_values(&[host, verb])
+            .observe(this.begun.elapsed().as_secs_f64());
         let status = answer.as_ref().map(Response::status);
         let code = status.as_ref().map_or("<error>", |status| status.as_str());
         counted.requests.with_label_values(&[code, host, verb]).inc();

@@ -38,7 +38,11 @@ impl<S> ObservedSource<S> {
 
 #[async_trait]
 impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
-    async fn pod_metrics(&self, namespace: &str, pods: &Selector) -> Result<Vec<PodMetrics>, FetchError> {
+    async fn pod_metrics(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Vec<PodMetrics>, FetchError> {
         let items = self.source.pod_metrics(namespace, pods).await?;
         self.tell(MetricsApi::Resource, &items, |item| item.timestamp);
         Ok(items)

@@ -53,8 +53,13 @@ fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) 
 fn finish(telemetry: &Telemetry, name: &str, desired: Option<i32>, error: Option<ErrorClass>) {
     let key = key(name);
     let scaled = desired.map(|_| Direction::Up);
-    let finished =
-        Finished { key: &key, scaled, desired_replicas: desired, error, took: Duration::from_millis(3) };
+    let finished = Finished {
+        key: &key,
+        scaled,
+        desired_replicas: desired,
+        error,
+        took: Duration::from_millis(3),
+    };
     telemetry.finished(&finished);
 }
 
@@ -72,12 +77,19 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     };
     let (status, events, history) =
         (hpa_calc::api::HorizontalPodAutoscalerStatus::default(), Vec::new(), History::default());
-    let conclusion = Conclusion { status, events, history, explanation, scaled_to: None, error: None };
+    let conclusion =
+        Conclusion { status, events, history, explanation, scaled_to: None, error: None };
     let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
     let reads = vec![Duration::from_millis(5); proposals.len()];
     let key = key(name);
     let took = Duration::ZERO;
-    telemetry.reconciled(&Reconciled { key: &key, hpa: &hpa, conclusion: &conclusion, took, reads: &reads });
+    telemetry.reconciled(&Reconciled {
+        key: &key,
+        hpa: &hpa,
+        conclusion: &conclusion,
+        took,
+        reads: &reads,
+    });
 }
 
 /// The value of a series.
@@ -87,7 +99,8 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[tokio::test(start_paused = true)]
 async fn exposition_is_as_recorded() {
-    let (telemetry, sources) = telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    let (telemetry, sources) =
+        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
     telemetry.set_leading("hpa-controller", true);
     telemetry.set_working(true);
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
@@ -112,7 +125,8 @@ async fn exposition_is_as_recorded() {
 
 #[tokio::test]
 async fn deleted_autoscaler_leaves_no_series() {
-    let (telemetry, sources) = telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    let (telemetry, sources) =
+        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
     for name in ["web", "api"] {
         reconcile(&telemetry, name, &[Ok(3), Err("no answer")]);
         finish(&telemetry, name, Some(3), Some(ErrorClass::Internal));
@@ -139,8 +153,7 @@ async fn desired_replicas_outlive_a_failure() {
     finish(&telemetry, "web", Some(3), None);
     finish(&telemetry, "web", None, Some(ErrorClass::Internal));
     let text = telemetry.render();
-    let desired =
-        "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"}";
+    let desired = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"}";
     assert_eq!(value(&text, desired), Some(3.0));
     assert_eq!(value(&text, "hpa_controller_autoscalers_failing{error=\"internal\"}"), Some(1.0));
     // Not asked for.
@@ -159,8 +172,7 @@ async fn metrics_beyond_the_bound_have_no_series() {
 async fn only_what_was_due_by_period_has_a_delay_ratio() {
     let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
     let count = |telemetry: &Telemetry| {
-        let name =
-            "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source=\"global\"}";
+        let name = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source=\"global\"}";
         value(&telemetry.render(), name)
     };
     let period = seconds(10);
@@ -234,7 +246,13 @@ async fn autoscaler_of_our_own_api_has_series_of_its_own() {
     let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
     sources.autoscalers.apply(&own, hpa("own", &["cpu"]), Seen::Changed);
     let (scaled, took) = (None, Duration::ZERO);
-    telemetry.finished(&Finished { key: &own, scaled, desired_replicas: Some(7), error: None, took });
+    telemetry.finished(&Finished {
+        key: &own,
+        scaled,
+        desired_replicas: Some(7),
+        error: None,
+        took,
+    });
     let text = telemetry.render();
     let name = "horizontal_pod_autoscaler_controller_desired_replicas";
     assert_eq!(value(&text, &format!("{name}{{hpa_name=\"web\",namespace=\"shop\"}}")), Some(5.0));

@@ -38,8 +38,8 @@ fn judge(schema: &Value, spec: &Value) -> Vec<String> {
 #[test]
 fn recorded_answers_are_the_same() {
     let schema = schema();
-    let file =
-        File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED)).expect("the recorded answers");
+    let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED))
+        .expect("the recorded answers");
     let (mut accepted, mut refused) = (0, 0);
     for (number, line) in BufReader::new(GzDecoder::new(file)).lines().enumerate() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -88,7 +88,11 @@ fn texts_are_judged_as_core_does() {
             &["gpu", "hugepages-", "/gpu", "a/b/c", "requests.example.com/gpu", "Example.com/gpu"],
         ),
         (container, &["app", "a-b"], &["", "A", "a.b", "-a", "a-"]),
-        (value, &["1", "+1", "1n", "0.0000000001", " 1Ki ", "1e-30"], &["0", "-1", "0.0Ki", "x", "", "1 1"]),
+        (
+            value,
+            &["1", "+1", "1n", "0.0000000001", " 1Ki ", "1e-30"],
+            &["0", "-1", "0.0Ki", "x", "", "1 1"],
+        ),
         (tolerance, &["0", "-0.0", "1m", "1e-30"], &["-1n", "-0.0000000001", "x", " -1 "]),
     ] {
         for text in good {

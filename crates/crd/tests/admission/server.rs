@@ -76,7 +76,8 @@ fn bounds(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
         refuse(limit("maxItems").is_some_and(|most| length > most), "maxItems");
     }
     if let Some(members) = value.as_object() {
-        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let required =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         for name in required.filter(|name| !members.contains_key(*name)) {
             refuse(true, &format!("{name} is required"));
         }
@@ -91,8 +92,10 @@ thread_local! {
 
 /// A rule that cannot be evaluated does not hold, as in the API server.
 fn holds(rule: &str, value: &Value) -> bool {
-    let compile = || Rc::new(Program::compile(rule).unwrap_or_else(|error| panic!("{rule}: {error}")));
-    let program = PROGRAMS.with_borrow_mut(|all| all.entry(rule.to_owned()).or_insert_with(compile).clone());
+    let compile =
+        || Rc::new(Program::compile(rule).unwrap_or_else(|error| panic!("{rule}: {error}")));
+    let program =
+        PROGRAMS.with_borrow_mut(|all| all.entry(rule.to_owned()).or_insert_with(compile).clone());
     let mut context = Context::default();
     context.add_variable("self", value).expect("a value");
     program.execute(&context) == Ok(cel::Value::Bool(true))
@@ -100,5 +103,6 @@ fn holds(rule: &str, value: &Value) -> bool {
 
 fn matches(pattern: &str, text: &str) -> bool {
     let compile = || Regex::new(pattern).expect("a pattern");
-    PATTERNS.with_borrow_mut(|all| all.entry(pattern.to_owned()).or_insert_with(compile).is_match(text))
+    PATTERNS
+        .with_borrow_mut(|all| all.entry(pattern.to_owned()).or_insert_with(compile).is_match(text))
 }

@@ -15,7 +15,8 @@ use clap::{Parser, Subcommand};
 pub(crate) use self::{
     demo::DemoArguments,
     run::{
-        AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments, RunArguments,
+        AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
+        RunArguments,
     },
     values::{positive_duration, to_std},
 };

@@ -154,13 +154,13 @@ impl ElectionArguments {
         let (lease, renew) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
         let retry = self.leader_elect_retry_period;
         if lease <= renew {
-            let rule = "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline";
+            let rule =
+                "--leader-elect-lease-duration must be greater than --leader-elect-renew-deadline";
             return Err(format!("{rule} ({lease:#}, {renew:#})"));
         }
         // A standby waits up to 1.2 times longer.
         if renew <= retry.saturating_mul(6) / 5 {
-            let rule =
-                "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period";
+            let rule = "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period";
             return Err(format!("{rule} ({renew:#}, {retry:#})"));
         }
         Ok(())

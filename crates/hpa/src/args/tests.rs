@@ -24,15 +24,26 @@ fn defaults_are_the_reference_controllers() {
     let autoscaling = parse(&[]).expect("the defaults").autoscaling;
     assert_eq!(autoscaling.concurrent_horizontal_pod_autoscaler_syncs, 5);
     assert_eq!(autoscaling.horizontal_pod_autoscaler_sync_period, SignedDuration::from_secs(15));
-    assert_eq!(autoscaling.horizontal_pod_autoscaler_downscale_stabilization, SignedDuration::from_mins(5));
+    assert_eq!(
+        autoscaling.horizontal_pod_autoscaler_downscale_stabilization,
+        SignedDuration::from_mins(5)
+    );
     assert!((autoscaling.horizontal_pod_autoscaler_tolerance - 0.1).abs() < f64::EPSILON);
-    assert_eq!(autoscaling.horizontal_pod_autoscaler_cpu_initialization_period, SignedDuration::from_mins(5));
-    assert_eq!(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay, SignedDuration::from_secs(30));
+    assert_eq!(
+        autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
+        SignedDuration::from_mins(5)
+    );
+    assert_eq!(
+        autoscaling.horizontal_pod_autoscaler_initial_readiness_delay,
+        SignedDuration::from_secs(30)
+    );
 }
 
 #[test]
 fn durations_are_written_as_in_kubernetes() {
-    for (text, seconds) in [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)] {
+    for (text, seconds) in
+        [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)]
+    {
         assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
     }
     assert_eq!(duration("1.5s"), Ok(SignedDuration::from_millis(1500)));
@@ -92,7 +103,10 @@ fn durations_of_the_election_must_fit_each_other() {
         (["--leader-elect-retry-period=9s"], "1.2 times --leader-elect-retry-period (10s, 9s)"),
     ] {
         let error = parse(&arguments).expect("each alone is good").election.check();
-        assert!(error.as_ref().is_err_and(|error| error.contains(named)), "{arguments:?}: {error:?}");
+        assert!(
+            error.as_ref().is_err_and(|error| error.contains(named)),
+            "{arguments:?}: {error:?}"
+        );
     }
 }
 
@@ -132,7 +146,9 @@ fn traces_go_to_a_url() {
     for url in ["http://collector:4318", "https://collector.example/otlp/"] {
         assert_eq!(endpoint(url), Ok(Some(url.to_owned())));
     }
-    for url in ["collector:4318", "grpc://collector:4317", "http://", "/v1/traces", "http://collector?a=b"] {
+    for url in
+        ["collector:4318", "grpc://collector:4317", "http://", "/v1/traces", "http://collector?a=b"]
+    {
         assert!(endpoint(url).is_err_and(|error| error.contains("--otlp-endpoint")), "{url}");
     }
 }
@@ -141,8 +157,9 @@ fn traces_go_to_a_url() {
 fn every_flag_of_run_has_an_environment_variable() {
     let command = Arguments::command();
     let run = command.find_subcommand("run").expect("run");
-    for argument in
-        run.get_arguments().filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
+    for argument in run
+        .get_arguments()
+        .filter(|argument| !matches!(argument.get_id().as_str(), "help" | "version"))
     {
         assert!(argument.get_env().is_some(), "{}", argument.get_id());
     }

@@ -17,5 +17,9 @@ fn endpoint(text: &str) -> Result<String, String> {
             && url.authority().is_some()
             && url.query().is_none()
     });
-    if is_url { Ok(text.to_owned()) } else { Err("must be a URL such as http://collector:4318".to_owned()) }
+    if is_url {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a URL such as http://collector:4318".to_owned())
+    }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
-    let duration = if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
+    let duration =
+        if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
     match duration {
         Ok(duration) if duration.is_negative() => Err("must not be negative".to_owned()),
         Ok(duration) if duration > MAX_DURATION => Err("must be at most 8760h (a year)".to_owned()),
@@ -19,7 +20,9 @@ const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
 pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     match duration(text)? {
-        duration if duration < SignedDuration::from_millis(10) => Err("must be at least 10ms".to_owned()),
+        duration if duration < SignedDuration::from_millis(10) => {
+            Err("must be at least 10ms".to_owned())
+        }
         duration => Ok(duration),
     }
 }
@@ -48,7 +51,9 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let is_label = !text.is_empty()
         && text.len() <= 63
-        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !text.starts_with('-')
         && !text.ends_with('-');
     if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }

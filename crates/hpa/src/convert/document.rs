@@ -16,10 +16,12 @@ pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
     let (mut separator, mut start, mut place) = ("", 0, 0);
     for line in stream.split_inclusive('\n') {
-        if line.starts_with("---") && line.get(3..).is_some_and(|rest| rest.trim_start().len() < rest.len())
+        if line.starts_with("---")
+            && line.get(3..).is_some_and(|rest| rest.trim_start().len() < rest.len())
             || line == "---"
         {
-            documents.push(Document { separator, body: stream.get(start..place).unwrap_or_default() });
+            documents
+                .push(Document { separator, body: stream.get(start..place).unwrap_or_default() });
             separator = line;
             start = place + line.len();
         }
@@ -36,7 +38,8 @@ impl Document<'_> {
     pub(super) fn parse(&self) -> anyhow::Result<Value> {
         let beside = self.separator.trim_start_matches('-');
         let text = format!("{beside}{}", self.body);
-        let is_empty = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+        let is_empty =
+            text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         if is_empty { Ok(Value::Null) } else { parse(&text) }
     }
 

@@ -99,7 +99,9 @@ fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String>
             Ok(before) => {
                 let mut after = before.clone();
                 let found = object::convert(&mut after, to);
-                errors.extend(found.into_iter().map(|error| format!("document {}{error}", index + 1)));
+                errors.extend(
+                    found.into_iter().map(|error| format!("document {}{error}", index + 1)),
+                );
                 converted.push((document, before, after));
             }
             Err(error) => errors.push(format!("document {}: {error}", index + 1)),

@@ -18,8 +18,10 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const V1_KEPT: [&str; 2] =
     ["autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"];
 /// The same of the status.
-const V1_STATUS: [&str; 2] =
-    ["autoscaling.alpha.kubernetes.io/conditions", "autoscaling.alpha.kubernetes.io/current-metrics"];
+const V1_STATUS: [&str; 2] = [
+    "autoscaling.alpha.kubernetes.io/conditions",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+];
 
 /// Converts an autoscaler, or those in a list; any other object stays. Gives what is wrong, each as
 /// ` (KIND NAMESPACE/NAME): FIELD: REASON`.
@@ -42,7 +44,9 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         "autoscaling/v2" | "autoscaling/v2beta2" | hpa_crd::API_VERSION => Vec::new(),
         "autoscaling/v1" => from_v1(object),
         version if version.starts_with("autoscaling/") => {
-            vec![format!("apiVersion: {version} is not supported: get the object as autoscaling/v2")]
+            vec![format!(
+                "apiVersion: {version} is not supported: get the object as autoscaling/v2"
+            )]
         }
         // Somebody else's kind of the same name.
         _ => return Vec::new(),
@@ -83,7 +87,8 @@ fn from_v1(object: &mut Value) -> Vec<String> {
     let Some(object) = object.as_object_mut() else { return errors };
     object.remove("status");
     if let Some(Value::Object(spec)) = object.get_mut("spec")
-        && let Some(percent) = spec.remove("targetCPUUtilizationPercentage").filter(|value| !value.is_null())
+        && let Some(percent) =
+            spec.remove("targetCPUUtilizationPercentage").filter(|value| !value.is_null())
     {
         let target = json!({ "type": "Utilization", "averageUtilization": percent });
         let metric = json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
@@ -112,7 +117,8 @@ fn check(object: &Value) -> Vec<String> {
         Ok(errors) => return errors,
         Err(error) => return vec![error.to_string()],
     }
-    let spec = object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
+    let spec =
+        object.get("spec").cloned().filter(|spec| !spec.is_null()).unwrap_or_else(|| json!({}));
     match serde_json::from_value::<HorizontalPodAutoscalerSpec>(spec) {
         Ok(mut spec) => {
             apply_defaults(&mut spec);

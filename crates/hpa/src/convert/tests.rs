@@ -91,9 +91,12 @@ fn lists_are_converted_inside() {
 
 #[test]
 fn v1_becomes_v2() {
-    let mut object =
-        autoscaler("autoscaling/v1", json!({ "maxReplicas": 5, "targetCPUUtilizationPercentage": 60 }));
-    object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/conditions": "[]" });
+    let mut object = autoscaler(
+        "autoscaling/v1",
+        json!({ "maxReplicas": 5, "targetCPUUtilizationPercentage": 60 }),
+    );
+    object["metadata"]["annotations"] =
+        json!({ "autoscaling.alpha.kubernetes.io/conditions": "[]" });
     object["status"] = json!({ "currentCPUUtilizationPercentage": 3 });
     let converted = own_object(&object).expect("ours");
     let target = json!({ "type": "Utilization", "averageUtilization": 60 });
@@ -107,7 +110,10 @@ fn v1_becomes_v2() {
 
     object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/metrics": "[]" });
     let error = own_object(&object).expect_err("metrics in an annotation");
-    assert!(error.contains("metadata.annotations[autoscaling.alpha.kubernetes.io/metrics]"), "{error}");
+    assert!(
+        error.contains("metadata.annotations[autoscaling.alpha.kubernetes.io/metrics]"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -141,7 +147,8 @@ const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
 
 #[test]
 fn json_of_several_is_a_list() {
-    let text = convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Own, Format::Json).expect("JSON");
+    let text =
+        convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Own, Format::Json).expect("JSON");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);

@@ -100,7 +100,8 @@ impl Board {
             target_loads.keys().find(is_it).cloned()
         };
         let queues = scenario.queues.iter().filter_map(|queue| find(&queue.workload)).collect();
-        let mut board = Self { tracks: Vec::new(), recent: Vec::new(), second: 0.0, queues, target_loads };
+        let mut board =
+            Self { tracks: Vec::new(), recent: Vec::new(), second: 0.0, queues, target_loads };
         let listed = testbed.list("autoscaling/v2", "HorizontalPodAutoscaler");
         let place = |hpa: &HorizontalPodAutoscaler| {
             let is_it = |one: &Value| {
@@ -173,7 +174,9 @@ impl Board {
     pub(crate) fn observed(&mut self, seen: &Observation) {
         self.second = seen.second;
         for track in &mut self.tracks {
-            let Some(workload) = seen.workloads.iter().find(|one| one.id == track.target) else { continue };
+            let Some(workload) = seen.workloads.iter().find(|one| one.id == track.target) else {
+                continue;
+            };
             let queues = || {
                 let all = self.queues.iter().zip(&seen.queues);
                 all.filter(|(id, _)| **id == track.target).map(|(_, queue)| queue)
@@ -187,8 +190,10 @@ impl Board {
                 desired: workload.desired,
                 ready: workload.ready,
             });
-            track.queued =
-                (queues().map(|queue| queue.arrived).sum(), queues().map(|queue| queue.drained).sum());
+            track.queued = (
+                queues().map(|queue| queue.arrived).sum(),
+                queues().map(|queue| queue.drained).sum(),
+            );
             track.seen = Some(workload.clone());
             if track.samples.len() > MOST_SAMPLES {
                 let mut index = 0_usize;

@@ -28,6 +28,9 @@ impl DemoClock {
 impl Clock for DemoClock {
     fn moment(&self) -> Moment {
         let wall = self.clock.now();
-        Moment { wall, running: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default() }
+        Moment {
+            wall,
+            running: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default(),
+        }
     }
 }

@@ -133,7 +133,9 @@ fn sentence(
     reading: Option<&Measured>,
 ) -> String {
     match &explanation.summary {
-        Summary::Failed(error) => return unreadable(hpa, explanation).unwrap_or_else(|| error.clone()),
+        Summary::Failed(error) => {
+            return unreadable(hpa, explanation).unwrap_or_else(|| error.clone());
+        }
         Summary::ScalingDisabled => return "somebody scaled it to 0; that pauses it".to_owned(),
         Summary::Rescale(text) if explanation.winner.is_none() => return text.clone(),
         _ => {}
@@ -268,7 +270,9 @@ mod tests {
 
     fn queue() -> HorizontalPodAutoscaler {
         let target = json!({ "type": "AverageValue", "averageValue": "30" });
-        hpa(json!({ "type": "External", "external": { "metric": { "name": "waiting" }, "target": target } }))
+        hpa(
+            json!({ "type": "External", "external": { "metric": { "name": "waiting" }, "target": target } }),
+        )
     }
 
     fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
@@ -279,7 +283,8 @@ mod tests {
             rule: Some(Rule::Proportional),
             ..MetricExplanation::default()
         };
-        let summary = if desired == 4 { Summary::NoChange } else { Summary::Rescale("above".to_owned()) };
+        let summary =
+            if desired == 4 { Summary::NoChange } else { Summary::Rescale("above".to_owned()) };
         Explanation {
             current_replicas: 4,
             metrics: vec![metric],
@@ -336,14 +341,20 @@ mod tests {
     ) {
         explanation.stabilized_by = stabilized_by;
         explanation.limited_by = limited_by;
-        assert_eq!(told(&cpu(), &explanation), format!("cpu is at 120% of requests, target 60%{tail}"));
+        assert_eq!(
+            told(&cpu(), &explanation),
+            format!("cpu is at 120% of requests, target 60%{tail}")
+        );
     }
 
     #[test]
     fn close_enough() {
         let mut explanation = explanation(4, 4, 4);
         explanation.metrics[0].rule = Some(Rule::WithinTolerance);
-        assert_eq!(told(&cpu(), &explanation), "cpu is at 120% of requests, target 60%, close enough");
+        assert_eq!(
+            told(&cpu(), &explanation),
+            "cpu is at 120% of requests, target 60%, close enough"
+        );
     }
 
     #[test]
@@ -359,14 +370,22 @@ mod tests {
 
     #[test]
     fn failures_and_bounds_are_told_as_they_are() {
-        let failed =
-            Explanation { summary: Summary::Failed("no metrics".to_owned()), ..Explanation::default() };
-        assert_eq!((told(&cpu(), &failed), reason(&failed)), ("no metrics".to_owned(), Reason::Failed));
-        let metric =
-            MetricExplanation { error: Some("no cpu: no server".to_owned()), ..MetricExplanation::default() };
+        let failed = Explanation {
+            summary: Summary::Failed("no metrics".to_owned()),
+            ..Explanation::default()
+        };
+        assert_eq!(
+            (told(&cpu(), &failed), reason(&failed)),
+            ("no metrics".to_owned(), Reason::Failed)
+        );
+        let metric = MetricExplanation {
+            error: Some("no cpu: no server".to_owned()),
+            ..MetricExplanation::default()
+        };
         let failed = Explanation { metrics: vec![metric], ..failed };
         assert_eq!(told(&cpu(), &failed), "cpu cannot be read: no server");
-        let outside = Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
+        let outside =
+            Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
         let outside = Explanation { summary: outside, ..Explanation::default() };
         assert_eq!(told(&cpu(), &outside), "Current number of replicas above Spec.MaxReplicas");
         let paused = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };

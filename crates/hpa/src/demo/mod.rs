@@ -56,8 +56,10 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
         .context("cannot create a folder for temporary files")?;
     let output = Output::new(&arguments, folder.path())?;
     let has_log = matches!(output, Output::View { .. });
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
     let outcome = match runtime.block_on(play(scenario, &arguments, folder.path(), output)) {
         // Whoever reads has seen enough, such as `head`.
         Err(error) if is_broken_pipe(&error) => Ok(Ending::Interrupted),
@@ -107,8 +109,11 @@ async fn play(
 ) -> anyhow::Result<Ending> {
     let mut signals = Signals::listen()?;
     let speed = arguments.speed;
-    let span = arguments.duration.map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
-    let name = if scenario.name.is_empty() { "a scenario".to_owned() } else { scenario.name.clone() };
+    let span = arguments
+        .duration
+        .map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
+    let name =
+        if scenario.name.is_empty() { "a scenario".to_owned() } else { scenario.name.clone() };
     let mut world = World::start(scenario, speed, span, folder).await?;
     let mut board = Board::new(&world.testbed, world.simulation.scenario());
     let kubeconfig = world.kubeconfig.display().to_string();

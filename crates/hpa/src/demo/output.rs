@@ -56,7 +56,8 @@ pub(crate) enum Output {
 impl Output {
     /// Chooses, and starts logging.
     pub(crate) fn new(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<Self> {
-        let log_level = |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
+        let log_level =
+            |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
         if !terminal::is_there() {
             let log_level = log_level(LEVEL_OF_LINES);
             logging::start(&LogArguments { log_level, log_format: LogFormat::Text }, None)?;
@@ -73,19 +74,35 @@ impl Output {
         match self {
             Self::View { screen, head } => {
                 let Start { scenario, span, speed, kubeconfig } = start;
-                *head = Some(Head { scenario, span, speed, kubeconfig, followed: None, is_over: false });
+                *head = Some(Head {
+                    scenario,
+                    span,
+                    speed,
+                    kubeconfig,
+                    followed: None,
+                    is_over: false,
+                });
                 *screen = Some(Screen::enter()?);
                 Ok(())
             }
             Self::Lines { width } => {
-                *width = board.tracks.iter().map(|track| track.key.name.chars().count()).max().unwrap_or(0);
+                *width = board
+                    .tracks
+                    .iter()
+                    .map(|track| track.key.name.chars().count())
+                    .max()
+                    .unwrap_or(0);
                 print(&heading(&start, board))
             }
         }
     }
 
     /// A decision was made; `previous` is the one before it of the same autoscaler.
-    pub(crate) fn decided(&self, decision: &Decision, previous: Option<&Decision>) -> io::Result<()> {
+    pub(crate) fn decided(
+        &self,
+        decision: &Decision,
+        previous: Option<&Decision>,
+    ) -> io::Result<()> {
         let Self::Lines { width } = self else { return Ok(()) };
         let is_new = previous.is_none_or(|previous| previous.reason != decision.reason);
         if decision.to.is_none() && !is_new {
@@ -113,7 +130,9 @@ impl Output {
             }
             Self::Lines { .. } => {
                 let text = summary.text();
-                print(&format!("\n{text}\n\nOn hold: the load goes on in real time until Ctrl-C.\n"))
+                print(&format!(
+                    "\n{text}\n\nOn hold: the load goes on in real time until Ctrl-C.\n"
+                ))
             }
         }
     }

@@ -31,7 +31,11 @@ pub(crate) fn sparkline(points: &[Point], span: f64, width: usize) -> String {
     line
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between 0 and 8")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it lies between 0 and 8"
+)]
 fn bar(value: f64, peak: f64) -> char {
     if value <= 0.0 || peak <= 0.0 {
         return NOTHING;
@@ -64,7 +68,8 @@ mod tests {
     #[case(1)]
     #[case(80)]
     fn it_is_as_wide_as_asked(#[case] width: usize) {
-        let points: Vec<Point> = (0..1000).map(|second| (f64::from(second), f64::from(second % 7))).collect();
+        let points: Vec<Point> =
+            (0..1000).map(|second| (f64::from(second), f64::from(second % 7))).collect();
         assert_eq!(sparkline(&points, 1000.0, width).chars().count(), width);
     }
 }

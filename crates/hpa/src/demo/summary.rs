@@ -19,22 +19,28 @@ const HEADINGS: [&str; 9] =
 impl Summary {
     /// Sums up what happened so far.
     pub(crate) fn of(board: &Board) -> Self {
-        let judged: Vec<&Track> = board.tracks.iter().filter(|track| track.is_of_scenario).collect();
+        let judged: Vec<&Track> =
+            board.tracks.iter().filter(|track| track.is_of_scenario).collect();
         let mut rows = vec![HEADINGS.map(str::to_owned)];
         rows.extend(board.tracks.iter().map(row));
         let mut lines = table(&rows);
         let objections: Vec<String> = judged
             .iter()
             .flat_map(|track| {
-                verdict::objections(track).into_iter().map(|text| format!("  {}: {text}", track.key.name))
+                verdict::objections(track)
+                    .into_iter()
+                    .map(|text| format!("  {}: {text}", track.key.name))
             })
             .collect();
         let followed = objections.is_empty() && !judged.is_empty();
         lines.push(String::new());
         if followed {
             let count = judged.len();
-            let who =
-                if count == 1 { "the autoscaler".to_owned() } else { format!("all {count} autoscalers") };
+            let who = if count == 1 {
+                "the autoscaler".to_owned()
+            } else {
+                format!("all {count} autoscalers")
+            };
             lines.push(format!("The controller followed the load for {who}."));
         } else if judged.is_empty() {
             lines.push("The scenario has no autoscaler: there was nothing to follow.".to_owned());
@@ -73,7 +79,8 @@ fn row(track: &Track) -> [String; 9] {
 /// Which part of the load was served, or of what arrived in the queues was worked off.
 fn served(track: &Track) -> String {
     let (arrived, drained) = track.queued;
-    let load = track.seen.as_ref().map_or((0.0, 0.0), |seen| (seen.offered_total, seen.served_total));
+    let load =
+        track.seen.as_ref().map_or((0.0, 0.0), |seen| (seen.offered_total, seen.served_total));
     percent(load.1 + drained, load.0 + arrived)
 }
 

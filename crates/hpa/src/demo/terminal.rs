@@ -15,7 +15,8 @@ const USUAL_SIZE: (usize, usize) = (80, 24);
 
 /// Whether there is a terminal that can show a live view.
 pub(crate) fn is_there() -> bool {
-    stdout().is_terminal() && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+    stdout().is_terminal()
+        && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
 /// The screen as long as it lives. However it ends but by SIGKILL, the terminal is as it was.

@@ -83,7 +83,11 @@ impl Line {
 pub(crate) fn clock(second: f64) -> String {
     let all = second as u64;
     let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// A number with as many digits as a person needs: `1234`, `56.7`, `0.25`.
@@ -91,7 +95,8 @@ pub(crate) fn number(value: f64) -> String {
     let text = if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") };
     match text.split_once('.') {
         Some((whole, digits)) => {
-            let digits = if value.abs() >= 10.0 { digits.get(..1).unwrap_or(digits) } else { digits };
+            let digits =
+                if value.abs() >= 10.0 { digits.get(..1).unwrap_or(digits) } else { digits };
             let digits = digits.trim_end_matches('0');
             if digits.is_empty() { whole.to_owned() } else { format!("{whole}.{digits}") }
         }
@@ -124,8 +129,9 @@ mod tests {
     fn lines_are_cut(#[case] width: usize, #[case] expected: &str) {
         assert_eq!(line().render(width, false), expected);
         let colored = line().render(width, true);
-        let plain =
-            ["\x1b[0m", "\x1b[1m", "\x1b[31m"].iter().fold(colored, |text, code| text.replace(code, ""));
+        let plain = ["\x1b[0m", "\x1b[1m", "\x1b[31m"]
+            .iter()
+            .fold(colored, |text, code| text.replace(code, ""));
         assert_eq!(plain, expected);
     }
 

@@ -42,7 +42,10 @@ pub(crate) fn objections(track: &Track) -> Vec<String> {
 
 /// Pairs of neighbors: the state at the end of a span, and how many seconds it took.
 fn spans(samples: &[Sample]) -> impl Iterator<Item = (&Sample, f64)> {
-    samples.iter().zip(samples.iter().skip(1)).map(|(before, now)| (now, now.second - before.second))
+    samples
+        .iter()
+        .zip(samples.iter().skip(1))
+        .map(|(before, now)| (now, now.second - before.second))
 }
 
 /// The longest time in which something was so without a break, in seconds.
@@ -81,7 +84,8 @@ fn bounds(track: &Track, last: &Sample) -> Option<String> {
     let (min, max) = track.bounds;
     let desired = i64::from(last.desired);
     let is_within = i64::from(min) <= desired && desired <= i64::from(max);
-    (!is_within).then(|| format!("it ended with {desired} replicas, which is not within {min}..{max}"))
+    (!is_within)
+        .then(|| format!("it ended with {desired} replicas, which is not within {min}..{max}"))
 }
 
 /// What was needed in the last seconds, within bounds.
@@ -106,7 +110,8 @@ fn too_many(track: &Track, last: &Sample) -> Option<String> {
         return None;
     }
     let look_back = track.window + REACTION;
-    let is_on_its_way = track.scaled_down_at.is_some_and(|second| second >= last.second - look_back);
+    let is_on_its_way =
+        track.scaled_down_at.is_some_and(|second| second >= last.second - look_back);
     let most = needed(track, look_back).fold(0.0, f64::max);
     let is_superfluous = f64::from(last.desired) > most * (1.0 + TOLERANCE) + 1.0;
     (is_superfluous && !is_on_its_way).then(|| {
@@ -131,7 +136,8 @@ fn queue(track: &Track) -> Option<String> {
 }
 
 fn zero(track: &Track) -> Option<String> {
-    let is_idle_but_up = |sample: &Sample| sample.needed == 0 && sample.waiting < 1.0 && sample.desired > 0;
+    let is_idle_but_up =
+        |sample: &Sample| sample.needed == 0 && sample.waiting < 1.0 && sample.desired > 0;
     let idle = longest(&track.samples, is_idle_but_up);
     (track.bounds.0 == 0 && idle > track.window + REACTION)
         .then(|| format!("it was idle for {} and not scaled to zero", clock(idle)))

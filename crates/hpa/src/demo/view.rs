@@ -50,10 +50,13 @@ pub(crate) fn view(head: &Head, board: &Board, columns: usize, rows: usize) -> V
 
 fn title(head: &Head, board: &Board) -> Line {
     let times = format!("  {} of {}", clock(board.second), clock(head.span));
-    let line = Line::default().with(Style::Bold, format!("hpa demo: {}", head.scenario)).plain(times);
+    let line =
+        Line::default().with(Style::Bold, format!("hpa demo: {}", head.scenario)).plain(times);
     match head.followed {
         _ if head.is_over => line,
-        None => line.with(Style::Dim, format!(", {} times as fast; Ctrl-C ends it", number(head.speed))),
+        None => {
+            line.with(Style::Dim, format!(", {} times as fast; Ctrl-C ends it", number(head.speed)))
+        }
         Some(true) => line.with(Style::Green, "  the load was followed; on hold until Ctrl-C"),
         Some(false) => line.with(Style::Red, "  the load was NOT followed; on hold until Ctrl-C"),
     }
@@ -75,7 +78,8 @@ fn autoscaler(track: &Track, span: f64, curve: usize) -> Vec<Line> {
         title = title.with(Style::Dim, format!(" / target {}", reading.target));
     }
     let curve_of = |value: &dyn Fn(&Sample) -> f64| {
-        let points: Vec<Point> = track.samples.iter().map(|sample| (sample.second, value(sample))).collect();
+        let points: Vec<Point> =
+            track.samples.iter().map(|sample| (sample.second, value(sample))).collect();
         sparkline(&points, span, curve)
     };
     let load = if track.has_queue {
@@ -83,9 +87,16 @@ fn autoscaler(track: &Track, span: f64, curve: usize) -> Vec<Line> {
     } else {
         Line::default().plain("  load     ").plain(curve_of(&|one| one.offered))
     };
-    let replicas =
-        Line::default().plain("  replicas ").with(Style::Green, curve_of(&|one| f64::from(one.desired)));
-    vec![title, told_load(load, track, last), told_replicas(replicas, last), latest(track), Line::default()]
+    let replicas = Line::default()
+        .plain("  replicas ")
+        .with(Style::Green, curve_of(&|one| f64::from(one.desired)));
+    vec![
+        title,
+        told_load(load, track, last),
+        told_replicas(replicas, last),
+        latest(track),
+        Line::default(),
+    ]
 }
 
 fn told_load(line: Line, track: &Track, last: Sample) -> Line {
@@ -94,19 +105,26 @@ fn told_load(line: Line, track: &Track, last: Sample) -> Line {
     }
     let line = line.plain(format!("  {} a second", number(last.offered.round())));
     if last.served < last.offered * 0.999 {
-        return line.with(Style::Red, format!(", {:.0}% served", last.served / last.offered * 100.0));
+        return line
+            .with(Style::Red, format!(", {:.0}% served", last.served / last.offered * 100.0));
     }
     line
 }
 
 fn told_replicas(line: Line, last: Sample) -> Line {
     let line = line.with(Style::Bold, format!("  {}", last.desired));
-    let line = if last.ready == last.desired { line } else { line.plain(format!(", {} ready", last.ready)) };
+    let line = if last.ready == last.desired {
+        line
+    } else {
+        line.plain(format!(", {} ready", last.ready))
+    };
     line.with(Style::Dim, format!(", needs {}", last.needed))
 }
 
 fn latest(track: &Track) -> Line {
-    let Some(decision) = &track.last else { return Line::default().with(Style::Dim, "  no decision yet") };
+    let Some(decision) = &track.last else {
+        return Line::default().with(Style::Dim, "  no decision yet");
+    };
     let style = match decision.reason {
         Reason::Failed => Style::Red,
         Reason::AtMaximum | Reason::Paced => Style::Yellow,
@@ -120,7 +138,10 @@ fn scaling(decision: &Decision) -> Line {
     Line::default()
         .with(Style::Dim, format!("{:>7}  ", clock(decision.second)))
         .plain(format!("{:<9}", decision.key.name))
-        .with(if is_up { Style::Green } else { Style::Yellow }, format!(" {:<9}", decision.change()))
+        .with(
+            if is_up { Style::Green } else { Style::Yellow },
+            format!(" {:<9}", decision.change()),
+        )
         .plain(format!(" {}", decision.sentence))
 }
 

@@ -72,7 +72,12 @@ fn board() -> Board {
         };
         let second = f64::from(second);
         let time = Timestamp::UNIX_EPOCH;
-        board.observed(&Observation { time, second, workloads: vec![workload], queues: Vec::new() });
+        board.observed(&Observation {
+            time,
+            second,
+            workloads: vec![workload],
+            queues: Vec::new(),
+        });
     }
     board.decided(decision(15.0, 2, Some(3)));
     board.decided(decision(30.0, 3, Some(4)));
@@ -121,7 +126,10 @@ fn it_fits(#[case] columns: usize, #[case] rows: usize) {
 fn the_verdict_is_told_on_hold() {
     let head = Head { followed: Some(false), ..head() };
     let title = view(&head, &board(), 80, 24)[0].render(80, false);
-    assert_eq!(title, "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold until Ctrl-C");
+    assert_eq!(
+        title,
+        "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold until Ctrl-C"
+    );
 }
 
 #[test]

@@ -98,14 +98,18 @@ impl World {
         write_private(&kubeconfig, &Testbed::kubeconfig(address))
             .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
         let clients = clients(&testbed, &kubeconfig).await;
-        let running =
-            simulation.start(&testbed).map_err(|error| anyhow!("the scenario's objects: {error}"))?;
+        let running = simulation
+            .start(&testbed)
+            .map_err(|error| anyhow!("the scenario's objects: {error}"))?;
         let (sender, decisions) = unbounded_channel();
         let options = options(speed);
         let demo_clock = Arc::new(DemoClock::new(clock));
         let reporter = Reporter { clock: Arc::clone(&demo_clock), decisions: sender };
-        let parts =
-            Parts { clock: demo_clock, observer: Arc::new(reporter), ..Parts::new(clients, &options) };
+        let parts = Parts {
+            clock: demo_clock,
+            observer: Arc::new(reporter),
+            ..Parts::new(clients, &options)
+        };
         let shutdown = CancellationToken::new();
         let controller = tokio::spawn(hpa_controller::run::run(parts, options, shutdown.clone()));
         Ok(Self {

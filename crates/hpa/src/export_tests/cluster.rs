@@ -28,8 +28,10 @@ struct Metrics;
 
 impl MetricsProvider for Metrics {
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let containers =
-            BTreeMap::from([("app".to_owned(), BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]))]);
+        let containers = BTreeMap::from([(
+            "app".to_owned(),
+            BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]),
+        )]);
         let metrics = |(namespace, name): &(String, String)| PodMetrics {
             namespace: namespace.clone(),
             name: name.clone(),
@@ -107,11 +109,13 @@ fn objects() -> Vec<Value> {
 pub(super) async fn exported() -> String {
     let (count, mut reads) = watch::channel(0);
     let interceptor = Some(Arc::new(Count(count)) as Arc<dyn Interceptor>);
-    let testbed = Testbed::new(Config { metrics: Some(Arc::new(Metrics)), interceptor, ..Config::default() });
+    let testbed =
+        Testbed::new(Config { metrics: Some(Arc::new(Metrics)), interceptor, ..Config::default() });
     for object in objects() {
         testbed.apply(object).expect("an object that the API takes");
     }
-    let (address, _served) = testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+    let (address, _served) =
+        testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
     let folder = tempfile::tempdir().expect("a folder");
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
@@ -122,8 +126,11 @@ pub(super) async fn exported() -> String {
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::observed(&config, &telemetry).await.expect("clients");
-    let arguments = Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
-    let Command::Run(arguments) = arguments.command else { unreachable!("that is what was asked for") };
+    let arguments =
+        Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
+    let Command::Run(arguments) = arguments.command else {
+        unreachable!("that is what was asked for")
+    };
     let options = options(&arguments);
     let shutdown = CancellationToken::new();
     let parts = Parts::with_telemetry(clients, &options, telemetry.clone());
@@ -131,7 +138,10 @@ pub(super) async fn exported() -> String {
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     let text = telemetry.render();
-    assert!(text.contains(&format!("{{code=\"200\",host=\"{address}\",method=\"GET\"}}")), "{text}");
+    assert!(
+        text.contains(&format!("{{code=\"200\",host=\"{address}\",method=\"GET\"}}")),
+        "{text}"
+    );
     shutdown.cancel();
     controller.await.expect("no panic").expect("an orderly end");
     text

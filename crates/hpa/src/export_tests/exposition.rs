@@ -12,7 +12,8 @@ pub(super) struct Exposition {
 
 impl Exposition {
     pub(super) fn parse(text: &str) -> Self {
-        let (mut families, mut series) = (BTreeMap::new(), BTreeMap::<String, BTreeSet<String>>::new());
+        let (mut families, mut series) =
+            (BTreeMap::new(), BTreeMap::<String, BTreeSet<String>>::new());
         let mut family = String::new();
         for line in text.lines() {
             if let Some(declared) = line.strip_prefix("# TYPE ") {

@@ -39,7 +39,8 @@ fn faults(query: &Query, exposition: &Exposition) -> Vec<String> {
             continue;
         };
         all_labels.extend(labels.iter().cloned());
-        let known = |label: &String| labels.contains(label) || TARGET_LABELS.contains(&label.as_str());
+        let known =
+            |label: &String| labels.contains(label) || TARGET_LABELS.contains(&label.as_str());
         let unknown = matchers.iter().filter(|label| !known(label));
         faults.extend(unknown.map(|label| format!("{metric} has no label {label}")));
     }
@@ -53,11 +54,15 @@ fn faults(query: &Query, exposition: &Exposition) -> Vec<String> {
 
 /// The rows of the table: a metric's type and labels.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
-    let words = |cell: &str| cell.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect::<Vec<_>>();
+    let words =
+        |cell: &str| cell.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect::<Vec<_>>();
     let row = |line: &str| {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, name, kind, labels, ..] = cells.as_slice() else { return None };
-        Some((words(name).into_iter().next()?, ((*kind).to_owned(), words(labels).into_iter().collect())))
+        Some((
+            words(name).into_iter().next()?,
+            ((*kind).to_owned(), words(labels).into_iter().collect()),
+        ))
     };
     DOCUMENTED.lines().filter(|line| line.starts_with("| `")).filter_map(row).collect()
 }

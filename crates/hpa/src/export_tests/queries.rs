@@ -92,5 +92,7 @@ impl Query {
 
 fn words_until(tokens: &mut impl Iterator<Item = Token>, end: char) -> Vec<String> {
     let inside = tokens.take_while(|token| *token != Token::Sign(end));
-    inside.filter_map(|token| if let Token::Word(word) = token { Some(word) } else { None }).collect()
+    inside
+        .filter_map(|token| if let Token::Word(word) = token { Some(word) } else { None })
+        .collect()
 }

@@ -35,8 +35,11 @@ pub(super) struct CollectorClient {
 impl CollectorClient {
     pub(super) fn new(runtime: Handle, collector: Arc<Collector>) -> anyhow::Result<Self> {
         let trust = trust()?;
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(trust).https_or_http().enable_http1().build();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(trust)
+            .https_or_http()
+            .enable_http1()
+            .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
         Ok(Self { runtime, client, collector })
     }
@@ -80,7 +83,10 @@ fn unanswered() -> HttpError {
     format!("no answer within {} s", LIMIT.as_secs()).into()
 }
 
-async fn answer(client: Hyper, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, HttpError> {
+async fn answer(
+    client: Hyper,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Bytes>, HttpError> {
     let (parts, body) = client.request(request).await?.into_parts();
     let body = Limited::new(body, LONGEST_ANSWER).collect().await?.to_bytes();
     Ok(Response::from_parts(parts, body))

@@ -41,7 +41,10 @@ pub(crate) struct Traces {
 
 impl Traces {
     /// Begins to send traces by a runtime, if it is said where to.
-    pub(crate) fn start(arguments: &TraceArguments, runtime: &Handle) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn start(
+        arguments: &TraceArguments,
+        runtime: &Handle,
+    ) -> anyhow::Result<Option<Self>> {
         if !settings::is_wanted(arguments) {
             return Ok(None);
         }
@@ -51,7 +54,9 @@ impl Traces {
         let builder = SpanExporter::builder().with_http().with_http_client(client);
         let builder = builder.with_protocol(Protocol::HttpBinary);
         let builder = match &arguments.otlp_endpoint {
-            Some(endpoint) => builder.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/'))),
+            Some(endpoint) => {
+                builder.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            }
             None => builder,
         };
         let exporter = builder.build().context("cannot send traces")?;

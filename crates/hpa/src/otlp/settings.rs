@@ -17,7 +17,8 @@ const SERVICE: &str = "hpa-controller";
 
 /// Whether it is said where traces are to go, and not that there are to be none.
 pub(super) fn is_wanted(arguments: &TraceArguments) -> bool {
-    let is_disabled = variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let is_disabled =
+        variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let is_told = arguments.otlp_endpoint.is_some()
         || variable(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).is_some()
         || variable(OTEL_EXPORTER_OTLP_ENDPOINT).is_some();
@@ -33,13 +34,18 @@ pub(super) fn check_sampler() -> anyhow::Result<()> {
 
 fn check(sampler: Option<&str>, ratio: Option<&str>) -> anyhow::Result<()> {
     match sampler {
-        None | Some("always_on" | "always_off" | "parentbased_always_on" | "parentbased_always_off") => {
+        None
+        | Some("always_on" | "always_off" | "parentbased_always_on" | "parentbased_always_off") => {
             Ok(())
         }
         Some("traceidratio" | "parentbased_traceidratio") => {
             let ratio = ratio.context("the sampler needs OTEL_TRACES_SAMPLER_ARG, such as 0.1")?;
             let is_ratio = ratio.parse::<f64>().is_ok_and(|ratio| (0.0..=1.0).contains(&ratio));
-            if is_ratio { Ok(()) } else { bail!("OTEL_TRACES_SAMPLER_ARG must be from 0 to 1, not {ratio}") }
+            if is_ratio {
+                Ok(())
+            } else {
+                bail!("OTEL_TRACES_SAMPLER_ARG must be from 0 to 1, not {ratio}")
+            }
         }
         Some(other) => bail!("OTEL_TRACES_SAMPLER {other} is not supported"),
     }

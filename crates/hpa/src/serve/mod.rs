@@ -67,7 +67,9 @@ pub(crate) async fn start(
         return Ok(None);
     }
     let certificates = match (&arguments.tls_cert_file, &arguments.tls_private_key_file) {
-        (Some(certificates), Some(key)) => Some(Certificates::load(certificates.clone(), key.clone())?),
+        (Some(certificates), Some(key)) => {
+            Some(Certificates::load(certificates.clone(), key.clone())?)
+        }
         _ => None,
     };
     let address = SocketAddr::new(arguments.bind_address, arguments.metrics_port);
@@ -146,7 +148,8 @@ impl Server {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection =
+            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let outcome = tokio::select! {
             outcome = timeout(LIFETIME, connection.as_mut()) => outcome,
             () = self.stop.cancelled() => {

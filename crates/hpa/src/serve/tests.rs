@@ -13,7 +13,8 @@ use tokio_rustls::{
 
 use super::*;
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Sends a request and reads until the server closes.
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
@@ -34,12 +35,17 @@ async fn endpoints_answer_what_telemetry_says() {
     let telemetry = Arc::new(Telemetry::default());
     let (serving, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
     let answer = get(address, "GET /readyz").await;
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("the caches are not filled yet\n"));
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.ends_with("the caches are not filled yet\n")
+    );
     telemetry.set_synced();
     assert!(get(address, "GET /readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get(address, "GET /healthz").await.ends_with("ok\n"));
     let metrics = get(address, "GET /metrics").await;
-    assert!(metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{metrics}");
+    assert!(
+        metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
+        "{metrics}"
+    );
     assert!(metrics.contains("\nhpa_build_info{version="), "{metrics}");
     assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
     assert!(get(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
@@ -89,7 +95,8 @@ async fn certificate_that_was_changed_is_used() {
     let path = |name: &str| folder.path().join(name);
     let first = certify(folder.path());
     let certificates = Certificates::load(path("tls.crt"), path("tls.key")).expect("certificates");
-    let (_serving, address) = serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
+    let (_serving, address) =
+        serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
     let answer = get_trusting(address, first.clone()).await.expect("it is trusted");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 

@@ -53,7 +53,9 @@ impl Certificates {
                     info!("the certificates were changed and read again");
                     loaded.acceptor = acceptor;
                 }
-                Err(error) => warn!(error = format!("{error:#}"), "keeping the earlier certificates"),
+                Err(error) => {
+                    warn!(error = format!("{error:#}"), "keeping the earlier certificates")
+                }
             }
         }
         loaded.acceptor.clone()
@@ -74,6 +76,8 @@ fn acceptor(certificates: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, private)
-        .with_context(|| format!("{} and {} do not go together", certificates.display(), key.display()))?;
+        .with_context(|| {
+            format!("{} and {} do not go together", certificates.display(), key.display())
+        })?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -144,7 +144,8 @@ impl Running {
         for object in objects() {
             testbed.apply(object).expect("an object that the API takes");
         }
-        let (address, served) = testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+        let (address, served) =
+            testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
         let folder = TempDir::new().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).unwrap();
@@ -179,7 +180,8 @@ impl Running {
 
     /// Ends it in an orderly way. What it logged, and the replicas that `web` has then.
     pub(crate) async fn stop(mut self) -> (String, Value) {
-        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
+        let pid =
+            self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         let (status, log) = self.end().await;
         assert!(status.success(), "{status}: {log}");

@@ -35,7 +35,8 @@ const AT_ONCE: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 /// The first reconcile of an autoscaler: its span, and those of its steps.
 fn first_trace<'a>(spans: &'a [Span], hpa: &str) -> (&'a Span, Vec<&'a Span>) {
     let of_hpa = |span: &&Span| attribute(&span.attributes, "hpa").as_deref() == Some(hpa);
-    let root = spans.iter().filter(of_hpa).min_by_key(|span| span.start_time_unix_nano).expect("a trace");
+    let root =
+        spans.iter().filter(of_hpa).min_by_key(|span| span.start_time_unix_nano).expect("a trace");
     let is_step = |span: &&Span| span.trace_id == root.trace_id && span.span_id != root.span_id;
     (root, spans.iter().filter(is_step).collect())
 }
@@ -64,7 +65,10 @@ async fn scaling_is_a_trace_with_a_span_for_each_step() {
     let spans = collector.spans();
     let (root, steps) = first_trace(&spans, "shop/web");
     assert_eq!((root.name.as_str(), root.parent_span_id.len()), ("reconcile", 0));
-    assert_eq!((get(root, "outcome"), get(root, "desired_replicas")), ("scaled".into(), "2".into()));
+    assert_eq!(
+        (get(root, "outcome"), get(root, "desired_replicas")),
+        ("scaled".into(), "2".into())
+    );
     assert!(get(root, "decision").starts_with("1 -> 2: "), "{root:?}");
     assert!(root.events.iter().any(|event| event.name == "scaled"), "{root:?}");
     // One metric failed, the others sufficed.
@@ -83,7 +87,9 @@ async fn scaling_is_a_trace_with_a_span_for_each_step() {
     let metrics: BTreeSet<_> = steps
         .iter()
         .filter(|step| step.name == "read_metric")
-        .map(|step| (get(step, "kind"), get(step, "api"), get(step, "metric"), error(step).is_some()))
+        .map(|step| {
+            (get(step, "kind"), get(step, "api"), get(step, "metric"), error(step).is_some())
+        })
         .collect();
     let expected = [
         ("ContainerResource", "metrics.k8s.io", "cpu", false),
@@ -93,7 +99,8 @@ async fn scaling_is_a_trace_with_a_span_for_each_step() {
         ("Pods", "custom.metrics.k8s.io", "requests", false),
         ("Resource", "metrics.k8s.io", "cpu", false),
     ];
-    let expected = expected.map(|(kind, api, metric, fails)| (kind.into(), api.into(), metric.into(), fails));
+    let expected =
+        expected.map(|(kind, api, metric, fails)| (kind.into(), api.into(), metric.into(), fails));
     assert_eq!(metrics, BTreeSet::from(expected));
     let write = steps.iter().find(|step| step.name == "write_scale").unwrap();
     assert_eq!((get(write, "name"), get(write, "replicas")), ("web".into(), "2".into()));
@@ -109,7 +116,10 @@ async fn failure_is_the_status_of_the_spans_that_failed() {
 
     let spans = collector.spans();
     let (root, steps) = first_trace(&spans, "shop/lost");
-    assert_eq!((get(root, "outcome"), names(&steps)), ("failed".into(), vec!["read_target", "write_status"]));
+    assert_eq!(
+        (get(root, "outcome"), names(&steps)),
+        ("failed".into(), vec!["read_target", "write_status"])
+    );
     let told = error(root).unwrap();
     assert!(told.contains("deployments.apps \"lost\" not found"), "{told}");
     let read = steps.iter().find(|step| step.name == "read_target").unwrap();
@@ -145,7 +155,8 @@ async fn collector_with_tls_has_to_be_trusted() {
     let trusted = folder.path().join("ca.crt").display().to_string();
     fs::write(&trusted, certificate).unwrap();
     let endpoint = format!("https://localhost:{}", collector.address.port());
-    for (variables, arrives) in [(vec![], false), (vec![("SSL_CERT_FILE", trusted.as_str())], true)] {
+    for (variables, arrives) in [(vec![], false), (vec![("SSL_CERT_FILE", trusted.as_str())], true)]
+    {
         let mut running = Running::start(&["--otlp-endpoint", &endpoint], &variables).await;
         running.has_written(2).await;
         let (log, replicas) = running.stop().await;
@@ -181,10 +192,16 @@ async fn ratio_samples_whole_traces() {
         .filter(|span| attribute(&span.attributes, "hpa").as_deref() == Some("shop/web"))
         .collect();
     // One of the looks was no reconcile. One in 2^38 such runs has all sampled, or none.
-    assert!((1..*looks.borrow() - 1).contains(&roots.len()), "{} of {}", roots.len(), *looks.borrow());
+    assert!(
+        (1..*looks.borrow() - 1).contains(&roots.len()),
+        "{} of {}",
+        roots.len(),
+        *looks.borrow()
+    );
     for root in roots {
-        let of_trace =
-            |name: &str| spans.iter().any(|span| span.name == name && span.trace_id == root.trace_id);
+        let of_trace = |name: &str| {
+            spans.iter().any(|span| span.name == name && span.trace_id == root.trace_id)
+        };
         assert!(of_trace("read_target"), "{root:?}");
     }
 }
@@ -206,7 +223,10 @@ async fn collector_that_refuses_is_told_of_once() {
     collector.answer.send_replace(StatusCode::BAD_REQUEST);
     let mut requests = collector.requests.subscribe();
     let mut has_asked = async |times: usize| {
-        timeout(LIMIT, requests.wait_for(|requests| *requests >= times)).await.expect("in time").unwrap();
+        timeout(LIMIT, requests.wait_for(|requests| *requests >= times))
+            .await
+            .expect("in time")
+            .unwrap();
     };
     let flags = ["--otlp-endpoint", &collector.url(), OFTEN];
     let running = Running::start(&flags, &[AT_ONCE]).await;
@@ -244,7 +264,8 @@ async fn collector_that_does_not_answer_holds_up_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let flags = ["--otlp-endpoint", &format!("http://{}", listener.local_addr().unwrap()), OFTEN];
     // There is no room for what waits.
-    let variables = [AT_ONCE, ("OTEL_BSP_MAX_QUEUE_SIZE", "8"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")];
+    let variables =
+        [AT_ONCE, ("OTEL_BSP_MAX_QUEUE_SIZE", "8"), ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")];
     let mut running = Running::start(&flags, &variables).await;
     running.has_looked(50).await;
     let begun = Instant::now();

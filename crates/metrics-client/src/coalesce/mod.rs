@@ -186,9 +186,11 @@ impl<S: MetricsSource> MetricsClient for Coalescing<S> {
         let everything = Selector::everything();
         // Both are sent as the empty string; cut from a list they would differ.
         let pods = if pods.is_nothing() { &everything } else { pods };
-        self.resource_samples(namespace, pods, |items| wire::resource_samples(items, resource, container))
-            .await
-            .map_err(|error| error.into_read_error(MetricsApi::Resource))?
+        self.resource_samples(namespace, pods, |items| {
+            wire::resource_samples(items, resource, container)
+        })
+        .await
+        .map_err(|error| error.into_read_error(MetricsApi::Resource))?
     }
 
     async fn pods(
@@ -215,7 +217,8 @@ impl<S: MetricsSource> MetricsClient for Coalescing<S> {
         metric_selector: &Selector,
     ) -> Result<i64, ReadError> {
         let source = Arc::clone(&self.source);
-        let names = [&object.api_version, &object.kind, &object.name].map(|name| name.as_str().into());
+        let names =
+            [&object.api_version, &object.kind, &object.name].map(|name| name.as_str().into());
         let key = ((namespace.into(), names), (metric.into(), metric_selector.clone()));
         let object = object.clone();
         let fetch = |((namespace, _), (metric, series)): (ObjectKey, MetricKey)| async move {

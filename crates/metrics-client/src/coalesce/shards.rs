@@ -37,7 +37,11 @@ impl<K: Hash + Eq, V> Shards<K, V> {
     }
 
     /// Gives `act` the part that `key` belongs to, after a sweep if one is due.
-    pub(crate) fn with<Q: Hash + ?Sized, R>(&self, key: &Q, act: impl FnOnce(&mut HashMap<K, V>) -> R) -> R {
+    pub(crate) fn with<Q: Hash + ?Sized, R>(
+        &self,
+        key: &Q,
+        act: impl FnOnce(&mut HashMap<K, V>) -> R,
+    ) -> R {
         self.sweep_if_due(Instant::now());
         act(&mut self.shard(key).lock())
     }
@@ -58,7 +62,8 @@ impl<K: Hash + Eq, V> Shards<K, V> {
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<HashMap<K, V>> {
         // The bits in the middle: the map inside uses those at both ends.
-        let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default() % SHARDS;
+        let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default()
+            % SHARDS;
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]
         &self.parts[index]
     }

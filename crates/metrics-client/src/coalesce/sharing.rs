@@ -68,7 +68,8 @@ impl Sharing {
                 _ => {
                     let shares = state.decide(now, &self.settings);
                     let until = now + self.settings.freshness;
-                    state.verdict = Some(Verdict { shares, until, selectors: state.selectors.len() });
+                    state.verdict =
+                        Some(Verdict { shares, until, selectors: state.selectors.len() });
                     shares
                 }
             };
@@ -142,7 +143,8 @@ impl Namespace {
         }
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let selectors = number(self.selectors.len());
-        let matched = self.selectors.values().map(|known| number(known.items)).fold(0, u64::saturating_add);
+        let matched =
+            self.selectors.values().map(|known| number(known.items)).fold(0, u64::saturating_add);
         // As long as it is unknown: no more than what was matched. One look will tell.
         let whole = self.whole.map_or(matched, |(items, _)| number(items));
         let apart = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
@@ -163,7 +165,9 @@ impl Namespace {
         let mut start: Option<Instant> = None;
         for at in asked {
             // Without freshness those of one instant still share a request.
-            if start.is_none_or(|start| at.duration_since(start) >= freshness.max(Duration::from_nanos(1))) {
+            if start.is_none_or(|start| {
+                at.duration_since(start) >= freshness.max(Duration::from_nanos(1))
+            }) {
                 start = Some(at);
                 bursts += 1;
             }

@@ -40,8 +40,10 @@ fn items(apps: usize, labelled: bool) -> Vec<PodMetrics> {
 /// What a server answers that has `apps` apps.
 fn answer(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> {
     let selector = Selector::parse(selector).unwrap();
-    let matching =
-        items(apps, true).iter().map(|item| selector.matches(&item.metadata.labels)).collect::<Vec<_>>();
+    let matching = items(apps, true)
+        .iter()
+        .map(|item| selector.matches(&item.metadata.labels))
+        .collect::<Vec<_>>();
     items(apps, labelled)
         .into_iter()
         .zip(matching)
@@ -55,7 +57,10 @@ fn serving(served: usize, labelled: bool) -> Source {
     Source::new(DELAY, move |_, selector| Ok(answer(served, labelled, selector)))
 }
 
-async fn cpu<S: MetricsSource>(client: &Coalescing<S>, pods: &str) -> Result<PodSamples, ReadError> {
+async fn cpu<S: MetricsSource>(
+    client: &Coalescing<S>,
+    pods: &str,
+) -> Result<PodSamples, ReadError> {
     client.resource("ns", &selector(pods), &ResourceName::Cpu, None).await
 }
 
@@ -130,8 +135,10 @@ async fn other_questions_are_other_requests() {
 #[tokio::test(start_paused = true)]
 async fn without_freshness_only_requests_under_way_are_shared() {
     let source = serving(1, true);
-    let client =
-        Coalescing::new(source.clone(), CoalescingSettings { freshness: Duration::ZERO, ..settings() });
+    let client = Coalescing::new(
+        source.clone(),
+        CoalescingSettings { freshness: Duration::ZERO, ..settings() },
+    );
     let _both = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0"));
     assert_eq!(source.asked().len(), 1);
     assert!(cpu(&client, "app=a0").await.is_ok());
@@ -323,7 +330,8 @@ async fn a_selector_of_nothing_is_sent_as_the_empty_string() {
     let client = Coalescing::new(source.clone(), settings());
     for _ in 0..2 {
         sync(&client, 3).await;
-        let samples = client.resource("ns", &Selector::nothing(), &ResourceName::Cpu, None).await.unwrap();
+        let samples =
+            client.resource("ns", &Selector::nothing(), &ResourceName::Cpu, None).await.unwrap();
         assert_eq!(samples.len(), 6);
         advance(PERIOD).await;
     }

@@ -61,7 +61,10 @@ impl PodList {
         if matching > 1 {
             places.sort_unstable();
         }
-        places.into_iter().filter_map(|place| self.items.get(usize::try_from(place).ok()?)).collect()
+        places
+            .into_iter()
+            .filter_map(|place| self.items.get(usize::try_from(place).ok()?))
+            .collect()
     }
 }
 
@@ -73,7 +76,8 @@ impl Groups {
         let mut last = 0;
         for (place, item) in (0..).zip(items) {
             let labels = std::mem::take(&mut item.metadata.labels);
-            let is_of_last = groups.all.get(last).is_some_and(|group| group.labels.is_shared_with(&labels));
+            let is_of_last =
+                groups.all.get(last).is_some_and(|group| group.labels.is_shared_with(&labels));
             if !is_of_last {
                 last = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
             }
@@ -92,11 +96,12 @@ impl Groups {
 
     /// The groups that a selector may match: those with the rarest of the pairs that it requires.
     fn candidates(&self, selector: &Selector) -> Box<dyn Iterator<Item = &Group> + '_> {
-        let having = |pair| self.by_pair.get(&self.hasher.hash_one(pair)).map_or(&[][..], Vec::as_slice);
+        let having =
+            |pair| self.by_pair.get(&self.hasher.hash_one(pair)).map_or(&[][..], Vec::as_slice);
         match selector.required_pairs().map(having).min_by_key(|groups| groups.len()) {
-            Some(groups) => {
-                Box::new(groups.iter().filter_map(|index| self.all.get(usize::try_from(*index).ok()?)))
-            }
+            Some(groups) => Box::new(
+                groups.iter().filter_map(|index| self.all.get(usize::try_from(*index).ok()?)),
+            ),
             None => Box::new(self.all.iter()),
         }
     }
@@ -155,7 +160,8 @@ mod tests {
         prop_oneof![
             (key.clone(), value.clone()).prop_map(|(k, v)| format!("k{k}=v{v}")),
             (key.clone(), value.clone()).prop_map(|(k, v)| format!("k{k}!=v{v}")),
-            (key.clone(), value.clone(), value).prop_map(|(k, v, w)| format!("k{k} in (v{v},v{w})")),
+            (key.clone(), value.clone(), value)
+                .prop_map(|(k, v, w)| format!("k{k} in (v{v},v{w})")),
             key.prop_map(|k| format!("!k{k}")),
         ]
     }

@@ -33,7 +33,8 @@ pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
 
 /// The best known version that an `APIGroup` document lists.
 pub(super) fn choose(api: MetricsApi, group: &ApiGroup) -> Result<&'static str, FetchError> {
-    let served = |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
+    let served =
+        |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
     known_versions(api).iter().find(served).copied().ok_or(FetchError::NoKnownVersion)
 }
 

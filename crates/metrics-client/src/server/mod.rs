@@ -78,7 +78,11 @@ struct Transport {
 
 impl KubeMetricsClient {
     /// A client that asks the API server of `client`, and `names` for the resources of objects.
-    pub fn new(client: kube::Client, names: Arc<dyn ResourceNames>, settings: ClientSettings) -> Self {
+    pub fn new(
+        client: kube::Client,
+        names: Arc<dyn ResourceNames>,
+        settings: ClientSettings,
+    ) -> Self {
         Self {
             transport: Arc::new(Transport { client, settings }),
             names,
@@ -91,22 +95,29 @@ impl KubeMetricsClient {
             return Ok(only);
         }
         let transport = Arc::clone(&self.transport);
-        let version = self.versions.get(api, |api| async move { transport.discover(api).await }).await?;
+        let version =
+            self.versions.get(api, |api| async move { transport.discover(api).await }).await?;
         Ok(*version)
     }
 
     /// The resource part of the path of an object's metrics.
-    async fn resource_of(&self, object: &CrossVersionObjectReference) -> Result<String, FetchError> {
+    async fn resource_of(
+        &self,
+        object: &CrossVersionObjectReference,
+    ) -> Result<String, FetchError> {
         let (group, kind) = (group_of_version(&object.api_version), object.kind.as_str());
         let looked_up = self.names.resource_for(group, kind);
         let deadline = self.transport.settings.deadline;
         let unknown = |message: String| {
-            let kind = if group.is_empty() { kind.into() } else { format!("{kind}.{group}").into() };
+            let kind =
+                if group.is_empty() { kind.into() } else { format!("{kind}.{group}").into() };
             FetchError::UnknownKind { kind, message: message.into() }
         };
         match timeout(deadline, looked_up).await {
             Ok(resource) => resource.map_err(unknown),
-            Err(_) => Err(unknown(format!("context deadline exceeded: no answer within {deadline:?}"))),
+            Err(_) => {
+                Err(unknown(format!("context deadline exceeded: no answer within {deadline:?}")))
+            }
         }
     }
 
@@ -126,7 +137,11 @@ fn group_of_version(api_version: &str) -> &str {
 
 #[async_trait]
 impl MetricsSource for KubeMetricsClient {
-    async fn pod_metrics(&self, namespace: &str, pods: &Selector) -> Result<Vec<PodMetrics>, FetchError> {
+    async fn pod_metrics(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Vec<PodMetrics>, FetchError> {
         let parts = Parts {
             group: group_of(MetricsApi::Resource),
             version: self.version(MetricsApi::Resource).await?,
@@ -165,8 +180,10 @@ impl MetricsSource for KubeMetricsClient {
         metric: &str,
         metric_selector: &Selector,
     ) -> Result<Vec<MetricValue>, FetchError> {
-        let of_namespace = object.kind == "Namespace" && group_of_version(&object.api_version).is_empty();
-        let resource = if of_namespace { "metrics".to_owned() } else { self.resource_of(object).await? };
+        let of_namespace =
+            object.kind == "Namespace" && group_of_version(&object.api_version).is_empty();
+        let resource =
+            if of_namespace { "metrics".to_owned() } else { self.resource_of(object).await? };
         self.custom_values(Parts {
             group: group_of(MetricsApi::Custom),
             version: "",
@@ -233,7 +250,8 @@ impl Transport {
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())
             .map_err(|error| transport_error(get, error))?;
-        let answer = self.client.send(request).await.map_err(|error| transport_error(get, error))?;
+        let answer =
+            self.client.send(request).await.map_err(|error| transport_error(get, error))?;
         let (head, body) = answer.into_parts();
         let length = head.headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
@@ -242,7 +260,8 @@ impl Transport {
         }
         // What cannot be read of an error's body changes nothing about the error.
         let body = self.read(get, body, length).await.unwrap_or_default();
-        let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type =
+            head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Err(status::refusal(head.status, content_type, &body, &get.called))
     }
 
@@ -251,7 +270,9 @@ impl Transport {
         let limit = self.settings.max_body;
         let mut read = Vec::with_capacity(length.min(limit));
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|error| transport_error(get, error))?.into_data() else { continue };
+            let Ok(data) = frame.map_err(|error| transport_error(get, error))?.into_data() else {
+                continue;
+            };
             if data.len() > limit.saturating_sub(read.len()) {
                 return Err(FetchError::TooLarge { limit, request: get.called.clone() });
             }

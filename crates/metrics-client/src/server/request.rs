@@ -156,7 +156,10 @@ mod tests {
     #[rstest]
     #[case("..", r#"invalid resource name "..": [may not be '..']"#)]
     #[case("", r#"invalid resource name "": [may not be empty]"#)]
-    #[case("a/b%2f", r#"invalid resource name "a/b%2f": [may not contain '/' may not contain '%']"#)]
+    #[case(
+        "a/b%2f",
+        r#"invalid resource name "a/b%2f": [may not contain '/' may not contain '%']"#
+    )]
     fn refuses_names_that_leave_the_path(#[case] name: &str, #[case] message: &str) {
         assert_eq!(custom(name, "m", &[]).get().unwrap_err().to_string(), message);
     }

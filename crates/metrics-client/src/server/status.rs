@@ -11,7 +11,12 @@ const MAX_QUOTE: usize = 2048;
 /// The failure that an answer with an HTTP error is: the server's Status if it is one, else a text for the code.
 ///
 /// `called` is what was asked for: `get pods.metrics.k8s.io`.
-pub(super) fn refusal(code: StatusCode, content_type: Option<&str>, body: &[u8], called: &str) -> FetchError {
+pub(super) fn refusal(
+    code: StatusCode,
+    content_type: Option<&str>,
+    body: &[u8],
+    called: &str,
+) -> FetchError {
     let message = status_message(body).unwrap_or_else(|| {
         let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
         let said = if is_text { quote(body) } else { "unknown".to_owned() };
@@ -60,7 +65,9 @@ pub fn generic_message(code: StatusCode, said: &str) -> String {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
         500.. => {
-            return format!("an error on the server ({said:?}) has prevented the request from succeeding");
+            return format!(
+                "an error on the server ({said:?}) has prevented the request from succeeding"
+            );
         }
         other => {
             return format!(
@@ -87,7 +94,12 @@ mod tests {
         "404 page not found",
         "the server could not find the requested resource (get pods.g)"
     )]
-    #[case(503, "text/plain", "x", "the server is currently unable to handle the request (get pods.g)")]
+    #[case(
+        503,
+        "text/plain",
+        "x",
+        "the server is currently unable to handle the request (get pods.g)"
+    )]
     #[case(
         500,
         "text/plain; charset=utf-8",

@@ -69,13 +69,19 @@ async fn asks_in_the_best_known_version(
     #[case] served: &'static [&'static str],
     #[case] asked: Option<&str>,
 ) {
-    let server = Server::new(move |uri| if is_group(uri) { Reply::group(served) } else { items(&[]) });
+    let server =
+        Server::new(move |uri| if is_group(uri) { Reply::group(served) } else { items(&[]) });
     let read = source(&server).pod_metrics("ns", &Selector::everything()).await;
     match asked {
         Some(version) => {
-            assert_eq!(server.asked(), [GROUP.to_owned(), format!("{GROUP}/{version}/namespaces/ns/pods")]);
+            assert_eq!(
+                server.asked(),
+                [GROUP.to_owned(), format!("{GROUP}/{version}/namespaces/ns/pods")]
+            );
         }
-        None => assert_eq!(read.unwrap_err().to_string(), "no known available metric versions found"),
+        None => {
+            assert_eq!(read.unwrap_err().to_string(), "no known available metric versions found")
+        }
     }
 }
 
@@ -85,7 +91,8 @@ async fn versions_are_looked_up_once_per_period() {
     let source = source(&server);
     let look_ups = || server.asked().iter().filter(|uri| is_group(uri)).count();
     let (one, two) = (selector("app=one"), selector("app=two"));
-    let (first, second) = tokio::join!(source.pod_metrics("ns", &one), source.pod_metrics("ns", &two));
+    let (first, second) =
+        tokio::join!(source.pod_metrics("ns", &one), source.pod_metrics("ns", &two));
     assert!(first.is_ok() && second.is_ok());
     assert_eq!(look_ups(), 1, "at the same time");
     advance(Duration::from_secs(13)).await;
@@ -147,8 +154,10 @@ async fn asks_for_objects_like_the_reference() {
 #[tokio::test(start_paused = true)]
 async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
     let server = serving(|_| Reply::text(404, "404 page not found"));
-    let query =
-        MetricQuery::External { metric: "queueLength".into(), metric_selector: selector("queue in (a,b)") };
+    let query = MetricQuery::External {
+        metric: "queueLength".into(),
+        metric_selector: selector("queue in (a,b)"),
+    };
     let error = client(&server).read("ns", &Selector::everything(), &query).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -165,21 +174,39 @@ async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
     "Queue",
     r#"unable to map kind Queue.example.com to resource: no matches for kind "Queue" in group "example.com""#
 )]
-#[case("v1", "Queue", r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#)]
-#[case("a/b/c", "Queue", r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#)]
+#[case(
+    "v1",
+    "Queue",
+    r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#
+)]
+#[case(
+    "a/b/c",
+    "Queue",
+    r#"unable to map kind Queue to resource: no matches for kind "Queue" in group """#
+)]
 #[case(
     "slow/v1",
     "Queue",
     "unable to map kind Queue.slow to resource: context deadline exceeded: no answer within 10s"
 )]
 #[tokio::test(start_paused = true)]
-async fn unknown_kinds_are_errors(#[case] api_version: &str, #[case] kind: &str, #[case] message: &str) {
+async fn unknown_kinds_are_errors(
+    #[case] api_version: &str,
+    #[case] kind: &str,
+    #[case] message: &str,
+) {
     let server = serving(|_| items(&[]));
     let metric_selector = Selector::everything();
-    let query =
-        MetricQuery::Object { object: object(api_version, kind, "q"), metric: "m".into(), metric_selector };
+    let query = MetricQuery::Object {
+        object: object(api_version, kind, "q"),
+        metric: "m".into(),
+        metric_selector,
+    };
     let error = client(&server).read("ns", &Selector::everything(), &query).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("unable to fetch metrics from custom metrics API: {message}"));
+    assert_eq!(
+        error.to_string(),
+        format!("unable to fetch metrics from custom metrics API: {message}")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +246,10 @@ async fn failures_have_the_reference_texts(#[case] reply: Reply, #[case] message
     let server = serving(move |_| reply.clone());
     let start = Instant::now();
     let error = cpu(&server).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("unable to fetch metrics from resource metrics API: {message}"));
+    assert_eq!(
+        error.to_string(),
+        format!("unable to fetch metrics from resource metrics API: {message}")
+    );
     assert!(start.elapsed() <= Duration::from_millis(10_010), "{:?}", start.elapsed());
     assert_eq!(server.asked().len(), 2, "nothing is retried");
 }

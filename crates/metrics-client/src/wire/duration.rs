@@ -47,7 +47,8 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
         rest = after;
     }
     let magnitude = i128::try_from(nanos).map_err(|_| invalid())?;
-    let signed = i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| invalid())?;
+    let signed =
+        i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| invalid())?;
     Ok(SignedDuration::from_nanos(signed))
 }
 

@@ -65,7 +65,28 @@ pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timesta
 /// form needs, and there is one for every pod.
 pub(super) fn whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
-    let &[c1, c2, y1, y2, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2, b'Z'] = bytes
+    let &[
+        c1,
+        c2,
+        y1,
+        y2,
+        b'-',
+        m1,
+        m2,
+        b'-',
+        d1,
+        d2,
+        b'T',
+        h1,
+        h2,
+        b':',
+        n1,
+        n2,
+        b':',
+        s1,
+        s2,
+        b'Z',
+    ] = bytes
     else {
         return None;
     };
@@ -77,12 +98,15 @@ pub(super) fn whole_seconds(text: &str) -> Option<Timestamp> {
     };
     let year = i16::from(two_digits(c1, c2)?) * 100 + i16::from(two_digits(y1, y2)?);
     let date = civil::Date::new(year, two_digits(m1, m2)?, two_digits(d1, d2)?).ok()?;
-    let time = civil::Time::new(two_digits(h1, h2)?, two_digits(n1, n2)?, two_digits(s1, s2)?, 0).ok()?;
+    let time =
+        civil::Time::new(two_digits(h1, h2)?, two_digits(n1, n2)?, two_digits(s1, s2)?, 0).ok()?;
     tz::Offset::UTC.to_timestamp(date.to_datetime(time)).ok()
 }
 
 /// A duration in Go's text form. `null` is refused, like the empty text that Go makes of it.
-pub(super) fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<SignedDuration, D::Error> {
     let text: Option<Text<'_>> = Option::deserialize(deserializer)?;
     super::parse_duration(&text.unwrap_or_default().0).map_err(de::Error::custom)
 }

@@ -16,7 +16,8 @@ const BYTES_OF_AN_ITEM: usize = 160;
 pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let malformed = |source| WireError::Json { kind: I::LIST_KIND, source };
     // Once for all: of bytes each string would be checked for itself.
-    let text = std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
+    let text =
+        std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     // Memory that is not used in the end is not touched either.
     let room = Room { items: text.len() / BYTES_OF_AN_ITEM, item: PhantomData };
@@ -25,7 +26,9 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     match list.kind.filter(|kind| !kind.is_empty()) {
         None => Ok(list.items),
         Some(kind) if *kind == *I::LIST_KIND => Ok(list.items),
-        Some(kind) if *kind == *"Status" => Err(WireError::Failure(list.message.unwrap_or_default())),
+        Some(kind) if *kind == *"Status" => {
+            Err(WireError::Failure(list.message.unwrap_or_default()))
+        }
         Some(found) => Err(WireError::Kind { expected: I::LIST_KIND, found }),
     }
 }

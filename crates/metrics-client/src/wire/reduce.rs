@@ -32,14 +32,17 @@ where
         return Err(ReadError::Empty(MetricsApi::Resource));
     }
     let value = |item: &PodMetrics| match container {
-        Some(name) => {
-            item.containers.iter().find(|one| *one.name == *name).and_then(|one| one.usage.get(resource))
-        }
+        Some(name) => item
+            .containers
+            .iter()
+            .find(|one| *one.name == *name)
+            .and_then(|one| one.usage.get(resource)),
         None => whole_pod(item, resource),
     };
     Ok(items
         .filter_map(|item| {
-            let sample = PodSample { value: value(item)?, timestamp: item.timestamp, window: item.window };
+            let sample =
+                PodSample { value: value(item)?, timestamp: item.timestamp, window: item.window };
             Some((item.metadata.name.clone(), sample))
         })
         .collect())
@@ -65,7 +68,10 @@ where
     Ok(items
         .map(|item| {
             let window = item.window_seconds.map_or(DEFAULT_WINDOW, SignedDuration::from_secs);
-            (item.object.clone(), PodSample { value: item.value, timestamp: item.timestamp, window })
+            (
+                item.object.clone(),
+                PodSample { value: item.value, timestamp: item.timestamp, window },
+            )
         })
         .collect())
 }

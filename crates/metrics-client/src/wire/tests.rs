@@ -21,9 +21,18 @@ fn cpu_of(containers: &str, container: Option<&str>) -> Option<i64> {
     r#"[{"name":"a","usage":{"cpu":"1","memory":"1Gi"}},{"name":"b","usage":{"cpu":"250m"}}]"#,
     Some(1250)
 )]
-#[case::rounded_up_each(r#"[{"name":"a","usage":{"cpu":"1u"}},{"name":"b","usage":{"cpu":"1n"}}]"#, Some(2))]
-#[case::one_lacks_it(r#"[{"name":"a","usage":{"cpu":"1"}},{"name":"b","usage":{"memory":"1"}}]"#, None)]
-#[case::first_lacks_it(r#"[{"name":"b","usage":{"memory":"1"}},{"name":"a","usage":{"cpu":"1"}}]"#, None)]
+#[case::rounded_up_each(
+    r#"[{"name":"a","usage":{"cpu":"1u"}},{"name":"b","usage":{"cpu":"1n"}}]"#,
+    Some(2)
+)]
+#[case::one_lacks_it(
+    r#"[{"name":"a","usage":{"cpu":"1"}},{"name":"b","usage":{"memory":"1"}}]"#,
+    None
+)]
+#[case::first_lacks_it(
+    r#"[{"name":"b","usage":{"memory":"1"}},{"name":"a","usage":{"cpu":"1"}}]"#,
+    None
+)]
 #[case::no_usage(r#"[{"name":"a"}]"#, None)]
 #[case::null_usage(r#"[{"name":"a","usage":null}]"#, None)]
 #[case::null_value(r#"[{"name":"a","usage":{"cpu":null}}]"#, Some(0))]
@@ -41,7 +50,10 @@ fn reduces_a_pod(#[case] containers: &str, #[case] milli: Option<i64>) {
 }
 
 #[rstest]
-#[case::other_does_not_count(r#"[{"name":"side","usage":{}},{"name":"app","usage":{"cpu":"5m"}}]"#, Some(5))]
+#[case::other_does_not_count(
+    r#"[{"name":"side","usage":{}},{"name":"app","usage":{"cpu":"5m"}}]"#,
+    Some(5)
+)]
 #[case::first_of_that_name(
     r#"[{"name":"app","usage":{"cpu":"5m"}},{"name":"app","usage":{"cpu":"7m"}}]"#,
     Some(5)
@@ -69,7 +81,8 @@ fn reads_a_pod_metrics_list() {
     };
     assert_eq!(memory.get("web-1"), Some(&expected));
     assert_eq!(memory.len(), 1);
-    let gpu = resource_samples(&items, &ResourceName::from("example.com/gpu"), Some("app")).unwrap();
+    let gpu =
+        resource_samples(&items, &ResourceName::from("example.com/gpu"), Some("app")).unwrap();
     let zero_time: Timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
     let expected = PodSample { value: 2000, timestamp: zero_time, window: SignedDuration::ZERO };
     assert_eq!(gpu.get("web-2"), Some(&expected));
@@ -172,7 +185,8 @@ fn names_what_is_wrong(#[case] body: &str, #[case] part: &str) {
 
 #[test]
 fn other_kinds_are_refused() {
-    let status = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no"}"#;
+    let status =
+        br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no"}"#;
     assert_eq!(decode_list::<MetricValue>(status).unwrap_err().to_string(), "no");
     let other = br#"{"kind":"PodList","items":[]}"#;
     assert_eq!(

@@ -29,8 +29,11 @@ fn group(state: &State, served: &[(String, String)], name: &str, versions: &[&st
         .iter()
         .map(|version| {
             let is_metrics = served.iter().any(|(own, one)| own == name && one == version);
-            let resources =
-                if is_metrics { metric_resources(name, version) } else { resources(state, name, version) };
+            let resources = if is_metrics {
+                metric_resources(name, version)
+            } else {
+                resources(state, name, version)
+            };
             json!({ "version": version, "resources": resources, "freshness": "Current" })
         })
         .collect();
@@ -59,8 +62,9 @@ fn entry(resource: &Resource, version: &Version) -> Value {
     let mut subresources = Vec::new();
     if version.scale.is_some() {
         let kind = kind("autoscaling", "v1", "Scale");
-        subresources
-            .push(json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }));
+        subresources.push(
+            json!({ "subresource": "scale", "responseKind": kind, "verbs": SUBRESOURCE_VERBS }),
+        );
     }
     if version.has_status {
         subresources

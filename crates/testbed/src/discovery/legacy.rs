@@ -16,8 +16,10 @@ pub(super) fn versions() -> Value {
 }
 
 pub(super) fn groups(state: &State, served: &Served) -> Value {
-    let groups: Vec<Value> =
-        all_groups(state, served).iter().map(|(name, versions)| api_group(name, versions)).collect();
+    let groups: Vec<Value> = all_groups(state, served)
+        .iter()
+        .map(|(name, versions)| api_group(name, versions))
+        .collect();
     json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups })
 }
 
@@ -38,7 +40,12 @@ fn api_group(name: &str, versions: &[&str]) -> Value {
     json!({ "name": name, "versions": versions, "preferredVersion": versions.first() })
 }
 
-pub(super) fn resources(state: &State, served: &Served, group: &str, version: &str) -> Option<Value> {
+pub(super) fn resources(
+    state: &State,
+    served: &Served,
+    group: &str,
+    version: &str,
+) -> Option<Value> {
     let is_metrics = served.iter().any(|(own, one)| own == group && one == version);
     let resources: Vec<Value> = if is_metrics {
         metrics::resources(group)

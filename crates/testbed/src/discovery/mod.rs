@@ -32,7 +32,9 @@ pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Bod
     let metrics_served = metrics::served(&server.config);
     let body = match path.as_slice() {
         ["version"] => version(&server.config.git_version),
-        ["api"] if wants_aggregated(call) => return Some(Ok(aggregated_answer(&aggregated::core(&state)))),
+        ["api"] if wants_aggregated(call) => {
+            return Some(Ok(aggregated_answer(&aggregated::core(&state))));
+        }
         ["apis"] if wants_aggregated(call) => {
             return Some(Ok(aggregated_answer(&aggregated::groups(&state, &metrics_served))));
         }
@@ -80,15 +82,23 @@ fn verbs(resource: &Resource) -> Vec<&'static str> {
     VERBS.iter().copied().filter(|verb| *verb != spared).collect()
 }
 
-const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const VERBS: &[&str] =
+    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// What a subresource can do.
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// The groups but the core one, with their versions, the metrics APIs among them.
-fn all_groups<'a>(state: &'a State, served: &'a [(String, String)]) -> Vec<(&'a str, Vec<&'a str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> =
-        state.registry.groups().into_iter().map(|group| (group, state.registry.versions(group))).collect();
+fn all_groups<'a>(
+    state: &'a State,
+    served: &'a [(String, String)],
+) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = state
+        .registry
+        .groups()
+        .into_iter()
+        .map(|group| (group, state.registry.versions(group)))
+        .collect();
     for (group, version) in served {
         match groups.iter_mut().find(|(name, _)| name == group) {
             Some((_, versions)) => versions.push(version),

@@ -10,7 +10,10 @@ pub(super) fn index(state: &State) -> Value {
     for resource in state.registry.iter() {
         for version in &resource.versions {
             let path = path(&resource.group, &version.name);
-            paths.insert(path.clone(), json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }));
+            paths.insert(
+                path.clone(),
+                json!({ "serverRelativeURL": format!("/openapi/v3/{path}") }),
+            );
         }
     }
     json!({ "paths": paths })
@@ -24,11 +27,13 @@ fn path(group: &str, version: &str) -> String {
 /// The document of a group and version: how its objects are patched.
 pub(super) fn paths(state: &State, group: &str, version: &str) -> Value {
     let mut paths = json!({});
-    let resources = state.registry.iter().filter(|one| one.group == group && one.version(version).is_some());
+    let resources =
+        state.registry.iter().filter(|one| one.group == group && one.version(version).is_some());
     for resource in resources {
         let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
         let path = format!("/{}{scope}/{}/{{name}}", path(group, version), resource.plural);
-        let parameter = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
+        let parameter =
+            |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
         let operation = json!({
             "x-kubernetes-action": "patch",
             "x-kubernetes-group-version-kind": { "group": group, "version": version, "kind": resource.kind },

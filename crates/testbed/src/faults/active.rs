@@ -73,7 +73,8 @@ impl Span {
 
     pub(super) fn is_over(&self) -> bool {
         let until = self.shared.until;
-        *self.shared.ended.borrow() || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
+        *self.shared.ended.borrow()
+            || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
     }
 
     /// Ends it before its time.

@@ -19,8 +19,7 @@ use crate::{
     server::{self, Disconnected, Server},
 };
 
-const HTML: &str =
-    "<html>\n<head><title>Bad Gateway</title></head>\n<body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
+const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n<body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
 
 /// What a fault does before the request is handled.
 enum Before {
@@ -70,7 +69,9 @@ async fn before(fault: &Active, call: &mut Call) -> Result<Before, Disconnected>
         }
         Effect::Disconnect { applied: false } => return Err(Disconnected),
         Effect::Html { code } => return Ok(Before::Answer(html(*code))),
-        Effect::Stale { revisions } => call.revisions_back = call.revisions_back.saturating_add(*revisions),
+        Effect::Stale { revisions } => {
+            call.revisions_back = call.revisions_back.saturating_add(*revisions)
+        }
         effect => return Ok(refusal(effect, call)),
     }
     Ok(Before::Pass)

@@ -115,10 +115,16 @@ impl Effect {
     pub(super) fn error(&self, request: &RequestInfo) -> Option<ApiError> {
         let error = match self {
             Self::Conflict => conflict(request),
-            Self::Expired => ApiError::expired("The resourceVersion for the provided watch is too old."),
+            Self::Expired => {
+                ApiError::expired("The resourceVersion for the provided watch is too old.")
+            }
             Self::TooManyRequests { retry_after_seconds: retry_after } => {
-                let text = "the server has received too many requests and has asked us to try again later";
-                ApiError { retry_after: *retry_after, ..ApiError::new(429, "TooManyRequests", text) }
+                let text =
+                    "the server has received too many requests and has asked us to try again later";
+                ApiError {
+                    retry_after: *retry_after,
+                    ..ApiError::new(429, "TooManyRequests", text)
+                }
             }
             Self::InternalError => ApiError::internal("a fault"),
             Self::ServiceUnavailable => ApiError::service_unavailable(),
@@ -127,7 +133,9 @@ impl Effect {
                 retry_after: *retry_after,
                 ..ApiError::new(*code, reason.clone(), message.clone())
             },
-            Self::MissingGroup { group } if missing::is_of_group(group, request) => ApiError::no_such_path(),
+            Self::MissingGroup { group } if missing::is_of_group(group, request) => {
+                ApiError::no_such_path()
+            }
             _ => return None,
         };
         Some(error)
@@ -135,7 +143,8 @@ impl Effect {
 
     /// Whether it is an answer, so that nothing else can become of the request.
     pub(super) fn answers(&self, request: &RequestInfo) -> bool {
-        let has_no_status = matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostAnswer);
+        let has_no_status =
+            matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostAnswer);
         has_no_status || self.error(request).is_some()
     }
 

@@ -24,8 +24,11 @@ pub(super) fn spoil(body: &mut Value, object: &str, pointer: &str, value: &Value
 }
 
 fn spoil_one(shown: &mut Value, object: &str, pointer: &str, value: &Value) {
-    let is_named =
-        || ["/metadata/name", "/describedObject/name"].iter().any(|name| json::text(shown, name) == object);
+    let is_named = || {
+        ["/metadata/name", "/describedObject/name"]
+            .iter()
+            .any(|name| json::text(shown, name) == object)
+    };
     if !object.is_empty() && !is_named() {
         return;
     }
@@ -39,7 +42,9 @@ fn spoil_one(shown: &mut Value, object: &str, pointer: &str, value: &Value) {
             members.insert(member, value.clone());
         }
         Some(Value::Array(elements)) => {
-            if let Some(element) = member.parse().ok().and_then(|index: usize| elements.get_mut(index)) {
+            if let Some(element) =
+                member.parse().ok().and_then(|index: usize| elements.get_mut(index))
+            {
                 *element = value.clone();
             }
         }

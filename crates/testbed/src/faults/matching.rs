@@ -86,7 +86,9 @@ impl Match {
         let has_resource = !request.resource.is_empty();
         has(&self.clients, &request.client)
             && has(&self.verbs, &request.verb)
-            && of_resource.iter().all(|(wanted, own)| wanted.is_empty() || has_resource && has(wanted, own))
+            && of_resource
+                .iter()
+                .all(|(wanted, own)| wanted.is_empty() || has_resource && has(wanted, own))
     }
 }
 

@@ -162,7 +162,8 @@ impl Faults {
 
     /// Waits until a fault has acted on this many requests, or is removed; how many there were then.
     pub async fn wait_for_hits(&self, id: FaultId, count: u64) -> u64 {
-        let receiver = self.shared.entries.lock().active.get(&id).map(|entry| entry.hits.subscribe());
+        let receiver =
+            self.shared.entries.lock().active.get(&id).map(|entry| entry.hits.subscribe());
         if let Some(mut receiver) = receiver {
             // An error says that the fault was removed.
             let _ = receiver.wait_for(|hits| *hits >= count).await;

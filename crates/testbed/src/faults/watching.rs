@@ -30,11 +30,20 @@ enum Step {
 /// A watch that a fault breaks, which may begin later.
 pub(super) fn broken(server: &Server, body: Body, fault: Active) -> Body {
     let left = match fault.effect {
-        Effect::DropWatch { after } | Effect::HalfEvent { after } | Effect::SilentWatch { after } => after,
+        Effect::DropWatch { after }
+        | Effect::HalfEvent { after }
+        | Effect::SilentWatch { after } => after,
         _ => usize::MAX,
     };
     let dropped = server.watches_dropped.subscribe();
-    let watch = Broken { events: body.into_data_stream(), fault, dropped, begun: false, left, ended: false };
+    let watch = Broken {
+        events: body.into_data_stream(),
+        fault,
+        dropped,
+        begun: false,
+        left,
+        ended: false,
+    };
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
         match watch.next().await {
             Step::Send(piece) => Some((Ok::<_, Infallible>(piece), watch)),
@@ -97,7 +106,9 @@ impl Broken {
 
 /// A watch whose objects have a wrong member.
 pub(super) fn malformed(body: Body, effect: Effect) -> Body {
-    Body::from_stream(body.into_data_stream().map(move |event| event.map(|event| spoiled(event, &effect))))
+    Body::from_stream(
+        body.into_data_stream().map(move |event| event.map(|event| spoiled(event, &effect))),
+    )
 }
 
 fn spoiled(event: Bytes, effect: &Effect) -> Bytes {

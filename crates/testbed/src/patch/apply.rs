@@ -48,7 +48,9 @@ pub(super) fn answer(
     let (version, kind) = (json::text(&applied, "/apiVersion"), json::text(&applied, "/kind"));
     if version.is_empty() || kind.is_empty() {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
-        return Err(ApiError::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={kind}"
+        )));
     }
     let by = Applier {
         manager,
@@ -67,8 +69,9 @@ pub(super) fn answer(
         let created = write::create(&mut state, &server.config, target, object, dry_run)?;
         return Ok((created, StatusCode::CREATED));
     }
-    let object =
-        write::update(&mut state, &server.config, target, part, dry_run, |live| apply(live, &applied, &by))?;
+    let object = write::update(&mut state, &server.config, target, part, dry_run, |live| {
+        apply(live, &applied, &by)
+    })?;
     Ok((Arc::clone(&object), StatusCode::OK))
 }
 
@@ -112,7 +115,8 @@ fn settle_conflicts(
     let mut causes = Vec::new();
     for other in others.iter_mut() {
         let mut theirs = fields_of(other);
-        let differs = |path: &&fields::Path| fields::find(live, path) != fields::find(applied, path);
+        let differs =
+            |path: &&fields::Path| fields::find(live, path) != fields::find(applied, path);
         let disputed: Vec<fields::Path> = wanted
             .intersection(&theirs)
             .filter(|path| path.last().is_some_and(|step| step != "."))
@@ -136,9 +140,12 @@ fn settle_conflicts(
 /// The answer to a conflict: who has which field.
 fn conflict(conflicts: &[(String, String)]) -> ApiError {
     let text = match conflicts {
-        [(manager, field)] => format!("Apply failed with 1 conflict: conflict with {manager}: {field}"),
+        [(manager, field)] => {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {field}")
+        }
         several => {
-            let mut managers: Vec<&str> = several.iter().map(|(manager, _)| manager.as_str()).collect();
+            let mut managers: Vec<&str> =
+                several.iter().map(|(manager, _)| manager.as_str()).collect();
             managers.sort_unstable();
             managers.dedup();
             let texts: Vec<String> =
@@ -156,7 +163,8 @@ fn conflict(conflicts: &[(String, String)]) -> ApiError {
 }
 
 fn of_manager(conflicts: &[(String, String)], manager: &str) -> String {
-    let fields = conflicts.iter().filter(|(own, _)| own == manager).map(|(_, field)| format!("\n- {field}"));
+    let fields =
+        conflicts.iter().filter(|(own, _)| own == manager).map(|(_, field)| format!("\n- {field}"));
     format!("conflicts with {manager}:{}", fields.collect::<String>())
 }
 

@@ -19,9 +19,15 @@ pub(super) fn of(object: &Value) -> Fields {
     for path in [&["apiVersion"][..], &["kind"]] {
         json::remove(&mut object, path);
     }
-    for member in
-        ["name", "namespace", "uid", "resourceVersion", "managedFields", "creationTimestamp", "generation"]
-    {
+    for member in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "managedFields",
+        "creationTimestamp",
+        "generation",
+    ] {
         json::remove(&mut object, &["metadata", member]);
     }
     let mut fields = Fields::new();
@@ -58,7 +64,9 @@ fn collect(fields: &mut Fields, path: &mut Path, name: &str, value: &Value) {
 pub(super) fn is_keyed(name: &str, items: &[Value]) -> bool {
     !items.is_empty()
         && (is_set(name)
-            || items.iter().all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
+            || items
+                .iter()
+                .all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
 }
 
 /// How a path names an element.
@@ -81,9 +89,11 @@ fn names(step: &str, item: &Value) -> bool {
 
 /// What a path leads to.
 pub(super) fn find<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().filter(|step| *step != ".").try_fold(object, |place, step| match step.strip_prefix("f:") {
-        Some(name) => place.get(name),
-        None => place.as_array()?.iter().find(|item| names(step, item)),
+    path.iter().filter(|step| *step != ".").try_fold(object, |place, step| {
+        match step.strip_prefix("f:") {
+            Some(name) => place.get(name),
+            None => place.as_array()?.iter().find(|item| names(step, item)),
+        }
     })
 }
 

@@ -108,9 +108,11 @@ fn remove(object: &mut Value, path: &str) -> Result<Value, ApiError> {
     let (parent, last) = path.rsplit_once('/').unwrap_or_default();
     let removed = match object.pointer_mut(parent) {
         Some(Value::Object(members)) => members.remove(&unescaped(last)),
-        Some(Value::Array(items)) => {
-            last.parse().ok().filter(|index| *index < items.len()).map(|index: usize| items.remove(index))
-        }
+        Some(Value::Array(items)) => last
+            .parse()
+            .ok()
+            .filter(|index| *index < items.len())
+            .map(|index: usize| items.remove(index)),
         _ => None,
     };
     removed.ok_or_else(rejected)

@@ -27,8 +27,9 @@ impl Writer {
 
     /// Notes in `managedFields` of `new` what the writer changed; it is no longer anybody else's.
     pub(crate) fn record(&self, new: &mut Value, old: &Value, part: Part) {
-        let is_of_part =
-            |path: &&Path| (path.first().is_some_and(|step| step == "f:status")) == (part == Part::Status);
+        let is_of_part = |path: &&Path| {
+            (path.first().is_some_and(|step| step == "f:status")) == (part == Part::Status)
+        };
         let present = fields::of(new);
         let differs = |path: &&Path| fields::find(new, path) != fields::find(old, path);
         let changed: Fields = present
@@ -41,15 +42,18 @@ impl Writer {
         if changed.is_empty() || self.manager.is_empty() {
             return;
         }
-        let mut entries: Vec<Value> = json::items(new, "/metadata/managedFields").cloned().collect();
-        let own = entries.iter().position(|entry| self.is_own(entry)).map(|index| entries.remove(index));
+        let mut entries: Vec<Value> =
+            json::items(new, "/metadata/managedFields").cloned().collect();
+        let own =
+            entries.iter().position(|entry| self.is_own(entry)).map(|index| entries.remove(index));
         for entry in &mut entries {
             let theirs: Fields = fields_of(entry).difference(&changed).cloned().collect();
             json::set(entry, &["fieldsV1"], fields::to_json(&theirs));
         }
         entries.retain(|entry| !fields_of(entry).is_empty());
         let before = own.as_ref().map(fields_of).unwrap_or_default();
-        let all: Fields = before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
+        let all: Fields =
+            before.union(&changed).filter(|path| present.contains(*path)).cloned().collect();
         entries.push(self.entry(&all));
         fields::sort(&mut entries);
         json::set(new, &["metadata", "managedFields"], entries);

@@ -13,9 +13,12 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
     match list {
         "conditions" => Some("type"),
-        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" => {
-            Some("name")
-        }
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "volumes"
+        | "env"
+        | "imagePullSecrets" => Some("name"),
         "ports" if element.get("containerPort").is_some() => Some("containerPort"),
         "ports" => Some("port"),
         "volumeMounts" => Some("mountPath"),
@@ -86,7 +89,8 @@ fn member(members: &mut Map<String, Value>, name: &str, value: &Value) {
 fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
     let replaces = patch.iter().any(|element| {
         let directive = element.as_object().and_then(directive);
-        directive == Some("replace") && element.as_object().is_some_and(|element| element.len() == 1)
+        directive == Some("replace")
+            && element.as_object().is_some_and(|element| element.len() == 1)
     });
     let mergeable = is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
     if replaces || !mergeable {

@@ -129,8 +129,14 @@ impl Registry {
         resource.version(version).map(|_| resource)
     }
 
-    pub(crate) fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
-        self.iter().find(|one| one.group == group && one.kind == kind && one.version(version).is_some())
+    pub(crate) fn find_kind(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Option<&Arc<Resource>> {
+        self.iter()
+            .find(|one| one.group == group && one.kind == kind && one.version(version).is_some())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {

@@ -19,7 +19,9 @@ pub(crate) fn admit(
 ) -> Result<(), ApiError> {
     let mut causes = if old.is_none() { validate_name(&target.name) } else { Vec::new() };
     match (target.resource.group.as_str(), target.resource.plural.as_str()) {
-        ("autoscaling", "horizontalpodautoscalers") => causes.extend(autoscaler(config, object, old)?),
+        ("autoscaling", "horizontalpodautoscalers") => {
+            causes.extend(autoscaler(config, object, old)?)
+        }
         ("apps", _) | ("", "replicationcontrollers") => workload(object),
         ("", "pods") => {
             json::set_default(object, &["status", "phase"], "Pending");
@@ -95,7 +97,11 @@ pub(crate) fn immutable(field: &str, value: &str) -> Cause {
     Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
 }
 
-fn autoscaler(config: &Config, object: &mut Value, old: Option<&Value>) -> Result<Vec<Cause>, ApiError> {
+fn autoscaler(
+    config: &Config,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<Vec<Cause>, ApiError> {
     let mut spec = spec_of(object).map_err(|error| {
         let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler";
         ApiError::bad_request(format!("{text}: {error}"))
@@ -141,7 +147,11 @@ fn containers(containers: Option<&mut Value>) {
 }
 
 fn namespace(target: &Target, object: &mut Value) {
-    json::set_default(object, &["metadata", "labels", "kubernetes.io/metadata.name"], target.name.as_str());
+    json::set_default(
+        object,
+        &["metadata", "labels", "kubernetes.io/metadata.name"],
+        target.name.as_str(),
+    );
     json::set_default(object, &["status", "phase"], "Active");
 }
 

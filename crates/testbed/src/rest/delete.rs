@@ -28,7 +28,11 @@ pub(crate) enum Deleted {
     Waits(Object),
 }
 
-pub(super) fn one(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+pub(super) fn one(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     let options = options(call)?;
     check_policy(&options)?;
     let now = server.now();
@@ -38,7 +42,10 @@ pub(super) fn one(server: &Server, call: &Call, target: &Target) -> Result<Respo
     };
     check_preconditions(target, &options, &object)?;
     if call.is_dry_run() || json::items(&options, "/dryRun").next().is_some() {
-        return Ok(render::json(StatusCode::OK, &success(target, json::text(&object, "/metadata/uid"))));
+        return Ok(render::json(
+            StatusCode::OK,
+            &success(target, json::text(&object, "/metadata/uid")),
+        ));
     }
     let deleted = delete_one(&mut state, target, &now);
     drop(state);
@@ -52,7 +59,11 @@ pub(super) fn one(server: &Server, call: &Call, target: &Target) -> Result<Respo
     Ok(render::json(StatusCode::OK, &answer))
 }
 
-pub(super) fn collection(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+pub(super) fn collection(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     let selection = Selection::new(call, &target.resource)?;
     let now = server.now();
     let mut state = server.state.lock();
@@ -65,7 +76,8 @@ pub(super) fn collection(server: &Server, call: &Call, target: &Target) -> Resul
     let mut deleted = Vec::with_capacity(selected.len());
     for (namespace, name) in selected {
         let target = Target { namespace, name, ..target.clone() };
-        let (Deleted::Gone(object) | Deleted::Waits(object)) = delete_one(&mut state, &target, &now)?;
+        let (Deleted::Gone(object) | Deleted::Waits(object)) =
+            delete_one(&mut state, &target, &now)?;
         deleted.push(object);
     }
     let revision = state.store.revision();
@@ -78,7 +90,11 @@ pub(super) fn collection(server: &Server, call: &Call, target: &Target) -> Resul
 }
 
 /// Deletes an object, or marks it as deleted while it has finalizers.
-pub(crate) fn delete_one(state: &mut State, target: &Target, now: &str) -> Result<Deleted, ApiError> {
+pub(crate) fn delete_one(
+    state: &mut State,
+    target: &Target,
+    now: &str,
+) -> Result<Deleted, ApiError> {
     let (key, id) = (target.resource.key(), target.id());
     let Some(object) = state.store.get(&key, &id).cloned() else {
         return Err(ApiError::not_found(&target.subject()));

@@ -30,7 +30,8 @@ impl Continue {
             let revision = parts.next()?.parse().ok()?;
             Some(Self { revision, after: (parts.next()?.to_owned(), parts.next()?.to_owned()) })
         };
-        let text = "invalid continue token: continue key is not valid: it is not one of this server's";
+        let text =
+            "invalid continue token: continue key is not valid: it is not one of this server's";
         parsed().ok_or_else(|| ApiError::bad_request(text))
     }
 
@@ -39,7 +40,11 @@ impl Continue {
     }
 }
 
-pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+pub(super) fn answer(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     options::check_list(call)?;
     let selection = Selection::new(call, &target.resource)?;
     // What is asked for at any version comes out of a cache, which does not cut.
@@ -47,8 +52,9 @@ pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Re
     let limit = call.number("limit").filter(|limit| *limit > 0 && is_cut);
     let (Listed { revision, objects }, after) = snapshot(server, call, target, limit.is_some())?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let mut selected =
-        objects.range((from, Bound::Unbounded)).filter(|(id, object)| selection.matches(id, object));
+    let mut selected = objects
+        .range((from, Bound::Unbounded))
+        .filter(|(id, object)| selection.matches(id, object));
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
     let page: Vec<(&Id, &Object)> = selected.by_ref().take(limit).collect();
     let remaining = selected.count();
@@ -83,7 +89,8 @@ fn snapshot(
     }
     let is_exact = call.parameter("resourceVersionMatch") == "Exact";
     let revision = if is_exact { asked } else { now };
-    let snapshot = if is_paged { collection.page_at(revision) } else { collection.snapshot_at(revision) };
+    let snapshot =
+        if is_paged { collection.page_at(revision) } else { collection.snapshot_at(revision) };
     Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
@@ -106,7 +113,8 @@ fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> 
         let token = Continue { revision, after: last.clone() }.token();
         json::set(&mut metadata, &["continue"], token);
         // With a selector the API does not count.
-        if call.parameter("labelSelector").is_empty() && call.parameter("fieldSelector").is_empty() {
+        if call.parameter("labelSelector").is_empty() && call.parameter("fieldSelector").is_empty()
+        {
             json::set(&mut metadata, &["remainingItemCount"], remaining);
         }
     }

@@ -71,19 +71,26 @@ fn target(server: &Server, call: &Call) -> Result<Target, ApiError> {
     if !resource.namespaced && !info.namespace.is_empty() {
         return Err(ApiError::no_such_path());
     }
-    let (version, namespace, name) = (info.version.clone(), info.namespace.clone(), info.name.clone());
+    let (version, namespace, name) =
+        (info.version.clone(), info.namespace.clone(), info.name.clone());
     if resource.namespaced && namespace.is_empty() && !name.is_empty() {
         return Err(ApiError::no_such_path());
     }
     Ok(Target { resource, version, namespace, name })
 }
 
-fn collection(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+fn collection(
+    server: &Arc<Server>,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     match call.method {
         Method::GET if call.info.verb == "watch" => watch::answer(server, call, target),
         Method::GET => list::answer(server, call, target),
         Method::POST => create(server, call, target),
-        Method::DELETE if !target.resource.is_namespace() => delete::collection(server, call, target),
+        Method::DELETE if !target.resource.is_namespace() => {
+            delete::collection(server, call, target)
+        }
         _ => Err(ApiError::method_not_allowed()),
     }
 }
@@ -94,11 +101,17 @@ fn create(server: &Server, call: &Call, target: &Target) -> Result<Response<Body
     }
     let mut body = call.json()?;
     patch::Writer::new(call, server.now()).record(&mut body, &Value::Null, Part::Main);
-    let created = write::create(&mut server.state.lock(), &server.config, target, body, call.is_dry_run())?;
+    let created =
+        write::create(&mut server.state.lock(), &server.config, target, body, call.is_dry_run())?;
     show(server, call, target, &created, StatusCode::CREATED)
 }
 
-fn one(server: &Server, call: &Call, target: &Target, part: Part) -> Result<Response<Body>, ApiError> {
+fn one(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+    part: Part,
+) -> Result<Response<Body>, ApiError> {
     match (&call.method, part) {
         (&Method::GET, _) => {
             let object = stored(server, call, target)?;

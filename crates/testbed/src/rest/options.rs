@@ -36,7 +36,8 @@ pub(super) fn check_watch(call: &Call) -> Result<(), ApiError> {
         causes.push(forbidden("resourceVersionMatch", why));
     }
     if !streams && is_given(call, "resourceVersionMatch") {
-        let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        let why =
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
         causes.push(forbidden("resourceVersionMatch", why));
     }
     refuse("ListOptions", &causes)?;
@@ -57,7 +58,10 @@ pub(super) fn check_dry_run(call: &Call) -> Result<(), ApiError> {
         _ => return Ok(()),
     };
     let message = format!("Unsupported value: [\"{given}\"]: supported values: \"All\"");
-    refuse(kind, &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }])
+    refuse(
+        kind,
+        &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }],
+    )
 }
 
 /// Refuses options, if there are causes to.

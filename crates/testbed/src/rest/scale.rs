@@ -21,7 +21,11 @@ use crate::{
     server::Server,
 };
 
-pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+pub(super) fn answer(
+    server: &Server,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     let Some(paths) = &target.served()?.scale else { return Err(ApiError::no_such_path()) };
     let object = match call.method {
         Method::GET => stored(server, call, target)?,
@@ -31,7 +35,9 @@ pub(super) fn answer(server: &Server, call: &Call, target: &Target) -> Result<Re
         }
         Method::PATCH => {
             let patch = patch::Patch::new(call, !target.resource.custom)?;
-            write(server, call, target, paths, |scale| patch.apply_to(scale, !target.resource.custom))?
+            write(server, call, target, paths, |scale| {
+                patch.apply_to(scale, !target.resource.custom)
+            })?
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
@@ -71,7 +77,12 @@ fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
     scale_of(&object, paths)
 }
 
-fn check(target: &Target, scale: &mut Value, object: &Value, paths: &ScalePaths) -> Result<(), ApiError> {
+fn check(
+    target: &Target,
+    scale: &mut Value,
+    object: &Value,
+    paths: &ScalePaths,
+) -> Result<(), ApiError> {
     json::set_default(scale, &["apiVersion"], "autoscaling/v1");
     json::set_default(scale, &["kind"], "Scale");
     let (version, kind) = (json::text(scale, "/apiVersion"), json::text(scale, "/kind"));
@@ -81,8 +92,10 @@ fn check(target: &Target, scale: &mut Value, object: &Value, paths: &ScalePaths)
     check_namespace(target, scale)?;
     let name = json::text(scale, "/metadata/name");
     if name != target.name {
-        let text =
-            format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
+        let text = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        );
         return Err(ApiError::bad_request(text));
     }
     check_uid(target, scale, object)?;
@@ -96,8 +109,12 @@ fn check(target: &Target, scale: &mut Value, object: &Value, paths: &ScalePaths)
         let cause = Cause { reason: CauseReason::Invalid, message, field };
         return Err(ApiError::invalid(&target.subject(), &[cause]));
     }
-    let subject =
-        crate::error::Subject { group: "autoscaling", plural: "scales", kind: "Scale", name: &target.name };
+    let subject = crate::error::Subject {
+        group: "autoscaling",
+        plural: "scales",
+        kind: "Scale",
+        name: &target.name,
+    };
     Err(ApiError::invalid(&subject, &[admission::negative("spec.replicas", replicas)]))
 }
 
@@ -105,7 +122,9 @@ fn check(target: &Target, scale: &mut Value, object: &Value, paths: &ScalePaths)
 fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let Some(replicas) = json::number(object, &paths.spec_replicas) else {
         let path = paths.spec_replicas.replace('/', ".");
-        return Err(ApiError::internal(format!("the spec replicas field \"{path}\" does not exist")));
+        return Err(ApiError::internal(format!(
+            "the spec replicas field \"{path}\" does not exist"
+        )));
     };
     let mut scale = json!({
         "kind": "Scale",
@@ -133,7 +152,8 @@ fn selector(object: &Value, place: &ScaleSelector) -> Result<String, ApiError> {
         ScaleSelector::None => Ok(String::new()),
         ScaleSelector::Text(pointer) => Ok(json::text(object, pointer).to_owned()),
         ScaleSelector::LabelSelector(pointer) => {
-            let Some(selector) = object.pointer(pointer).filter(|selector| !selector.is_null()) else {
+            let Some(selector) = object.pointer(pointer).filter(|selector| !selector.is_null())
+            else {
                 return Ok(String::new());
             };
             let selector: LabelSelector =
@@ -142,7 +162,8 @@ fn selector(object: &Value, place: &ScaleSelector) -> Result<String, ApiError> {
         }
         ScaleSelector::Labels(pointer) => {
             let labels = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
-            let pairs = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            let pairs =
+                labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
             Ok(pairs.collect::<Vec<_>>().join(","))
         }
     }

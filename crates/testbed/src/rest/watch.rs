@@ -40,7 +40,11 @@ struct Watch {
     ended: bool,
 }
 
-pub(super) fn answer(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+pub(super) fn answer(
+    server: &Arc<Server>,
+    call: &Call,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     options::check_watch(call)?;
     let mut watch = start(server, call, target)?;
     watch.send_initial(call);
@@ -133,7 +137,10 @@ impl Watch {
         let (changes, revision) = {
             let mut state = self.server.state.lock();
             let revision = state.store.revision();
-            (state.store.collection(&self.target.resource.key()).changes_after(self.revision), revision)
+            (
+                state.store.collection(&self.target.resource.key()).changes_after(self.revision),
+                revision,
+            )
         };
         match changes {
             Ok(changes) => {
@@ -198,7 +205,11 @@ impl Watch {
             "metadata": { "resourceVersion": self.revision.to_string() },
         });
         if ends_initial {
-            json::set(&mut bookmark, &["metadata", "annotations", "k8s.io/initial-events-end"], "true");
+            json::set(
+                &mut bookmark,
+                &["metadata", "annotations", "k8s.io/initial-events-end"],
+                "true",
+            );
         }
         self.pending.push_back(line("BOOKMARK", &self.view.bookmark(bookmark)));
         self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);

@@ -45,14 +45,17 @@ pub(crate) fn create(
     check_namespace(target, &mut object)?;
     require_namespace(state, target)?;
     if !json::text(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(ApiError::unforeseen("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::unforeseen(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     let prefix = json::text(&object, "/metadata/generateName");
     if json::text(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
         let name = names::generate(prefix);
         json::set(&mut object, &["metadata", "name"], name);
     }
-    let target = Target { name: json::text(&object, "/metadata/name").to_owned(), ..target.clone() };
+    let target =
+        Target { name: json::text(&object, "/metadata/name").to_owned(), ..target.clone() };
     let now = names::time((config.clock)());
     begin(&target, &mut object, &now)?;
     admission::admit(config, &target, &mut object, None)?;
@@ -108,7 +111,9 @@ fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let text = if given == wanted {
         format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
     } else {
-        format!("the API version in the data ({given}) does not match the expected API version ({wanted})")
+        format!(
+            "the API version in the data ({given}) does not match the expected API version ({wanted})"
+        )
     };
     Err(ApiError::bad_request(text))
 }
@@ -117,7 +122,8 @@ fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
 pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
     let version = given.rsplit('/').next().unwrap_or_default();
     let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
-    let text = format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+    let text =
+        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
     ApiError::bad_request(text)
 }
 
@@ -130,7 +136,8 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
     if given.is_empty() {
         json::set(object, &["metadata", "namespace"], target.namespace.as_str());
     } else if given != target.namespace {
-        let text = "the namespace of the provided object does not match the namespace sent on the request";
+        let text =
+            "the namespace of the provided object does not match the namespace sent on the request";
         return Err(ApiError::bad_request(text));
     }
     Ok(())
@@ -169,7 +176,10 @@ pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), Ap
     let message = "Invalid value: 0: must be specified for an update".to_owned();
     let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
     let subject = target.subject();
-    Err(ApiError::invalid(&Subject { kind: subject.plural, ..subject }, &[Cause { reason, message, field }]))
+    Err(ApiError::invalid(
+        &Subject { kind: subject.plural, ..subject },
+        &[Cause { reason, message, field }],
+    ))
 }
 
 /// Changes an object: `change` makes the new one of the stored one.
@@ -221,8 +231,10 @@ pub(crate) fn update(
 fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
     let name = json::text(new, "/metadata/name");
     if name != target.name {
-        let text =
-            format!("the name of the object ({name}) does not match the name on the URL ({})", target.name);
+        let text = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name
+        );
         return Err(ApiError::bad_request(text));
     }
     let version = json::text(new, "/metadata/resourceVersion");

@@ -43,7 +43,11 @@ fn short(seconds: i64) -> String {
 fn two(seconds: i64, (large, large_name): (i64, &str), (small, small_name): (i64, &str)) -> String {
     let rest = seconds % large / small;
     let first = seconds / large;
-    if rest == 0 { format!("{first}{large_name}") } else { format!("{first}{large_name}{rest}{small_name}") }
+    if rest == 0 {
+        format!("{first}{large_name}")
+    } else {
+        format!("{first}{large_name}{rest}{small_name}")
+    }
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
 fn targets(object: &Value) -> String {
     let statuses: Vec<&Value> = json::items(object, "/status/currentMetrics").collect();
     let specs = json::items(object, "/spec/metrics").enumerate();
-    let texts: Vec<String> = specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
+    let texts: Vec<String> =
+        specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
     let shown = texts.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     match texts.len() {
         0 => "<none>".to_owned(),
@@ -138,7 +139,11 @@ mod tests {
         json!([]),
         "<unknown>/1, <unknown>/2 + 2 more..."
     )]
-    fn targets_are_as_kubectl_shows_them(#[case] spec: Value, #[case] status: Value, #[case] expected: &str) {
+    fn targets_are_as_kubectl_shows_them(
+        #[case] spec: Value,
+        #[case] status: Value,
+        #[case] expected: &str,
+    ) {
         let object = json!({ "spec": { "metrics": spec }, "status": { "currentMetrics": status } });
         assert_eq!(targets(&object), expected);
     }

@@ -11,7 +11,8 @@ pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
     let first = [Column::built_in(&("Name", false))];
     let rest = definitions.iter().map(|definition| {
         let is_wide = json::number(definition, "/priority").unwrap_or_default() > 0;
-        let [name, holds] = ["/name", "/type"].map(|member| json::text(definition, member).to_owned());
+        let [name, holds] =
+            ["/name", "/type"].map(|member| json::text(definition, member).to_owned());
         Column { name, holds, is_wide }
     });
     first.into_iter().chain(rest).collect()

@@ -25,7 +25,8 @@ impl Column {
     /// A column of a built-in table, by its name and whether only `-o wide` shows it; one of whole numbers has a name
     /// that begins with `#`.
     fn built_in((name, is_wide): &(&str, bool)) -> Self {
-        let (name, holds) = name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
+        let (name, holds) =
+            name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
         Self { name: name.to_owned(), holds: holds.to_owned(), is_wide: *is_wide }
     }
 }
@@ -84,7 +85,11 @@ impl Table {
     }
 
     /// A table with a row for each object.
-    pub(crate) fn of<'a>(&self, objects: impl IntoIterator<Item = &'a Value>, metadata: &Value) -> Value {
+    pub(crate) fn of<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a Value>,
+        metadata: &Value,
+    ) -> Value {
         let rows: Vec<Value> = objects.into_iter().map(|object| self.row(object)).collect();
         let mut table = self.empty(metadata);
         json::set(&mut table, &["rows"], rows);

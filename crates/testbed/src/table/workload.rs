@@ -49,20 +49,36 @@ pub(super) const POD: &[(&str, bool)] = &[
     ("Readiness Gates", true),
 ];
 pub(super) const NAMESPACE: &[(&str, bool)] = &[("Name", false), ("Status", false), ("Age", false)];
-pub(super) const EVENT: &[(&str, bool)] =
-    &[("Last Seen", false), ("Type", false), ("Reason", false), ("Object", false), ("Message", false)];
+pub(super) const EVENT: &[(&str, bool)] = &[
+    ("Last Seen", false),
+    ("Type", false),
+    ("Reason", false),
+    ("Object", false),
+    ("Message", false),
+];
 
 pub(super) fn deployment(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
+    let ready =
+        format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let (updated, available) =
         (count(object, "/status/updatedReplicas"), count(object, "/status/availableReplicas"));
     let [containers, images] = containers(object);
     let (ready, updated, available) = (ready.into(), updated.into(), available.into());
-    vec![name(object), ready, updated, available, age(object, now), containers, images, selector(object)]
+    vec![
+        name(object),
+        ready,
+        updated,
+        available,
+        age(object, now),
+        containers,
+        images,
+        selector(object),
+    ]
 }
 
 pub(super) fn stateful_set(object: &Value, now: Timestamp) -> Vec<Value> {
-    let ready = format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
+    let ready =
+        format!("{}/{}", count(object, "/status/readyReplicas"), count(object, "/spec/replicas"));
     let [containers, images] = containers(object);
     vec![name(object), ready.into(), age(object, now), containers, images]
 }
@@ -79,7 +95,11 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
 fn containers(object: &Value) -> [Value; 2] {
     ["/name", "/image"].map(|member| {
         let containers = json::items(object, "/spec/template/spec/containers");
-        containers.map(|container| json::text(container, member)).collect::<Vec<_>>().join(",").into()
+        containers
+            .map(|container| json::text(container, member))
+            .collect::<Vec<_>>()
+            .join(",")
+            .into()
     })
 }
 
@@ -96,15 +116,17 @@ fn selector(object: &Value) -> Value {
 }
 
 pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
-    let members = ["/data", "/binaryData"].map(|pointer| object.pointer(pointer).and_then(Value::as_object));
+    let members =
+        ["/data", "/binaryData"].map(|pointer| object.pointer(pointer).and_then(Value::as_object));
     let count: usize = members.into_iter().flatten().map(Map::len).sum();
     vec![name(object), count.into(), age(object, now)]
 }
 
 pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
     let statuses = || json::items(object, "/status/containerStatuses");
-    let ready =
-        statuses().filter(|status| status.get("ready").and_then(Value::as_bool) == Some(true)).count();
+    let ready = statuses()
+        .filter(|status| status.get("ready").and_then(Value::as_bool) == Some(true))
+        .count();
     let containers = json::items(object, "/spec/containers").count();
     let restarts: i64 = statuses().filter_map(|status| json::number(status, "/restartCount")).sum();
     vec![

@@ -42,7 +42,9 @@ impl SimulatedClock {
     /// A clock that shows `start` now and runs `speed` times as fast as tokio's time.
     pub fn new(start: Timestamp, speed: f64) -> Self {
         let anchor = Anchor { real: Instant::now(), simulated: start, speed: valid(speed) };
-        Self { inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }) }
+        Self {
+            inner: Arc::new(Inner { anchor: Mutex::new(anchor), changed: watch::Sender::new(()) }),
+        }
     }
 
     /// The simulated time.
@@ -96,7 +98,10 @@ impl SimulatedClock {
 
 impl fmt::Debug for SimulatedClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimulatedClock").field("now", &self.now()).field("speed", &self.speed()).finish()
+        f.debug_struct("SimulatedClock")
+            .field("now", &self.now())
+            .field("speed", &self.speed())
+            .finish()
     }
 }
 

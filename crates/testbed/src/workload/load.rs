@@ -125,9 +125,11 @@ impl Load {
             Self::Ramp(ramp) => ramp.value(second),
             Self::Spike(spike) => spike.value(second),
             Self::Diurnal(diurnal) => diurnal.value(second),
-            Self::Steps(steps) => {
-                steps.iter().rev().find(|step| step.at.get() <= second).map_or(0.0, |step| step.value)
-            }
+            Self::Steps(steps) => steps
+                .iter()
+                .rev()
+                .find(|step| step.at.get() <= second)
+                .map_or(0.0, |step| step.value),
             Self::Samples(samples) => samples.value(second),
             Self::Sum(loads) => loads.iter().map(|load| load.value(second)).sum(),
             Self::Repeat(repeat) => repeat.load.value(second.rem_euclid(repeat.every.get())),
@@ -155,13 +157,18 @@ impl Load {
             Self::Steps(steps) => steps_problem(steps),
             Self::Samples(samples) => samples.problem(),
             Self::Sum(loads) => loads.iter().find_map(Self::problem),
-            Self::Repeat(repeat) => zero("repeat.every", repeat.every).or_else(|| repeat.load.problem()),
+            Self::Repeat(repeat) => {
+                zero("repeat.every", repeat.every).or_else(|| repeat.load.problem())
+            }
         }
     }
 }
 
 fn not_finite(what: &str, values: &[f64]) -> Option<String> {
-    values.iter().any(|value| !value.is_finite()).then(|| format!("{what}: must be a finite number"))
+    values
+        .iter()
+        .any(|value| !value.is_finite())
+        .then(|| format!("{what}: must be a finite number"))
 }
 
 fn zero(what: &str, span: Seconds) -> Option<String> {
@@ -171,7 +178,8 @@ fn zero(what: &str, span: Seconds) -> Option<String> {
 fn steps_problem(steps: &[Step]) -> Option<String> {
     let values: Vec<f64> = steps.iter().map(|step| step.value).collect();
     let in_order = steps.is_sorted_by(|one, next| one.at < next.at);
-    not_finite("steps", &values).or_else(|| (!in_order).then(|| "steps: must be in order of time".to_owned()))
+    not_finite("steps", &values)
+        .or_else(|| (!in_order).then(|| "steps: must be in order of time".to_owned()))
 }
 
 impl Ramp {

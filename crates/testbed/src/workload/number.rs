@@ -1,7 +1,11 @@
 //! From floats to whole numbers.
 
 /// The whole number at or above, within the range.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is held at the bounds")]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float is held at the bounds"
+)]
 pub(crate) fn ceil(value: f64) -> u32 {
     value.ceil() as u32
 }

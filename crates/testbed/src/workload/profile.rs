@@ -159,8 +159,11 @@ impl PodProfile {
     pub(crate) fn use_of_load(&self) -> UseOfLoad {
         let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
         let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
-        let by_cpu =
-            if cpu_per_unit > 0.0 { (cpu_limit - idle_cpu).max(0.0) / cpu_per_unit } else { f64::INFINITY };
+        let by_cpu = if cpu_per_unit > 0.0 {
+            (cpu_limit - idle_cpu).max(0.0) / cpu_per_unit
+        } else {
+            f64::INFINITY
+        };
         UseOfLoad {
             capacity: self.capacity.min(by_cpu),
             startup_cpu: self.startup_cpu.as_f64(),
@@ -215,11 +218,13 @@ impl PodProfile {
         if self.target() <= 0.0 {
             return Some("capacity: a pod must be able to serve more than nothing".to_owned());
         }
-        self.duplicate_container().map(|name| format!("sidecars: the container \"{name}\" is there twice"))
+        self.duplicate_container()
+            .map(|name| format!("sidecars: the container \"{name}\" is there twice"))
     }
 
     fn duplicate_container(&self) -> Option<&str> {
-        let mut names: Vec<&str> = self.sidecars.iter().map(|sidecar| sidecar.name.as_str()).collect();
+        let mut names: Vec<&str> =
+            self.sidecars.iter().map(|sidecar| sidecar.name.as_str()).collect();
         names.push(&self.container);
         names.sort_unstable();
         names.windows(2).find_map(|pair| match pair {

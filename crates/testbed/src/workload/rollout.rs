@@ -68,7 +68,8 @@ pub(crate) fn rolling_update(
     });
     let available: u32 = new.available + old.iter().map(|one| one.available).sum::<u32>();
     let spare = spare.min(available.saturating_sub(least_available));
-    let (result, _) = take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
+    let (result, _) =
+        take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
     (next, result)
 }
 
@@ -118,7 +119,8 @@ mod tests {
         for _ in 0..500 {
             let desired = rng.u32(1..20);
             let surge = rng.u32(0..5);
-            let bounds = Bounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
+            let bounds =
+                Bounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
             roll(desired, bounds, &mut rng);
         }
     }
@@ -138,7 +140,10 @@ mod tests {
             let total = new.replicas + old.iter().map(|one| one.replicas).sum::<u32>();
             let available = new.available + old.iter().map(|one| one.available).sum::<u32>();
             assert!(total <= desired + bounds.surge, "{desired} {bounds:?} {new:?} {old:?}");
-            assert!(available + bounds.unavailable >= desired, "{desired} {bounds:?} {new:?} {old:?}");
+            assert!(
+                available + bounds.unavailable >= desired,
+                "{desired} {bounds:?} {new:?} {old:?}"
+            );
             if new == at(desired) && total == desired {
                 return;
             }
@@ -150,7 +155,8 @@ mod tests {
     #[test]
     fn what_is_unavailable_goes_first() {
         let bounds = Bounds { surge: 1, unavailable: 0 };
-        let (new, old) = (Revision { replicas: 1, available: 0 }, Revision { replicas: 4, available: 3 });
+        let (new, old) =
+            (Revision { replicas: 1, available: 0 }, Revision { replicas: 4, available: 3 });
         // Nothing is spare but the old pod that serves nobody, and the new one still counts as missing.
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
         let new = Revision { available: 1, ..new };

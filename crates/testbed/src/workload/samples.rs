@@ -48,7 +48,9 @@ impl Samples {
         let after = self.points.partition_point(|(at, _)| at.get() <= second);
         let before = after.checked_sub(1).and_then(|index| self.points.get(index));
         match (before, self.points.get(after)) {
-            (Some((from, low)), Some((to, high))) if self.interpolation == Interpolation::Linear => {
+            (Some((from, low)), Some((to, high)))
+                if self.interpolation == Interpolation::Linear =>
+            {
                 low + (high - low) * (second - from.get()) / (to.get() - from.get())
             }
             (Some((_, value)), _) | (None, Some((_, value))) => *value,
@@ -80,7 +82,10 @@ pub(crate) fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError>
         let error = |problem: String| SamplesError { line: number, problem };
         let (time, value) =
             line.split_once(',').ok_or_else(|| error("there is no time and value".to_owned()))?;
-        let value = value.trim().parse().map_err(|_| error(format!("\"{}\" is no number", value.trim())))?;
+        let value = value
+            .trim()
+            .parse()
+            .map_err(|_| error(format!("\"{}\" is no number", value.trim())))?;
         points.push((time_of(time.trim(), &mut start).map_err(error)?, value));
     }
     Ok(points)

@@ -14,7 +14,8 @@ pub struct Seconds(f64);
 #[error("\"{0}\" is no span of time, such as 90, 90s, 1h30m or 500ms")]
 pub struct SecondsError(String);
 
-const UNITS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+const UNITS: &[(&str, f64)] =
+    &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
 
 impl Seconds {
     /// That many seconds; none if the number is negative or not finite.

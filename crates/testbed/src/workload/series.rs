@@ -143,8 +143,12 @@ mod tests {
         assert_ne!(values, (0..2000).map(|look| measure(2, look)).collect::<Vec<_>>());
         assert!(values.iter().all(|value| (70.0..=130.0).contains(value)));
         let mean = values.iter().sum::<f64>() / 2000.0;
-        let deviation = (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
-        assert!((mean - 100.0).abs() < 1.0 && (deviation - 10.0).abs() < 1.0, "{mean} ± {deviation}");
+        let deviation =
+            (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / 2000.0).sqrt();
+        assert!(
+            (mean - 100.0).abs() < 1.0 && (deviation - 10.0).abs() < 1.0,
+            "{mean} ± {deviation}"
+        );
     }
 
     #[test]

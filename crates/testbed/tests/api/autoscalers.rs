@@ -32,7 +32,9 @@ async fn are_refused_with_the_recorded_words() {
 
 /// Those come in no order.
 fn has_superfluous_members(line: &Value) -> bool {
-    line["message"].as_str().is_some_and(|text| text.contains("must populate the given metric source only"))
+    line["message"]
+        .as_str()
+        .is_some_and(|text| text.contains("must populate the given metric source only"))
 }
 
 #[tokio::test]

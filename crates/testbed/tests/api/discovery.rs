@@ -53,7 +53,8 @@ async fn by_the_client(#[case] aggregated: bool) {
 #[tokio::test]
 async fn a_kind_has_its_scale() {
     let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
-    let (_, capabilities) = discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
+    let (_, capabilities) =
+        discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
     let subresources: Vec<&str> =
         capabilities.subresources.iter().map(|(resource, _)| resource.plural.as_str()).collect();
     assert_eq!(subresources, ["scale", "status"]);
@@ -61,7 +62,8 @@ async fn a_kind_has_its_scale() {
 
 #[tokio::test]
 async fn the_aggregated_form_says_so() {
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+    let accept =
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let (_, list) = send(&Testbed::default(), "GET", "/apis", accept, &Value::Null).await;
     assert_eq!(at(&list, "/kind"), "APIGroupDiscoveryList");
 }
@@ -79,7 +81,8 @@ async fn openapi_knows_how_to_patch() {
     let path = at(&index, "/paths/apis~1apps~1v1/serverRelativeURL").as_str().unwrap();
     let (_, document) = get(&Testbed::default(), path).await;
     assert!(
-        document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"].is_object()
+        document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+            .is_object()
     );
 }
 

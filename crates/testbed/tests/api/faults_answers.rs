@@ -6,7 +6,9 @@ use hpa_testbed::{
     ApiError, Config, CustomMetric, CustomMetricQuery, Effect, Fault, Faults, Interceptor, Match,
     MetricsProvider, Testbed,
 };
-use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod,
+};
 use kube::{
     Api, Error,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -111,7 +113,9 @@ async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) 
     for replicas in 1..=20 {
         let api: Api<Deployment> = Api::default_namespaced(testbed.client_named("controller"));
         let change = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-        writes.push(tokio::spawn(async move { api.patch("web", &PatchParams::default(), &change).await }));
+        writes.push(tokio::spawn(async move {
+            api.patch("web", &PatchParams::default(), &change).await
+        }));
         faults.wait_for_hits(id, writes.len() as u64).await;
     }
     // Others are served meanwhile.
@@ -138,7 +142,8 @@ async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) 
 async fn stalled_requests_are_bounded_and_can_be_given_up() {
     let (faults, testbed) = with(Match::verb("create"), Effect::Stall);
     {
-        let mut held: Vec<_> = (0..10_000).map(|index| Box::pin(create_raw(&testbed, index))).collect();
+        let mut held: Vec<_> =
+            (0..10_000).map(|index| Box::pin(create_raw(&testbed, index))).collect();
         for one in &mut held {
             assert!(futures::poll!(one.as_mut()).is_pending());
         }
@@ -232,10 +237,14 @@ async fn metrics_can_be_malformed() {
     faults.add(Fault::on(Match::any()).effect(malformed("b", "/value", json!("much"))));
     let (interceptor, metrics): (Arc<dyn Interceptor>, Arc<dyn MetricsProvider>) =
         (Arc::new(faults), Arc::new(Metrics));
-    let config = Config { interceptor: Some(interceptor), metrics: Some(metrics), ..Config::default() };
+    let config =
+        Config { interceptor: Some(interceptor), metrics: Some(metrics), ..Config::default() };
     let path = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/queue";
     let (_, list) = get(&Testbed::new(config), path).await;
-    assert_eq!((at(&list, "/items/0/value"), at(&list, "/items/1/value")), (&json!("5"), &json!("much")));
+    assert_eq!(
+        (at(&list, "/items/0/value"), at(&list, "/items/1/value")),
+        (&json!("5"), &json!("much"))
+    );
 }
 
 #[tokio::test]
@@ -263,7 +272,10 @@ async fn a_group_that_is_missing() {
     assert_eq!(get(&testbed, "/openapi/v3/apis/apps/v1").await.0, 404);
     let (_, index) = get(&testbed, "/openapi/v3").await;
     let paths = index["paths"].as_object().unwrap();
-    assert!(!paths.contains_key("apis/apps/v1") && paths.contains_key("apis/autoscaling/v2"), "{index}");
+    assert!(
+        !paths.contains_key("apis/apps/v1") && paths.contains_key("apis/autoscaling/v2"),
+        "{index}"
+    );
     assert_eq!(get(&testbed, crate::support::AUTOSCALERS).await.0, 200);
     // Only what is of the group or lists groups is met: five requests and three indexes.
     assert_eq!(faults.total_hits(), 7);
@@ -292,7 +304,8 @@ async fn stale_reads() {
     assert_eq!(scale.spec.as_ref().unwrap().replicas, Some(2));
     // A write that was decided on it conflicts.
     scale.spec.as_mut().unwrap().replicas = Some(9);
-    let (code, _) = put(&testbed, &format!("{path}/scale"), &serde_json::to_value(&scale).unwrap()).await;
+    let (code, _) =
+        put(&testbed, &format!("{path}/scale"), &serde_json::to_value(&scale).unwrap()).await;
     assert_eq!(code, 409);
     // Not behind what is asked for, nor behind what is known.
     let asked = ListParams::default().at(&(version + 1).to_string());

@@ -61,7 +61,10 @@ fn all_members() {
 #[case(json!({ "missingGroup": { "group": "metrics.k8s.io" } }), Effect::MissingGroup { group: "metrics.k8s.io".into() })]
 #[case(json!({ "stale": { "revisions": 3 } }), Effect::Stale { revisions: 3 })]
 fn effects(#[case] data: Value, #[case] effect: Effect) {
-    assert_eq!(Fault::from_json(&json!({ "effect": data })), Ok(Fault::on(Match::any()).effect(effect)));
+    assert_eq!(
+        Fault::from_json(&json!({ "effect": data })),
+        Ok(Fault::on(Match::any()).effect(effect))
+    );
 }
 
 #[rstest]

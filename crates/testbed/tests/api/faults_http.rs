@@ -30,15 +30,17 @@ async fn served(faults: &Faults) -> Served {
     let testbed = faulty(faults);
     let (address, handle) = testbed.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&Testbed::kubeconfig(address)).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     Served { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
 }
 
 /// All that comes for a GET, until the server closes the connection.
 async fn received(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let head =
-        format!("GET {path} HTTP/1.1\r\nhost: test\r\nuser-agent: {agent}\r\nconnection: close\r\n\r\n");
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: test\r\nuser-agent: {agent}\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
@@ -72,8 +74,10 @@ async fn half_an_event() {
         served.testbed.apply(pod(name, json!({}))).unwrap();
     }
     let text = received(served.address, &format!("{PODS}?watch=1"), "test").await;
-    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("{\"type\":\"ADDED\"")).collect();
-    let is_whole: Vec<bool> = lines.iter().map(|line| serde_json::from_str::<Value>(line).is_ok()).collect();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("{\"type\":\"ADDED\"")).collect();
+    let is_whole: Vec<bool> =
+        lines.iter().map(|line| serde_json::from_str::<Value>(line).is_ok()).collect();
     assert_eq!(is_whole, [true, false], "{text}");
     let api: Api<Pod> = Api::default_namespaced(served.client);
     let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());
@@ -86,7 +90,9 @@ async fn clients_are_known_by_their_user_agent() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::any().client("controller")).effect(Effect::InternalError));
     let served = served(&faults).await;
-    for (agent, status) in [("controller/v1 (linux)", "HTTP/1.1 500"), ("kubectl/v1.37.0", "HTTP/1.1 200")] {
+    for (agent, status) in
+        [("controller/v1 (linux)", "HTTP/1.1 500"), ("kubectl/v1.37.0", "HTTP/1.1 200")]
+    {
         let text = received(served.address, PODS, agent).await;
         assert!(text.starts_with(status), "{text}");
     }
@@ -95,7 +101,9 @@ async fn clients_are_known_by_their_user_agent() {
 #[tokio::test]
 async fn retry_after_is_a_header() {
     let faults = Faults::new(0);
-    faults.add(Fault::on(Match::any()).effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
+    faults.add(
+        Fault::on(Match::any()).effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }),
+    );
     let served = served(&faults).await;
     let text = received(served.address, PODS, "test").await;
     assert!(text.contains("\r\nretry-after: 3\r\n"), "{text}");

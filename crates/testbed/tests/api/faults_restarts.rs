@@ -53,7 +53,8 @@ async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
         State::Fresh => Restart::Fresh,
     };
     let before = testbed.resource_version();
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    let mut watch =
+        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
     testbed.restart(restart, Duration::ZERO);
     assert_eq!(watch.next().await, None);
     assert_eq!(names(&testbed), expected);
@@ -64,7 +65,8 @@ async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
     // From the last version before one can go on only if nothing was lost; from earlier ones never.
     for (version, is_known) in [(before, keeps_versions), (before - 1, false)] {
         let api: Api<Pod> = Api::default_namespaced(testbed.client());
-        let mut events = pin!(api.watch(&WatchParams::default(), &version.to_string()).await.unwrap());
+        let mut events =
+            pin!(api.watch(&WatchParams::default(), &version.to_string()).await.unwrap());
         testbed.apply(pod("c", json!({ "at": version.to_string() }))).unwrap();
         match events.next().await.unwrap() {
             Ok(WatchEvent::Added(pod)) => assert!(is_known && pod.name_any() == "c"),
@@ -79,7 +81,8 @@ async fn versions_of_kinds_that_had_no_objects_are_gone_too() {
     let testbed = Testbed::default();
     let before = testbed.resource_version();
     testbed.restart(Restart::Fresh, Duration::ZERO);
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
+    let mut watch =
+        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={before}"), "").await;
     assert_eq!(at(&watch.next().await.unwrap(), "/object/code"), 410);
 }
 

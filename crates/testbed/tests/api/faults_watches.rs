@@ -57,7 +57,9 @@ async fn that_end_in_the_middle_of_an_event() {
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     assert_eq!(lines.event().await.1, "a");
     let half = lines.text().await.unwrap();
-    assert!(half.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&half).is_err());
+    assert!(
+        half.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&half).is_err()
+    );
     assert_eq!(lines.text().await, None);
     assert_eq!(told(&testbed).await, ["a"]);
 }
@@ -65,8 +67,11 @@ async fn that_end_in_the_middle_of_an_event() {
 #[tokio::test(start_paused = true)]
 async fn that_fall_silent() {
     let faults = Faults::new(0);
-    let id = faults
-        .add(Fault::on(watches()).until(Duration::from_secs(60)).effect(Effect::SilentWatch { after: 1 }));
+    let id = faults.add(
+        Fault::on(watches())
+            .until(Duration::from_secs(60))
+            .effect(Effect::SilentWatch { after: 1 }),
+    );
     let testbed = start(&faults, 3);
     assert_eq!(told(&testbed).await, ["a"]);
     assert_eq!(faults.elapsed(), Duration::from_secs(60));
@@ -137,7 +142,9 @@ async fn a_watch_outlasts_a_fault_that_did_not_get_to_it() {
 #[tokio::test(start_paused = true)]
 async fn a_quiet_watch_is_cut_when_the_fault_begins() {
     let faults = Faults::new(0);
-    faults.add(Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }));
+    faults.add(
+        Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }),
+    );
     let testbed = start(&faults, 0);
     assert_eq!(Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await.next().await, None);
     assert_eq!(faults.elapsed(), Duration::from_secs(10));
@@ -146,8 +153,11 @@ async fn a_quiet_watch_is_cut_when_the_fault_begins() {
 #[tokio::test]
 async fn malformed_events() {
     let faults = Faults::new(0);
-    let effect =
-        Effect::Malformed { object: "b".into(), pointer: "/metadata".into(), value: json!("nothing") };
+    let effect = Effect::Malformed {
+        object: "b".into(),
+        pointer: "/metadata".into(),
+        value: json!("nothing"),
+    };
     faults.add(Fault::on(watches()).effect(effect));
     let testbed = start(&faults, 3);
     let api: Api<Pod> = Api::default_namespaced(testbed.client());

@@ -40,7 +40,10 @@ async fn counted(#[case] trigger: Trigger, #[case] expected: &[usize]) {
     let id = faults.add(trigger.effect(Effect::InternalError));
     let testbed = faulty(&faults);
     assert_eq!(failures(testbed.client(), 6).await, expected);
-    assert_eq!((faults.hits(id), faults.total_hits()), (expected.len() as u64, expected.len() as u64));
+    assert_eq!(
+        (faults.hits(id), faults.total_hits()),
+        (expected.len() as u64, expected.len() as u64)
+    );
     assert!(faults.remove(id) && !faults.remove(id));
     assert_eq!(failures(testbed.client(), 6).await, [0; 0]);
     assert_eq!(faults.hits(id), expected.len() as u64);
@@ -69,7 +72,9 @@ async fn drawn_by_seed() {
 async fn each_fault_draws_for_itself() {
     let faults = Faults::new(1);
     for client in ["a", "b"] {
-        faults.add(Fault::on(Match::any().client(client)).probability(0.5).effect(Effect::InternalError));
+        faults.add(
+            Fault::on(Match::any().client(client)).probability(0.5).effect(Effect::InternalError),
+        );
     }
     let testbed = faulty(&faults);
     let (first, second) = (testbed.client_named("a"), testbed.client_named("b"));
@@ -99,8 +104,8 @@ async fn by_a_clock_of_ones_own() {
     let clock = SkewedClock::new(Arc::new(|| Timestamp::UNIX_EPOCH));
     let faults = Faults::with_clock(0, clock.as_clock());
     faults.add(lists().from(Duration::from_secs(60)).effect(Effect::InternalError));
-    let stalled =
-        faults.add(Fault::on(Match::verb("get")).until(Duration::from_secs(90)).effect(Effect::Stall));
+    let stalled = faults
+        .add(Fault::on(Match::verb("get")).until(Duration::from_secs(90)).effect(Effect::Stall));
     let testbed = faulty(&faults);
     testbed.apply(pod("a", json!({}))).unwrap();
     assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
@@ -116,7 +121,8 @@ async fn by_a_clock_of_ones_own() {
 #[tokio::test]
 async fn by_client() {
     let faults = Faults::new(0);
-    let id = faults.add(Fault::on(Match::any().client("controller")).effect(Effect::ServiceUnavailable));
+    let id =
+        faults.add(Fault::on(Match::any().client("controller")).effect(Effect::ServiceUnavailable));
     let testbed = faulty(&faults);
     assert_eq!(failures(testbed.client(), 1).await, [0; 0]);
     assert_eq!(failures(testbed.client_named("controller"), 1).await, &[1]);
@@ -165,7 +171,8 @@ async fn discovery_is_for_no_resource() {
 async fn all_that_are_met_act_up_to_an_answer() {
     let faults = Faults::new(0);
     let slow = faults.add(lists().effect(Effect::Slow { by: Duration::from_secs(5) }));
-    let answer = faults.add(lists().effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
+    let answer =
+        faults.add(lists().effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
     let never = faults.add(lists().effect(Effect::InternalError));
     let testbed: Testbed = faulty(&faults);
     let api: Api<ConfigMap> = Api::default_namespaced(testbed.client());

@@ -15,9 +15,11 @@ async fn a_kubeconfig_leads_to_the_server() {
     let testbed = Testbed::default();
     let (address, _serving) = testbed.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&Testbed::kubeconfig(address)).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     let api: Api<Pod> = Api::default_namespaced(Client::try_from(config).unwrap());
-    let watched = api.watch(&WatchParams::default(), &testbed.resource_version().to_string()).await.unwrap();
+    let watched =
+        api.watch(&WatchParams::default(), &testbed.resource_version().to_string()).await.unwrap();
     let mut watched = std::pin::pin!(watched);
     let body = serde_json::from_value(pod("a", json!({}))).unwrap();
     api.create(&PostParams::default(), &body).await.unwrap();

@@ -31,7 +31,10 @@ async fn selected(#[case] path: &str, #[case] query: &str, #[case] expected: &[&
     let testbed = with_pods().await;
     let (code, list) = get(&testbed, &format!("{path}?{query}")).await;
     assert_eq!((code, names(&list)), (200, expected.to_vec()));
-    assert_eq!(at(&list, "/metadata/resourceVersion"), &json!(testbed.resource_version().to_string()));
+    assert_eq!(
+        at(&list, "/metadata/resourceVersion"),
+        &json!(testbed.resource_version().to_string())
+    );
     assert_eq!(at(&list, "/kind"), "PodList");
 }
 

@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_testbed::{
-    ApiError, Config, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
-    PodMetrics, PodMetricsQuery, Testbed,
+    ApiError, Config, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery, Testbed,
 };
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -26,9 +26,16 @@ impl MetricsProvider for Fixed {
     }
 
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let text = format!("{}/{}/{} {}", query.namespace, query.resource, query.name, query.metric_selector);
+        let text = format!(
+            "{}/{}/{} {}",
+            query.namespace, query.resource, query.name, query.metric_selector
+        );
         let object = json!({ "kind": text, "name": query.pods.len() });
-        Ok(vec![CustomMetric { described_object: object, value: "7".to_owned(), ..CustomMetric::default() }])
+        Ok(vec![CustomMetric {
+            described_object: object,
+            value: "7".to_owned(),
+            ..CustomMetric::default()
+        }])
     }
 
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
@@ -73,6 +80,7 @@ async fn errors_come_through() {
     let (code, status) =
         get(&testbed(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/none").await;
     assert_eq!((code, at(&status, "/reason")), (503, &json!("ServiceUnavailable")));
-    let (code, _) = get(&testbed(), "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none").await;
+    let (code, _) =
+        get(&testbed(), "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none").await;
     assert_eq!(code, 404);
 }

@@ -35,8 +35,10 @@ async fn generate_name() {
     let body = json!({ "metadata": { "generateName": "web-" }, "spec": {} });
     let (_, one) = post(&testbed, PODS, &body).await;
     let (_, two) = post(&testbed, PODS, &body).await;
-    let (one, two) =
-        (at(&one, "/metadata/name").as_str().unwrap(), at(&two, "/metadata/name").as_str().unwrap());
+    let (one, two) = (
+        at(&one, "/metadata/name").as_str().unwrap(),
+        at(&two, "/metadata/name").as_str().unwrap(),
+    );
     assert!(one.starts_with("web-") && one.len() == 9 && one != two, "{one} {two}");
 }
 
@@ -93,11 +95,15 @@ async fn refusals(
 ) {
     let (testbed, _) = with_web().await;
     let before = testbed.resource_version();
-    let (got, status) = crate::support::send(&testbed, method, path, "application/json", &body).await;
+    let (got, status) =
+        crate::support::send(&testbed, method, path, "application/json", &body).await;
     assert_eq!((got, at(&status, "/message")), (code, &json!(message)));
     let given = at(&status, "/reason").as_str().unwrap_or_default();
     assert_eq!((given, at(&status, "/code")), (reason, &json!(code)));
-    assert_eq!((at(&status, "/kind"), at(&status, "/status")), (&json!("Status"), &json!("Failure")));
+    assert_eq!(
+        (at(&status, "/kind"), at(&status, "/status")),
+        (&json!("Status"), &json!("Failure"))
+    );
     assert_eq!(testbed.resource_version(), before);
 }
 
@@ -113,7 +119,10 @@ async fn a_put_of_an_old_version_conflicts() {
     assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
     let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
     assert_eq!(at(&status, "/message"), text);
-    assert_eq!(at(&status, "/details"), &json!({ "name": "web", "group": "apps", "kind": "deployments" }));
+    assert_eq!(
+        at(&status, "/details"),
+        &json!({ "name": "web", "group": "apps", "kind": "deployments" })
+    );
 }
 
 #[tokio::test]
@@ -143,14 +152,20 @@ async fn status_and_spec_are_written_apart() {
     both["spec"]["replicas"] = json!(9);
     both["metadata"]["labels"]["x"] = json!("y");
     let (_, stored) = put(&testbed, &format!("{}/status", web()), &both).await;
-    assert_eq!((at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")), (&json!(2), &json!(2)));
+    assert_eq!(
+        (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
+        (&json!(2), &json!(2))
+    );
     assert_eq!(
         (at(&stored, "/metadata/generation"), at(&stored, "/metadata/labels/x")),
         (&json!(1), &Value::Null)
     );
     let change = json!({ "status": { "replicas": 7 }, "spec": { "replicas": 3 } });
     let (_, stored) = patch(&testbed, &web(), "merge-patch+json", &change).await;
-    assert_eq!((at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")), (&json!(2), &json!(3)));
+    assert_eq!(
+        (at(&stored, "/status/replicas"), at(&stored, "/spec/replicas")),
+        (&json!(2), &json!(3))
+    );
     assert_eq!(at(&stored, "/metadata/generation"), 2);
 }
 
@@ -195,7 +210,8 @@ async fn a_selection_is_deleted() {
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
         post(&testbed, PODS, &pod(name, json!({ "app": app }))).await;
     }
-    let (code, list) = delete(&testbed, &format!("{PODS}?labelSelector=app%3Dweb"), &Value::Null).await;
+    let (code, list) =
+        delete(&testbed, &format!("{PODS}?labelSelector=app%3Dweb"), &Value::Null).await;
     assert_eq!((code, crate::support::names(&list)), (200, vec!["a", "b"]));
     assert_eq!(testbed.list("v1", "Pod").len(), 1);
 }
@@ -203,7 +219,8 @@ async fn a_selection_is_deleted() {
 #[tokio::test]
 async fn a_namespace_takes_its_objects_with_it() {
     let testbed = Testbed::default();
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
     let (code, created) = post(&testbed, "/api/v1/namespaces", &namespace).await;
     assert_eq!((code, at(&created, "/status/phase")), (201, &json!("Active")));
     post(&testbed, "/api/v1/namespaces/shop/pods", &pod("a", json!({}))).await;

@@ -129,15 +129,26 @@ async fn applying_creates_merges_and_removes() {
     let (code, _) = patch(&testbed, &applied("one", false), APPLY, &labelled(labels)).await;
     assert_eq!(code, 201);
     let (code, object) =
-        patch(&testbed, &applied("two", false), APPLY, &labelled(json!({ "c": "1", "b": "1" }))).await;
-    assert_eq!((code, at(&object, "/metadata/labels")), (200, &json!({ "a": "1", "b": "1", "c": "1" })));
+        patch(&testbed, &applied("two", false), APPLY, &labelled(json!({ "c": "1", "b": "1" })))
+            .await;
+    assert_eq!(
+        (code, at(&object, "/metadata/labels")),
+        (200, &json!({ "a": "1", "b": "1", "c": "1" }))
+    );
     // No longer wanted by the one who set it; `b` is wanted by the other.
-    let (_, object) = patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "d": "1" }))).await;
+    let (_, object) =
+        patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "d": "1" }))).await;
     assert_eq!(at(&object, "/metadata/labels"), &json!({ "b": "1", "c": "1", "d": "1" }));
     let entries = at(&object, "/metadata/managedFields").as_array().unwrap();
-    let of_one: Vec<&Value> =
-        entries.iter().filter(|entry| entry["manager"] == "one").map(|entry| &entry["fieldsV1"]).collect();
-    assert_eq!((entries.len(), of_one), (2, vec![&json!({ "f:metadata": { "f:labels": { "f:d": {} } } })]));
+    let of_one: Vec<&Value> = entries
+        .iter()
+        .filter(|entry| entry["manager"] == "one")
+        .map(|entry| &entry["fieldsV1"])
+        .collect();
+    assert_eq!(
+        (entries.len(), of_one),
+        (2, vec![&json!({ "f:metadata": { "f:labels": { "f:d": {} } } })])
+    );
 }
 
 #[tokio::test]

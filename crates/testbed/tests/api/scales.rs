@@ -23,9 +23,24 @@ fn controller() -> Value {
 }
 
 #[rstest]
-#[case(workload("apps/v1", "Deployment"), "/apis/apps/v1/namespaces/default/deployments/web", 2, "app=web")]
-#[case(workload("apps/v1", "ReplicaSet"), "/apis/apps/v1/namespaces/default/replicasets/web", 2, "app=web")]
-#[case(workload("apps/v1", "StatefulSet"), "/apis/apps/v1/namespaces/default/statefulsets/web", 2, "app=web")]
+#[case(
+    workload("apps/v1", "Deployment"),
+    "/apis/apps/v1/namespaces/default/deployments/web",
+    2,
+    "app=web"
+)]
+#[case(
+    workload("apps/v1", "ReplicaSet"),
+    "/apis/apps/v1/namespaces/default/replicasets/web",
+    2,
+    "app=web"
+)]
+#[case(
+    workload("apps/v1", "StatefulSet"),
+    "/apis/apps/v1/namespaces/default/statefulsets/web",
+    2,
+    "app=web"
+)]
 #[case(controller(), "/api/v1/namespaces/default/replicationcontrollers/web", 2, "app=web")]
 #[case(queue(), "/apis/example.com/v1/namespaces/default/queues/jobs", 3, "app=jobs")]
 #[case(queue(), "/apis/example.com/v1alpha1/namespaces/default/queues/jobs", 3, "app=jobs")]
@@ -53,7 +68,8 @@ async fn of_each_kind(
     let (_, written) =
         patch(&testbed, &path, "merge-patch+json", &json!({ "spec": { "replicas": 0 } })).await;
     assert_eq!((at(&written, "/kind"), at(&written, "/spec")), (&json!("Scale"), &json!({})));
-    let (code, _) = patch(&testbed, &path, "merge-patch+json", &json!({ "spec": { "replicas": -1 } })).await;
+    let (code, _) =
+        patch(&testbed, &path, "merge-patch+json", &json!({ "spec": { "replicas": -1 } })).await;
     assert_eq!(code, 422);
 }
 
@@ -71,7 +87,10 @@ async fn by_the_client() {
     let change = json!({ "spec": { "replicas": 9 } });
     api.patch_scale("web", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     assert_eq!(
-        at(&testbed.get("apps/v1", "Deployment", "default", "web").unwrap(), "/metadata/generation"),
+        at(
+            &testbed.get("apps/v1", "Deployment", "default", "web").unwrap(),
+            "/metadata/generation"
+        ),
         3
     );
 }
@@ -84,8 +103,11 @@ async fn custom_resources_live_and_go_with_their_definition() {
     let definition = testbed.apply(definition()).unwrap();
     assert_eq!(at(&definition, "/status/conditions/1/type"), "Established");
     testbed.apply(queue()).unwrap();
-    let (_, object) = get(&testbed, "/apis/example.com/v1alpha1/namespaces/default/queues/jobs").await;
+    let (_, object) =
+        get(&testbed, "/apis/example.com/v1alpha1/namespaces/default/queues/jobs").await;
     assert_eq!(at(&object, "/apiVersion"), "example.com/v1alpha1");
-    testbed.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "queues.example.com").unwrap();
+    testbed
+        .delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "queues.example.com")
+        .unwrap();
     assert_eq!(get(&testbed, path).await.0, 404);
 }

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-pub(crate) const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+pub(crate) const AUTOSCALERS: &str =
+    "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -84,7 +85,8 @@ impl Watch {
     /// Type and name of the next event.
     pub(crate) async fn event(&mut self) -> (String, String) {
         let event = self.next().await.unwrap();
-        let text = |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |pointer| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         (text("/type"), text("/object/metadata/name"))
     }
 }

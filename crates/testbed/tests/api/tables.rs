@@ -6,7 +6,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, definition, deployment, pod, queue, send,
+    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, definition, deployment, pod,
+    queue, send,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";

@@ -27,7 +27,8 @@ async fn from_a_version() {
     testbed.apply(pod("a", json!({}))).unwrap();
     let version = testbed.resource_version();
     testbed.apply(pod("b", json!({}))).unwrap();
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    let mut watch =
+        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
     assert_eq!(watch.event().await, event("ADDED", "b"));
     label(&testbed, "b", "x").await;
     assert_eq!(watch.event().await, event("MODIFIED", "b"));
@@ -67,7 +68,8 @@ async fn an_object_that_leaves_the_selection_is_deleted() {
 async fn initial_events_end_with_a_bookmark() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
-    let query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+    let query =
+        "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
     let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
     assert_eq!(watch.event().await, event("ADDED", "a"));
     let bookmark = watch.next().await.unwrap();
@@ -80,9 +82,11 @@ async fn initial_events_end_with_a_bookmark() {
 
 #[tokio::test(start_paused = true)]
 async fn bookmarks_and_the_end() {
-    let testbed = Testbed::new(Config { bookmark_interval: Duration::from_secs(7), ..Config::default() });
+    let testbed =
+        Testbed::new(Config { bookmark_interval: Duration::from_secs(7), ..Config::default() });
     let version = testbed.resource_version();
-    let query = format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
+    let query =
+        format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
     let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
     // A change elsewhere moves the version on.
     let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
@@ -112,7 +116,8 @@ async fn too_old_a_version_is_gone(#[case] config: Config, #[case] compact: bool
     if compact {
         testbed.compact();
     }
-    let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
+    let mut watch =
+        Watch::new(&testbed, &format!("{PODS}?watch=1&resourceVersion={version}"), "").await;
     let error = watch.next().await.unwrap();
     assert_eq!((at(&error, "/type"), at(&error, "/object/code")), (&json!("ERROR"), &json!(410)));
     assert_eq!(at(&error, "/object/reason"), "Expired");
@@ -134,7 +139,9 @@ async fn a_version_that_is_not_there_yet() {
     assert_eq!(watch.event().await, ("ADDED".to_owned(), "b".to_owned()));
 }
 
-async fn next(watch: &mut (impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin)) -> String {
+async fn next(
+    watch: &mut (impl Stream<Item = Result<Event<Pod>, watcher::Error>> + Unpin),
+) -> String {
     let name = |pod: Pod| pod.metadata.name.unwrap();
     match watch.next().await.unwrap() {
         Ok(Event::Init) => "init".to_owned(),

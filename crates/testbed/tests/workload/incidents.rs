@@ -33,8 +33,9 @@ async fn crashed_containers_start_again() {
 async fn evicted_pods_fail_and_are_replaced() {
     let cluster = cluster("kind: evict, pods: 1");
     cluster.at(11.0).await;
-    let phases =
-        |phase: &str| cluster.pods().iter().filter(|pod| text(pod, "/status/phase") == phase).count();
+    let phases = |phase: &str| {
+        cluster.pods().iter().filter(|pod| text(pod, "/status/phase") == phase).count()
+    };
     assert_eq!((phases("Failed"), phases("Running"), phases("Pending")), (1, 2, 1));
     assert!(cluster.pods().iter().any(|pod| text(pod, "/status/reason") == "Evicted"));
     cluster.wait_for(|web| web.ready == 3).await;
@@ -88,14 +89,16 @@ async fn incidents_are_brought_about_by_hand() {
 #[tokio::test(start_paused = true)]
 async fn chance_strikes_as_often_as_asked() {
     let profile = "{crashesPerHour: 6, flapsPerHour: 6, evictionsPerHour: 2}";
-    let cluster = Cluster::start(&format!("workloads: [{{name: web, replicas: 10, profile: {profile}}}]"));
+    let cluster =
+        Cluster::start(&format!("workloads: [{{name: web, replicas: 10, profile: {profile}}}]"));
     let mut evicted = std::collections::BTreeSet::new();
     let mut least = 10;
     cluster
         .simulation
         .wait_for(|seen| {
             least = least.min(seen.workloads[0].ready);
-            let failed = cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Failed");
+            let failed =
+                cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Failed");
             evicted.extend(failed.map(|pod| text(&pod, "/metadata/name").to_owned()));
             seen.second >= 3600.0
         })

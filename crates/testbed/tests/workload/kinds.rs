@@ -55,7 +55,8 @@ async fn all_kinds_applied_later_get_pods() {
     for (api_version, kind) in
         [("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("v1", "ReplicationController")]
     {
-        let object = cluster.testbed.get(api_version, kind, "default", &kind.to_lowercase()).unwrap();
+        let object =
+            cluster.testbed.get(api_version, kind, "default", &kind.to_lowercase()).unwrap();
         assert_eq!(object["status"]["readyReplicas"], 2, "{object}");
     }
     // A scale tells the pods by its selector.
@@ -74,7 +75,10 @@ async fn custom_resources_with_a_scale_get_pods() {
     let seen = cluster.at(30.0).await;
     assert_eq!((seen.workloads[0].id.kind.as_str(), seen.workloads[0].ready), ("Fleet", 3));
     let (_, scale) = cluster.get("/apis/example.com/v1/namespaces/default/fleets/jobs/scale").await;
-    assert_eq!((&scale["status"]["replicas"], &scale["status"]["selector"]), (&json!(3), &json!("app=jobs")));
+    assert_eq!(
+        (&scale["status"]["replicas"], &scale["status"]["selector"]),
+        (&json!(3), &json!("app=jobs"))
+    );
     let (_, pods) = cluster.get("/api/v1/namespaces/default/pods?labelSelector=app%3Djobs").await;
     assert_eq!(pods["items"].as_array().unwrap().len(), 3);
 }
@@ -86,7 +90,10 @@ async fn scenarios_have_custom_resources_too() {
         "load": { "constant": 90 } }]);
     let cluster = Cluster::start(&scenario.to_string());
     let seen = cluster.at(1.0).await;
-    assert_eq!((seen.workloads.len(), seen.workloads[0].ready, seen.workloads[0].served), (1, 3, 90.0));
+    assert_eq!(
+        (seen.workloads.len(), seen.workloads[0].ready, seen.workloads[0].served),
+        (1, 3, 90.0)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +142,9 @@ async fn stateful_sets_go_one_by_one() {
     db["spec"]["template"]["spec"]["containers"][0]["image"] = json!("db:2");
     cluster.testbed.apply(db).unwrap();
     let mut least = 4;
-    let new = || cluster.pods().iter().filter(|pod| pod["spec"]["containers"][0]["image"] == "db:2").count();
+    let new = || {
+        cluster.pods().iter().filter(|pod| pod["spec"]["containers"][0]["image"] == "db:2").count()
+    };
     let seen = cluster
         .simulation
         .wait_for(|seen| {

@@ -111,18 +111,34 @@ externalMetrics:
     let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default";
     let value = async |path: &str| {
         let (code, list) = cluster.get(path).await;
-        (code, list["items"].as_array().map_or(0, Vec::len), text(&list, "/items/0/value").to_owned())
+        (
+            code,
+            list["items"].as_array().map_or(0, Vec::len),
+            text(&list, "/items/0/value").to_owned(),
+        )
     };
     let found = |items, value: &str| (200, items, value.to_owned());
-    assert_eq!(value(&format!("{custom}/pods/*/rps?labelSelector=app%3Dweb")).await, found(2, "150"));
+    assert_eq!(
+        value(&format!("{custom}/pods/*/rps?labelSelector=app%3Dweb")).await,
+        found(2, "150")
+    );
     assert_eq!(value(&format!("{custom}/pods/*/threads")).await, found(2, "18"));
     assert_eq!(value(&format!("{custom}/pods/*/none")).await.0, 404);
-    assert_eq!(value(&format!("{custom}/ingresses.networking.k8s.io/web/rps")).await, found(1, "300"));
+    assert_eq!(
+        value(&format!("{custom}/ingresses.networking.k8s.io/web/rps")).await,
+        found(1, "300")
+    );
     assert_eq!(value(&format!("{custom}/services/web/users")).await, found(1, "7500m"));
     assert_eq!(value(&format!("{custom}/services/web/rps")).await.0, 404);
     let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
-    assert_eq!(value(&format!("{external}/temperature?labelSelector=room%3Da")).await, found(1, "20"));
-    assert_eq!(value(&format!("{external}/temperature?labelSelector=room%3Db")).await, found(0, ""));
+    assert_eq!(
+        value(&format!("{external}/temperature?labelSelector=room%3Da")).await,
+        found(1, "20")
+    );
+    assert_eq!(
+        value(&format!("{external}/temperature?labelSelector=room%3Db")).await,
+        found(0, "")
+    );
     assert_eq!(value(&format!("{external}/none")).await.0, 404);
 }
 

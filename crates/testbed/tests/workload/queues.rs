@@ -12,7 +12,10 @@ metrics: {external: {resolution: 5s}}
 async fn backlog_grows_without_pods_and_shrinks_with_them() {
     let cluster = Cluster::start(JOBS);
     let seen = cluster.at(20.0).await;
-    assert_eq!((seen.queues[0].backlog, seen.queues[0].drained, seen.workloads[0].needed), (600.0, 0.0, 3));
+    assert_eq!(
+        (seen.queues[0].backlog, seen.queues[0].drained, seen.workloads[0].needed),
+        (600.0, 0.0, 3)
+    );
     let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/backlog?labelSelector=queue%3Dinbox";
     let (_, list) = cluster.get(path).await;
     assert_eq!(list["items"][0]["value"], json!("600"), "{list}");

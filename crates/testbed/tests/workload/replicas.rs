@@ -29,8 +29,9 @@ async fn warm_pods_are_ready_from_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn cold_pods_begin_at_the_start() {
-    let cluster =
-        Cluster::start("{warm: false, workloads: [{name: web, replicas: 2, profile: {starting: 20s}}]}");
+    let cluster = Cluster::start(
+        "{warm: false, workloads: [{name: web, replicas: 2, profile: {starting: 20s}}]}",
+    );
     assert!(cluster.pods().iter().all(|pod| text(pod, "/status/phase") == "Pending"));
     assert_eq!(cluster.usage().await.len(), 0);
     assert_eq!(cluster.at(26.0).await.workloads[0].ready, 0);
@@ -52,7 +53,8 @@ async fn new_pods_are_ready_when_their_times_have_passed() {
     let seen = cluster.at(11.0).await;
     assert_eq!((seen.workloads[0].ready, seen.workloads[0].served), (5, 300.0));
     let pods = cluster.pods();
-    let newest = pods.iter().find(|pod| pod["metadata"]["name"] == waiting[0]["metadata"]["name"]).unwrap();
+    let newest =
+        pods.iter().find(|pod| pod["metadata"]["name"] == waiting[0]["metadata"]["name"]).unwrap();
     assert_eq!(ready(newest), ("True", "2026-01-01T00:00:11Z"));
     assert_eq!(text(newest, "/status/startTime"), "2026-01-01T00:00:02Z");
     assert_eq!(newest["status"]["containerStatuses"][0]["ready"], true);
@@ -101,7 +103,11 @@ async fn rollouts_keep_their_bounds() {
     assert!(seen.second > 10.0 + 4.0 * 13.0, "{seen:?}");
     let sets = cluster.testbed.list("apps/v1", "ReplicaSet");
     let replicas: Vec<_> = sets.iter().map(|set| set["spec"]["replicas"].as_u64()).collect();
-    assert_eq!((replicas.iter().copied().sum::<Option<u64>>(), sets.len()), (Some(4), 2), "{sets:?}");
+    assert_eq!(
+        (replicas.iter().copied().sum::<Option<u64>>(), sets.len()),
+        (Some(4), 2),
+        "{sets:?}"
+    );
     let revision = "deployment.kubernetes.io/revision";
     assert_eq!(cluster.deployment()["metadata"]["annotations"][revision], "2");
     let progressing = &cluster.deployment()["status"]["conditions"][1];
@@ -112,7 +118,8 @@ async fn rollouts_keep_their_bounds() {
 async fn rollback_uses_the_old_replica_set() {
     let cluster = Cluster::start(WEB);
     let first = cluster.deployment()["spec"]["template"].clone();
-    cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
+    cluster
+        .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
     cluster.at(120.0).await;
     assert!(cluster.pods().iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:2"));
     cluster.change(|web| web["spec"]["template"] = first);
@@ -123,8 +130,10 @@ async fn rollback_uses_the_old_replica_set() {
 
 #[tokio::test(start_paused = true)]
 async fn recreation_leaves_no_two_templates() {
-    let cluster = Cluster::start("workloads: [{name: web, replicas: 2, spec: {strategy: {type: Recreate}}}]");
-    cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
+    let cluster =
+        Cluster::start("workloads: [{name: web, replicas: 2, spec: {strategy: {type: Recreate}}}]");
+    cluster
+        .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!("web:2"));
     let images = || {
         let pods = cluster.pods();
         let images = pods.iter().map(|pod| text(pod, "/spec/containers/0/image").to_owned());
@@ -149,7 +158,11 @@ async fn pods_wait_for_a_place() {
     assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (4, 3));
     let pods = cluster.pods();
     let reasons: Vec<_> = pods.iter().map(|pod| text(pod, "/status/conditions/0/reason")).collect();
-    assert_eq!(reasons.iter().filter(|reason| **reason == "Unschedulable").count(), 1, "{reasons:?}");
+    assert_eq!(
+        reasons.iter().filter(|reason| **reason == "Unschedulable").count(),
+        1,
+        "{reasons:?}"
+    );
     cluster.change(|web| web["spec"]["replicas"] = json!(3));
     let seen = cluster.at(63.0).await;
     // The one without a place goes first.
@@ -175,7 +188,8 @@ async fn load_beyond_the_capacity_is_lost() {
 async fn limits_hold_a_pod_down() {
     let profile = "{cpuLimit: 102m, memoryLimit: 100Mi, memoryPerUnit: 500Ki}";
     let load = "{steps: [{at: 0, value: 80}, {at: 10, value: 130}]}";
-    let cluster = Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
+    let cluster =
+        Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
     let seen = cluster.at(5.0).await;
     assert_eq!((seen.workloads[0].served, seen.workloads[0].ready), (80.0, 1));
     let limits = &cluster.pods()[0]["spec"]["containers"][0]["resources"]["limits"];
@@ -184,7 +198,8 @@ async fn limits_hold_a_pod_down() {
     let seen = cluster.at(20.0).await;
     assert_eq!((seen.workloads[0].served, seen.workloads[0].needed), (100.0, 2));
     let profile = "{memoryLimit: 100Mi, memoryPerUnit: 1Mi}";
-    let cluster = Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
+    let cluster =
+        Cluster::start(&format!("workloads: [{{name: web, profile: {profile}, load: {load}}}]"));
     let restarts = |second| {
         let cluster = &cluster;
         async move {
@@ -203,7 +218,8 @@ async fn load_is_spread_as_unevenly_as_asked() {
         "workloads: [{name: web, replicas: 8, profile: {imbalance: 0.5}, load: {constant: 800}, podMetrics: [{name: rps}]}]",
     );
     cluster.at(15.0).await;
-    let (_, list) = cluster.get("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/rps").await;
+    let (_, list) =
+        cluster.get("/apis/custom.metrics.k8s.io/v1beta2/namespaces/default/pods/*/rps").await;
     let rates = list["items"]
         .as_array()
         .unwrap()
@@ -226,7 +242,9 @@ async fn paused_deployments_scale_but_do_not_roll() {
     });
     cluster.at(60.0).await;
     let pods = cluster.pods();
-    assert!(pods.len() == 3 && pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1"));
+    assert!(
+        pods.len() == 3 && pods.iter().all(|pod| pod["spec"]["containers"][0]["image"] == "web:1")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,7 +252,8 @@ async fn old_replica_sets_are_forgotten() {
     let cluster = Cluster::start("workloads: [{name: web, spec: {revisionHistoryLimit: 2}}]");
     for version in 0..5 {
         let image = format!("web:v{version}");
-        cluster.change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
+        cluster
+            .change(|web| web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image));
         cluster.at(f64::from(version + 1) * 60.0).await;
     }
     assert_eq!(cluster.testbed.list("apps/v1", "ReplicaSet").len(), 3);

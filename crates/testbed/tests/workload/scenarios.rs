@@ -12,7 +12,10 @@ use rstest::rstest;
 #[case::unknown_nested_member("workloads: [{name: web, profile: {cpu: 1}}]", "cpu")]
 #[case::bad_time("duration: soon", "\"soon\" is no span of time")]
 #[case::bad_curve("workloads: [{name: web, load: {constant: much}}]", "much")]
-#[case::bad_quantity("defaultProfile: {cpuRequest: lots}", "line 1 column 30: quantities must match")]
+#[case::bad_quantity(
+    "defaultProfile: {cpuRequest: lots}",
+    "line 1 column 30: quantities must match"
+)]
 #[case::no_name("workloads: [{replicas: 2}]", "name")]
 #[case::twice("workloads: [{name: web}, {name: web}]", "workloads[1].name: is there twice")]
 #[case::kind(

@@ -34,9 +34,14 @@ impl Cluster {
     }
 
     /// Waits for the only workload to be so. It must not take long.
-    pub(crate) async fn wait_for(&self, condition: impl Fn(&WorkloadObservation) -> bool) -> Observation {
-        let seen =
-            self.simulation.wait_for(|seen| condition(&seen.workloads[0]) || seen.second > 3600.0).await;
+    pub(crate) async fn wait_for(
+        &self,
+        condition: impl Fn(&WorkloadObservation) -> bool,
+    ) -> Observation {
+        let seen = self
+            .simulation
+            .wait_for(|seen| condition(&seen.workloads[0]) || seen.second > 3600.0)
+            .await;
         assert!(condition(&seen.workloads[0]), "{seen:?}");
         seen
     }

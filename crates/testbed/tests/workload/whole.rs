@@ -50,8 +50,9 @@ async fn twenty_minutes_pass_quickly() {
 
 #[tokio::test(start_paused = true)]
 async fn steady_state_writes_nothing() {
-    let cluster =
-        Cluster::start("workloads: [{name: web, replicas: 3, load: {diurnal: {peak: 300, period: 5m}}}]");
+    let cluster = Cluster::start(
+        "workloads: [{name: web, replicas: 3, load: {diurnal: {peak: 300, period: 5m}}}]",
+    );
     cluster.at(5.0).await;
     let before = cluster.testbed.resource_version();
     cluster.at(600.0).await;

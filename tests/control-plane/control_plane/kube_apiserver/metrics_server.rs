@@ -41,7 +41,8 @@ impl MetricsServer {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
 
-        let testbed = Testbed::new(Config { metrics: Some(Arc::new(metrics)), ..Config::default() });
+        let testbed =
+            Testbed::new(Config { metrics: Some(Arc::new(metrics)), ..Config::default() });
         let socket = TcpListener::bind("127.0.0.1:0").await?;
         let addr = socket.local_addr()?;
         let (accepted, connections) = mpsc::channel(16);

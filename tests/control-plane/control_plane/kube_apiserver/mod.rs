@@ -38,7 +38,8 @@ const START: Duration = Duration::from_secs(90);
 /// The role that the chart ships: all that the controller under test may do.
 const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/clusterrole.yaml");
 /// The one that it ships for a namespace.
-const NAMESPACED_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/role-namespaced.yaml");
+const NAMESPACED_ROLE: &str =
+    include_str!("../../../../charts/hpa-controller/files/role-namespaced.yaml");
 const SYSTEM: &str = "kube-system";
 const ACCOUNT: &str = "hpa-controller";
 /// The service by which the API server finds the aggregated metrics API.
@@ -79,7 +80,11 @@ impl ControlPlane for Plane {
         self.dir.path()
     }
 
-    fn hold_scale_writes<'a>(&'a self, ns: &'a str, target: &'a Target) -> BoxFuture<'a, Result<HeldWrites>> {
+    fn hold_scale_writes<'a>(
+        &'a self,
+        ns: &'a str,
+        target: &'a Target,
+    ) -> BoxFuture<'a, Result<HeldWrites>> {
         async move {
             let url = format!("https://127.0.0.1:{}", self.server.port);
             self.webhook.hold(self.client(), &url, &self.authority.pem(), ns, target).await
@@ -134,8 +139,8 @@ impl Plane {
         let dir = tempfile::Builder::new().prefix("hpa-control-plane-").tempdir()?;
         let at = dir.path();
         let authority = Authority::new(at)?;
-        let serving =
-            authority.server("kube-apiserver", &["localhost", "127.0.0.1", "kubernetes.default.svc"])?;
+        let serving = authority
+            .server("kube-apiserver", &["localhost", "127.0.0.1", "kubernetes.default.svc"])?;
         let proxy = authority.client("front-proxy")?;
         let [token_key, token_public_key] = pki::key(at, "service-account")?;
         std::fs::write(at.join("tokens.csv"), "admin,admin,admin,system:masters\n")?;
@@ -184,8 +189,8 @@ impl Plane {
         let url = format!("https://127.0.0.1:{port}");
         let client = client(from(kubeconfig(&url, &authority, "admin"))?).await?;
         let controller_kubeconfig = at.join("controller.kubeconfig");
-        let identity =
-            authority.server("metrics", &[&format!("{METRICS_SERVICE}.{SYSTEM}.svc"), "127.0.0.1"])?;
+        let identity = authority
+            .server("metrics", &[&format!("{METRICS_SERVICE}.{SYSTEM}.svc"), "127.0.0.1"])?;
         let webhook = Webhook::default();
         let server = MetricsServer::start(metrics, &identity, webhook.router()).await?;
         let mut plane = Self {
@@ -208,7 +213,11 @@ impl Plane {
 
     /// The ends of both logs.
     fn tails(&self) -> String {
-        format!("  etcd:\n{}\n  kube-apiserver:\n{}", self.etcd.tail(5, ""), self.apiserver.tail(15, ""))
+        format!(
+            "  etcd:\n{}\n  kube-apiserver:\n{}",
+            self.etcd.tail(5, ""),
+            self.apiserver.tail(15, "")
+        )
     }
 
     /// Waits until the API server says that it is ready. It tells nobody, so this has to ask.
@@ -220,7 +229,10 @@ impl Plane {
             self.apiserver.check()?;
             let Err(last) = get(&self.client, "/readyz").await else { return Ok(()) };
             if Instant::now() > deadline {
-                return Err(anyhow!("kube-apiserver is not ready after {START:?}: {last}\n{}", self.tails()));
+                return Err(anyhow!(
+                    "kube-apiserver is not ready after {START:?}: {last}\n{}",
+                    self.tails()
+                ));
             }
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
@@ -233,7 +245,11 @@ impl Plane {
         let role = parse_yaml::<ClusterRole>(CLUSTER_ROLE).context("clusterrole.yaml")?;
         let name = role.metadata.name.clone().context("the role has no name")?;
         create(&Api::all(client.clone()), &role).await?;
-        create(&Api::<Namespace>::all(client.clone()), &from(json!({"metadata": {"name": SYSTEM}}))?).await?;
+        create(
+            &Api::<Namespace>::all(client.clone()),
+            &from(json!({"metadata": {"name": SYSTEM}}))?,
+        )
+        .await?;
         let token = self.account(SYSTEM).await?;
         let binding = binding("ClusterRole", &name, SYSTEM);
         create(&Api::<ClusterRoleBinding>::all(client.clone()), &from(binding)?).await?;
@@ -252,7 +268,8 @@ impl Plane {
             }),
             ..TokenRequest::default()
         };
-        let answer = accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
+        let answer =
+            accounts.create_token_request(ACCOUNT, &PostParams::default(), &request).await?;
         answer.status.and_then(|status| status.token).context("no token")
     }
 
@@ -290,8 +307,11 @@ impl Plane {
             let name = format!("{version}.{group}");
             let what = format!("APIService {name} to be available");
             crate::wait::object(&services, &name, &what, START, |service| {
-                let conditions = service.status.as_ref().and_then(|status| status.conditions.as_ref());
-                conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Available" && c.status == "True"))
+                let conditions =
+                    service.status.as_ref().and_then(|status| status.conditions.as_ref());
+                conditions.is_some_and(|all| {
+                    all.iter().any(|c| c.type_ == "Available" && c.status == "True")
+                })
             })
             .await?;
         }
@@ -319,7 +339,8 @@ fn binding(kind: &str, role: &str, ns: &str) -> Value {
 /// Reads the YAML of one object by the one YAML parser that is here: that of kubeconfigs.
 fn parse_yaml<K: serde::de::DeserializeOwned>(yaml: &str) -> Result<K> {
     let indented = format!("      {}", yaml.replace('\n', "\n      "));
-    let config = Kubeconfig::from_yaml(&format!("extensions:\n  - name: x\n    extension:\n{indented}"))?;
+    let config =
+        Kubeconfig::from_yaml(&format!("extensions:\n  - name: x\n    extension:\n{indented}"))?;
     from(config.extensions.into_iter().flatten().next().context("no extension")?.extension)
 }
 
@@ -351,9 +372,13 @@ fn kubeconfig(url: &str, authority: &Authority, token: &str) -> Value {
 
 /// Loopback ports that are free now; taken together, so they differ.
 fn free_ports<const N: usize>() -> Result<[u16; N]> {
-    let held: Vec<TcpListener> =
-        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().context("free ports")?;
-    let ports: Vec<u16> =
-        held.iter().map(|socket| socket.local_addr().map(|addr| addr.port())).collect::<Result<_, _>>()?;
+    let held: Vec<TcpListener> = (0..N)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<Result<_, _>>()
+        .context("free ports")?;
+    let ports: Vec<u16> = held
+        .iter()
+        .map(|socket| socket.local_addr().map(|addr| addr.port()))
+        .collect::<Result<_, _>>()?;
     ports.try_into().map_err(|_| anyhow!("ports"))
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
 };
 
 /// A certificate authority whose files are in a directory.
@@ -52,7 +52,12 @@ impl Authority {
         self.issue(file, &[], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn issue(&self, file: &str, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Result<Identity> {
+    fn issue(
+        &self,
+        file: &str,
+        names: &[&str],
+        usage: ExtendedKeyUsagePurpose,
+    ) -> Result<Identity> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, file);

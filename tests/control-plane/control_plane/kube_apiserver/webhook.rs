@@ -45,7 +45,10 @@ impl Webhook {
         target: &Target,
     ) -> Result<HeldWrites> {
         let live = Arc::new(Notify::new());
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert(ns.to_owned(), live.clone());
+        self.live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(ns.to_owned(), live.clone());
         let configuration: ValidatingWebhookConfiguration = from(json!({
             "metadata": {"name": ns},
             "webhooks": [{

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    MERGE, autoscaler, autoscalers, config_maps, delete, deployment, deployments, get, patch, post, put,
-    version,
+    MERGE, autoscaler, autoscalers, config_maps, delete, deployment, deployments, get, patch, post,
+    put, version,
 };
 use crate::world::World;
 
@@ -20,13 +20,18 @@ pub(in super::super) async fn api_defaults(w: World) -> Result<()> {
     let cpu = json!([{"type": "Resource", "resource": {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
     }}]);
-    ensure!((&object["spec"]["minReplicas"], &object["spec"]["metrics"]) == (&json!(1), &cpu), "{object}");
+    ensure!(
+        (&object["spec"]["minReplicas"], &object["spec"]["metrics"]) == (&json!(1), &cpu),
+        "{object}"
+    );
     ensure!(object["spec"]["behavior"].is_null(), "{object}");
     ensure!(object["status"] == json!({"currentMetrics": null, "desiredReplicas": 0}), "{object}");
 
     let pods = json!({"type": "Pods", "value": 2, "periodSeconds": 60});
-    let behavior = json!({"scaleUp": {"policies": [pods]}, "scaleDown": {"selectPolicy": "Disabled"}});
-    let object = post(&w, &path, &autoscaler("behaves", json!({"behavior": behavior}))).await?.ok()?;
+    let behavior =
+        json!({"scaleUp": {"policies": [pods]}, "scaleDown": {"selectPolicy": "Disabled"}});
+    let object =
+        post(&w, &path, &autoscaler("behaves", json!({"behavior": behavior}))).await?.ok()?;
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     let expected = json!({
         "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods]},
@@ -37,7 +42,8 @@ pub(in super::super) async fn api_defaults(w: World) -> Result<()> {
     let metric = json!({"type": "Resource", "resource": {
         "name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Ki"},
     }});
-    let object = post(&w, &path, &autoscaler("amount", json!({"metrics": [metric]}))).await?.ok()?;
+    let object =
+        post(&w, &path, &autoscaler("amount", json!({"metrics": [metric]}))).await?.ok()?;
     ensure!(
         object.pointer("/spec/metrics/0/resource/target/averageValue") == Some(&json!("1Mi")),
         "{object}"
@@ -73,7 +79,10 @@ pub(in super::super) async fn api_generations(w: World) -> Result<()> {
         ensure!(object["metadata"]["generation"] == generation, "after {change}: {object}");
     }
     let object = get(&w, &path).await?.ok()?;
-    ensure!(object["spec"]["replicas"] == 4 && object["status"] == json!({"replicas": 2}), "{object}");
+    ensure!(
+        object["spec"]["replicas"] == 4 && object["status"] == json!({"replicas": 2}),
+        "{object}"
+    );
     // Zeros are left out of a status, and a change to nothing else is none.
     let before = version(&object)?.to_owned();
     let zero = json!({"status": {"readyReplicas": 0}});
@@ -154,7 +163,11 @@ pub(in super::super) async fn api_deletion(w: World) -> Result<()> {
         "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in",
     )?;
     let answer = delete(&w, &a, &json!({"propagationPolicy": "Never"})).await?;
-    answer.refused_like(422, "Invalid", "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ")?;
+    answer.refused_like(
+        422,
+        "Invalid",
+        "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ",
+    )?;
     let gone = delete(&w, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
     let expected = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -176,7 +189,8 @@ pub(in super::super) async fn api_deletion(w: World) -> Result<()> {
         let object = json!({"metadata": {"name": name, "labels": {"keep": keep}}});
         post(&w, &path, &object).await?.ok()?;
     }
-    let deleted = delete(&w, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
+    let deleted =
+        delete(&w, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
     ensure!(super::names(&deleted) == ["c", "e"], "{deleted}");
     let left = get(&w, &format!("{path}?labelSelector=keep")).await?.ok()?;
     ensure!(super::names(&left) == ["d"], "{left}");

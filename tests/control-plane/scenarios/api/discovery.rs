@@ -24,7 +24,8 @@ fn without_hash(mut entry: Value) -> Value {
 
 /// One group and version at a time.
 pub(in super::super) async fn api_discovery(w: World) -> Result<()> {
-    let verbs = json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
+    let verbs =
+        json!(["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]);
     let sub_verbs = json!(["get", "patch", "update"]);
     let apps = get(&w, "/apis/apps/v1").await?.ok()?;
     ensure!(apps["kind"] == "APIResourceList" && apps["groupVersion"] == "apps/v1", "{apps}");
@@ -88,8 +89,9 @@ pub(in super::super) async fn api_aggregated_discovery(w: World) -> Result<()> {
     let deployments = entry(&version["resources"], "/resource", "deployments")?;
     ensure!(*deployments == expected, "{deployments}");
     let core = send(&w, Method::GET, "/api", AGGREGATED, &Value::Null).await?.ok()?;
-    let maps =
-        core.pointer("/items/0/versions/0/resources").map(|list| entry(list, "/resource", "configmaps"));
+    let maps = core
+        .pointer("/items/0/versions/0/resources")
+        .map(|list| entry(list, "/resource", "configmaps"));
     let maps = maps.context("no core group")??;
     ensure!(maps["shortNames"] == json!(["cm"]) && maps.get("subresources").is_none(), "{maps}");
     Ok(())

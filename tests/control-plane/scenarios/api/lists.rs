@@ -34,7 +34,10 @@ pub(in super::super) async fn api_pages(w: World) -> Result<()> {
     let mut seen = Vec::new();
     while let Some(token) = page["metadata"]["continue"].as_str() {
         page = get(&w, &format!("{path}&limit=2&continue={token}")).await?.ok()?;
-        ensure!(page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"], "{page}");
+        ensure!(
+            page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"],
+            "{page}"
+        );
         seen.push(json!(names(&page)));
     }
     ensure!(seen == [json!(["c", "d"]), json!(["e"])], "{seen:?}");
@@ -53,8 +56,7 @@ pub(in super::super) async fn api_pages(w: World) -> Result<()> {
 pub(in super::super) async fn api_refused_lists(w: World) -> Result<()> {
     let path = super::deployments(&w);
     let label = "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt";
-    let field =
-        "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
+    let field = "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     for (query, text) in [
         ("labelSelector=a%20b", label),
         ("fieldSelector=spec.replicas%3D1", field),
@@ -92,7 +94,8 @@ struct Watch {
 }
 
 async fn watch(w: &World, query: &str) -> Result<Watch> {
-    let request = Request::get(format!("{}?watch=1&{query}", config_maps(w))).header("accept", JSON);
+    let request =
+        Request::get(format!("{}?watch=1&{query}", config_maps(w))).header("accept", JSON);
     let response = w.client.send(request.body(Vec::new().into())?).await?;
     ensure!(response.status() == 200, "{}", response.status());
     let body = axum::body::Body::new(response.into_body()).into_data_stream();
@@ -118,7 +121,10 @@ impl Watch {
     /// The next event is of this type and this object.
     async fn expect(&mut self, kind: &str, name: &str) -> Result<Value> {
         let (got, object) = self.next().await?;
-        ensure!(got == kind && object["metadata"]["name"] == name, "not {kind} {name}: {got} {object}");
+        ensure!(
+            got == kind && object["metadata"]["name"] == name,
+            "not {kind} {name}: {got} {object}"
+        );
         Ok(object)
     }
 }
@@ -129,10 +135,14 @@ pub(in super::super) async fn api_watch(w: World) -> Result<()> {
     let path = config_maps(&w);
     let start = get(&w, &path).await?.ok()?;
     let mut all =
-        watch(&w, &format!("labelSelector=suite%3Dyes&resourceVersion={}", version(&start)?)).await?;
+        watch(&w, &format!("labelSelector=suite%3Dyes&resourceVersion={}", version(&start)?))
+            .await?;
     create(&w, &["c"]).await?;
-    let changed = patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
-    patch(&w, &format!("{path}/b"), MERGE, &json!({"metadata": {"labels": {"suite": "no"}}})).await?.ok()?;
+    let changed =
+        patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
+    patch(&w, &format!("{path}/b"), MERGE, &json!({"metadata": {"labels": {"suite": "no"}}}))
+        .await?
+        .ok()?;
     delete(&w, &format!("{path}/c"), &Value::Null).await?.ok()?;
     all.expect("ADDED", "c").await?;
     ensure!(all.expect("MODIFIED", "a").await? == changed);
@@ -164,7 +174,8 @@ pub(in super::super) async fn api_streaming_list(w: World) -> Result<()> {
     let end = &bookmark["metadata"]["annotations"]["k8s.io/initial-events-end"];
     ensure!(*end == "true", "{bookmark}");
     ensure!(version(&bookmark)?.parse::<u64>()? >= version(&b)?.parse()?, "{bookmark}");
-    let changed = patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
+    let changed =
+        patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
     ensure!(stream.expect("MODIFIED", "a").await? == changed);
     Ok(())
 }

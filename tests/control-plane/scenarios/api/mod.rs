@@ -39,7 +39,11 @@ impl Answer {
     /// It is a refusal of this code and reason, with this message.
     fn refused(&self, code: u16, reason: &str, message: &str) -> Result<()> {
         self.is_status(code, reason)?;
-        ensure!(self.body["message"] == message, "expected {message:?}, got {}", self.body["message"]);
+        ensure!(
+            self.body["message"] == message,
+            "expected {message:?}, got {}",
+            self.body["message"]
+        );
         Ok(())
     }
 
@@ -54,14 +58,21 @@ impl Answer {
     fn is_status(&self, code: u16, reason: &str) -> Result<()> {
         ensure!(self.code == code, "expected {code}, got {}: {}", self.code, self.body);
         let expected = json!(["Status", "v1", "Failure", code, reason]);
-        let got = ["kind", "apiVersion", "status", "code", "reason"].map(|member| self.body[member].clone());
+        let got = ["kind", "apiVersion", "status", "code", "reason"]
+            .map(|member| self.body[member].clone());
         ensure!(expected == json!(got), "expected {expected}, got {}", self.body);
         Ok(())
     }
 }
 
 /// Sends a request; `media_type` is that of the body or, without one, what is accepted.
-async fn send(w: &World, method: Method, path: &str, media_type: &str, body: &Value) -> Result<Answer> {
+async fn send(
+    w: &World,
+    method: Method,
+    path: &str,
+    media_type: &str,
+    body: &Value,
+) -> Result<Answer> {
     let has_body = !body.is_null();
     let text = match body {
         Value::Null => String::new(),
@@ -79,7 +90,10 @@ async fn send(w: &World, method: Method, path: &str, media_type: &str, body: &Va
     let code = response.status().as_u16();
     let bytes = response.into_body().collect_bytes().await?;
     let body = serde_json::from_slice(&bytes);
-    Ok(Answer { code, body: body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()) })
+    Ok(Answer {
+        code,
+        body: body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()),
+    })
 }
 
 async fn get(w: &World, path: &str) -> Result<Answer> {

@@ -4,7 +4,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{
-    APPLY, JSON_PATCH, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get, patch, post,
+    APPLY, JSON_PATCH, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get,
+    patch, post,
 };
 use crate::world::World;
 
@@ -76,7 +77,9 @@ pub(in super::super) async fn api_refused_patches(w: World) -> Result<()> {
         let answer = patch(&w, &path, JSON_PATCH, &json!([operation])).await?;
         answer.refused(422, "Invalid", rejected).with_context(|| operation.to_string())?;
     }
-    for (media_type, body) in [(JSON_PATCH, json!({})), (MERGE, json!([1])), (MERGE, json!("{\"a\""))] {
+    for (media_type, body) in
+        [(JSON_PATCH, json!({})), (MERGE, json!([1])), (MERGE, json!("{\"a\""))]
+    {
         let answer = patch(&w, &path, media_type, &body).await?;
         answer.refused_like(400, "BadRequest", "error decoding patch: ")?;
     }
@@ -94,7 +97,9 @@ pub(in super::super) async fn api_refused_patches(w: World) -> Result<()> {
 fn managed(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();
-    entries.map(|one| json!([one["operation"], one["manager"], one["fieldsV1"]["f:spec"]])).collect()
+    entries
+        .map(|one| json!([one["operation"], one["manager"], one["fieldsV1"]["f:spec"]]))
+        .collect()
 }
 
 /// Server-side apply: creation, ownership, conflict, force.
@@ -119,9 +124,9 @@ pub(in super::super) async fn api_apply(w: World) -> Result<()> {
         "reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.minReplicas",
     }]);
     ensure!(answer.body["details"]["causes"] == cause, "{}", answer.body);
-    let answer = patch(&w, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9}))).await?;
-    let text =
-        "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
+    let answer =
+        patch(&w, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9}))).await?;
+    let text = "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
     answer.refused(409, "Conflict", text)?;
     let forced = patch(&w, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
     ensure!(forced["spec"]["minReplicas"] == 3, "{forced}");
@@ -129,14 +134,17 @@ pub(in super::super) async fn api_apply(w: World) -> Result<()> {
     // What nobody wants any more goes; here the default takes its place.
     let dropped = patch(&w, &by("two"), APPLY, &wanted(json!({}))).await?.ok()?;
     ensure!(dropped["spec"]["minReplicas"] == 1, "{dropped}");
-    let updated = patch(&w, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
-    ensure!(managed(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])), "{updated}");
+    let updated =
+        patch(&w, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
+    ensure!(
+        managed(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])),
+        "{updated}"
+    );
     let answer = patch(&w, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
     let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: .spec.maxReplicas";
     answer.refused(409, "Conflict", text)?;
     let answer = patch(&w, &path, APPLY, &wanted(json!({}))).await?;
-    let text =
-        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+    let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
     answer.refused(422, "Invalid", text)?;
     let answer = patch(&w, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
     answer.refused(400, "BadRequest", "invalid object type: /, Kind=")

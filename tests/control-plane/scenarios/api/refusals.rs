@@ -4,7 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{JSON, MERGE, autoscaler, autoscalers, deployment, deployments, get, patch, post, put, send};
+use super::{
+    JSON, MERGE, autoscaler, autoscalers, deployment, deployments, get, patch, post, put, send,
+};
 use crate::world::World;
 
 /// Objects that are not there, or are there already.
@@ -35,15 +37,23 @@ pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
     post(&w, &path, &deployment("web")).await?.ok()?;
     let web = format!("{path}/web");
     let no_resource = "the server could not find the requested resource";
-    for path in [format!("{path}/web/nosuch"), format!("/apis/apps/v1/namespaces/{}/nosuch", w.ns)] {
+    for path in [format!("{path}/web/nosuch"), format!("/apis/apps/v1/namespaces/{}/nosuch", w.ns)]
+    {
         let answer = get(&w, &path).await?;
         answer.refused(404, "NotFound", no_resource)?;
         ensure!(answer.body["details"] == json!({}), "{}", answer.body);
     }
-    for path in ["/apis/nosuch.io/v1/namespaces/x/things", "/apis/nosuch.io/v1", "/apis/nosuch.io", "/nosuch"]
-    {
+    for path in [
+        "/apis/nosuch.io/v1/namespaces/x/things",
+        "/apis/nosuch.io/v1",
+        "/apis/nosuch.io",
+        "/nosuch",
+    ] {
         let answer = get(&w, path).await?;
-        ensure!((answer.code, &answer.body) == (404, &json!("404 page not found\n")), "{path}: {answer:?}");
+        ensure!(
+            (answer.code, &answer.body) == (404, &json!("404 page not found\n")),
+            "{path}: {answer:?}"
+        );
     }
     let not_allowed = "the server does not allow this method on the requested resource";
     for (method, path, media_type) in [
@@ -57,8 +67,7 @@ pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
         answer.refused(405, "MethodNotAllowed", not_allowed).with_context(|| path)?;
     }
     let unknown = send(&w, Method::POST, &path, "text/plain", &json!("a: b")).await?;
-    let text =
-        "the body of the request was in an unknown format - accepted media types include: application/json";
+    let text = "the body of the request was in an unknown format - accepted media types include: application/json";
     unknown.refused_like(415, "UnsupportedMediaType", text)?;
     let unknown = patch(&w, &web, JSON, &json!({})).await?;
     unknown.refused(415, "UnsupportedMediaType", "415: Unsupported Media Type")?;
@@ -73,11 +82,13 @@ pub(in super::super) async fn api_misplaced_objects(w: World) -> Result<()> {
     post(&w, &path, &deployment("web")).await?.ok()?;
     let with = |place: &str, value: &str| {
         let mut object = deployment("web");
-        *object.pointer_mut("/metadata").unwrap_or(&mut Value::Null) = json!({"name": "web", place: value});
+        *object.pointer_mut("/metadata").unwrap_or(&mut Value::Null) =
+            json!({"name": "web", place: value});
         object
     };
     let other_namespace = post(&w, &path, &with("namespace", "other")).await?;
-    let text = "the namespace of the provided object does not match the namespace sent on the request";
+    let text =
+        "the namespace of the provided object does not match the namespace sent on the request";
     other_namespace.refused(400, "BadRequest", text)?;
     let other_name = put(&w, &web, &deployment("other")).await?;
     let text = "the name of the object (other) does not match the name on the URL (web)";
@@ -123,7 +134,11 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
     ];
     for (spec, expected) in specs {
         let answer = post(&w, &path, &autoscaler("bad", spec.clone())).await?;
-        answer.refused_like(422, "Invalid", "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: ")?;
+        answer.refused_like(
+            422,
+            "Invalid",
+            "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: ",
+        )?;
         let details = &answer.body["details"];
         let about = json!([details["name"], details["group"], details["kind"]]);
         ensure!(about == json!(["bad", "autoscaling", "HorizontalPodAutoscaler"]), "{details}");
@@ -134,10 +149,14 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
             ensure!(message.contains(text), "{text:?} is not in {message:?}");
         }
         for field in expected {
-            ensure!(causes.iter().any(|cause| cause["field"] == field), "{spec}: no {field} in {details}");
+            ensure!(
+                causes.iter().any(|cause| cause["field"] == field),
+                "{spec}: no {field} in {details}"
+            );
         }
     }
-    let answer = post(&w, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
+    let answer =
+        post(&w, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
     let text = "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: [spec.maxReplicas: Required value: must be set and greater than 0, spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`]";
     answer.refused(422, "Invalid", text)?;
     let answer = post(&w, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;
@@ -148,7 +167,11 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
     post(&w, &path, &autoscaler("good", json!({}))).await?.ok()?;
     let good = format!("{path}/good");
     let answer = patch(&w, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;
-    answer.refused_like(422, "Invalid", "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: ")?;
+    answer.refused_like(
+        422,
+        "Invalid",
+        "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: ",
+    )?;
     let status = json!({"status": {"currentReplicas": -2}});
     let answer = patch(&w, &format!("{good}/status"), MERGE, &status).await?;
     let text = "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: status.currentReplicas: Invalid value: -2: must be greater than or equal to 0";

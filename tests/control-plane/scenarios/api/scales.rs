@@ -3,7 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put, version};
+use super::{
+    APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put, version,
+};
 use crate::scenarios::targets::define;
 use crate::workload::Kind;
 use crate::world::World;
@@ -42,13 +44,21 @@ pub(in super::super) async fn api_scale(w: World) -> Result<()> {
             "BadRequest",
             "the name of the object (x) does not match the name on the URL (web)",
         ),
-        ("namespace", "x", 400, "BadRequest", "the namespace of the provided object does not match"),
+        (
+            "namespace",
+            "x",
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match",
+        ),
     ] {
-        let mut wrong = json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": 9}});
+        let mut wrong =
+            json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": 9}});
         wrong["metadata"][place] = value.into();
         put(&w, &path, &wrong).await?.refused_like(code, reason, text).with_context(|| place)?;
     }
-    let negative = json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": -3}});
+    let negative =
+        json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": -3}});
     let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
     put(&w, &path, &negative).await?.refused(422, "Invalid", text)?;
     let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
@@ -115,7 +125,8 @@ pub(in super::super) async fn api_custom_scale(w: World) -> Result<()> {
     let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
     answer.refused(422, "Invalid", text)?;
     let nameless = json!({"metadata": {"name": "no-kind"}});
-    let text = "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
+    let text =
+        "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
     post(&w, &path, &nameless).await?.refused_like(400, "BadRequest", text)?;
     // Replicas that nobody set cannot be read, but written.
     let bare = json!({
@@ -125,8 +136,9 @@ pub(in super::super) async fn api_custom_scale(w: World) -> Result<()> {
     let answer = get(&w, &format!("{path}/bare/scale")).await?;
     let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
     answer.refused(500, "InternalError", text)?;
-    let scale =
-        patch(&w, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}})).await?.ok()?;
+    let scale = patch(&w, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}}))
+        .await?
+        .ok()?;
     ensure!(scale["spec"]["replicas"] == 2, "{scale}");
     Ok(())
 }

@@ -13,8 +13,11 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 async fn table(w: &World, path: &str) -> Result<(Value, Value)> {
     let table = send(w, Method::GET, path, TABLE, &Value::Null).await?.ok()?;
     ensure!(table["kind"] == "Table" && table["apiVersion"] == "meta.k8s.io/v1", "{table}");
-    let of = |column: &Value| ["name", "type", "format", "priority"].map(|member| column[member].clone());
-    let columns = table["columnDefinitions"].as_array().into_iter().flatten().map(of).collect::<Vec<_>>();
+    let of = |column: &Value| {
+        ["name", "type", "format", "priority"].map(|member| column[member].clone())
+    };
+    let columns =
+        table["columnDefinitions"].as_array().into_iter().flatten().map(of).collect::<Vec<_>>();
     let rows = table["rows"].as_array().into_iter().flatten();
     Ok((json!(columns), rows.map(|row| row["cells"].clone()).collect()))
 }
@@ -27,7 +30,8 @@ pub(in super::super) async fn api_tables(w: World) -> Result<()> {
     let plain = |name: &str, holds: &str| json!([name, holds, "", 0]);
     let name = json!(["Name", "string", "name", 0]);
     let mut expected = vec![name.clone()];
-    expected.extend(["Reference", "Targets", "MinPods", "MaxPods"].map(|name| plain(name, "string")));
+    expected
+        .extend(["Reference", "Targets", "MinPods", "MaxPods"].map(|name| plain(name, "string")));
     expected.push(plain("Replicas", "integer"));
     expected.push(plain("Age", "string"));
     let types = |columns: &Value| -> Vec<Value> {
@@ -40,11 +44,15 @@ pub(in super::super) async fn api_tables(w: World) -> Result<()> {
     };
     ensure!(types(&columns) == types(&json!(expected)), "{columns}");
     let age = cells[0][6].clone();
-    ensure!(cells == json!([["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, age]]), "{cells}");
+    ensure!(
+        cells == json!([["web", "Deployment/web", "cpu: <unknown>/80%", "1", 5, 0, age]]),
+        "{cells}"
+    );
     let metric = json!({"type": "Resource", "resource": {
         "name": "cpu", "current": {"averageUtilization": 50, "averageValue": "50m"},
     }});
-    let status = json!({"status": {"currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [metric]}});
+    let status =
+        json!({"status": {"currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [metric]}});
     patch(&w, &format!("{path}/web/status"), MERGE, &status).await?.ok()?;
     let (_, cells) = table(&w, &format!("{path}/web")).await?;
     ensure!(cells[0][2] == "cpu: 50%/80%" && cells[0][5] == 2, "{cells}");
@@ -54,11 +62,13 @@ pub(in super::super) async fn api_tables(w: World) -> Result<()> {
     let (columns, cells) = table(&w, &path).await?;
     let mut expected = vec![name];
     expected.extend(["Ready", "Up-to-date", "Available", "Age"].map(|name| plain(name, "string")));
-    expected.extend(["Containers", "Images", "Selector"].map(|name| json!([name, "string", "", 1])));
+    expected
+        .extend(["Containers", "Images", "Selector"].map(|name| json!([name, "string", "", 1])));
     ensure!(columns == json!(expected), "{columns}");
     let age = cells[0][4].clone();
     ensure!(cells == json!([["web", "0/2", 0, 0, age, "app", "none", "app=web"]]), "{cells}");
-    let answer = send(&w, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
+    let answer =
+        send(&w, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
     let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty";
     answer.refused(400, "BadRequest", text)
 }
@@ -73,6 +83,9 @@ pub(in super::super) async fn api_metadata_only(w: World) -> Result<()> {
     ensure!(one == only, "{one}");
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
     let many = send(&w, Method::GET, &path, accept, &Value::Null).await?.ok()?;
-    ensure!(many["kind"] == "PartialObjectMetadataList" && many["items"] == json!([only]), "{many}");
+    ensure!(
+        many["kind"] == "PartialObjectMetadataList" && many["items"] == json!([only]),
+        "{many}"
+    );
     Ok(())
 }

@@ -24,7 +24,11 @@ fn utilization() -> Value {
 #[case::resource_at_zero(0, "Resource", false)]
 #[case::pods_at_zero(0, "Pods", false)]
 #[case::container_resource_at_zero(0, "ContainerResource", false)]
-fn zero_needs_a_metric_without_pods(#[case] min: i32, #[case] source_type: &str, #[case] permitted: bool) {
+fn zero_needs_a_metric_without_pods(
+    #[case] min: i32,
+    #[case] source_type: &str,
+    #[case] permitted: bool,
+) {
     let found = causes(json!({ "minReplicas": min, "metrics": [{ "type": source_type }] }));
     let text = "Forbidden spec.metrics: Forbidden: must specify at least one Object or External metric to support \
         scaling to zero replicas";
@@ -78,13 +82,13 @@ fn metric_members(#[case] source_type: &str, #[case] members: &[&str], #[case] e
     let mut metric = json!({ "type": source_type });
     for member in members {
         // Valid as an external metric, and not looked into where another is set.
-        metric[member] = json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": "1" } });
+        metric[member] =
+            json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": "1" } });
     }
     assert_eq!(causes(json!({ "metrics": [metric] })), expected);
 }
 
-const RAW_AND_UTILIZATION: &str =
-    "Forbidden averageValue: Forbidden: may not set both a target raw value and a target utilization";
+const RAW_AND_UTILIZATION: &str = "Forbidden averageValue: Forbidden: may not set both a target raw value and a target utilization";
 const VALUE_AND_AVERAGE: &str =
     "Forbidden value: Forbidden: may not set both a target value for metric and a per-pod target";
 
@@ -141,7 +145,8 @@ fn targets(#[case] member: &str, #[case] mut target: Value, #[case] expected: &[
 #[case::two_dots("..", &["Invalid: Invalid value: \"..\": may not be '..'"])]
 #[case::slash("a/b", &["Invalid: Invalid value: \"a/b\": may not contain '/'"])]
 fn metric_name(#[case] name: &str, #[case] expected: &[&str]) {
-    let source = json!({ "metric": { "name": name }, "target": { "type": "Value", "averageValue": "1" } });
+    let source =
+        json!({ "metric": { "name": name }, "target": { "type": "Value", "averageValue": "1" } });
     let found = causes(json!({ "metrics": [{ "type": "Pods", "pods": source }] }));
     assert_eq!(without(&found, " spec.metrics[0].pods.metric.name"), expected);
 }
@@ -149,20 +154,23 @@ fn metric_name(#[case] name: &str, #[case] expected: &[&str]) {
 #[test]
 fn second_metric_has_its_own_index() {
     let metrics = json!([external(&utilization()), external(&utilization())]);
-    let fields: Vec<String> = validate(&spec(json!({ "metrics": metrics })), &ValidationOptions::default())
-        .into_iter()
-        .map(|cause| cause.field)
-        .collect();
-    let expected =
-        ["spec.metrics[0].external.target.averageValue", "spec.metrics[1].external.target.averageValue"];
+    let fields: Vec<String> =
+        validate(&spec(json!({ "metrics": metrics })), &ValidationOptions::default())
+            .into_iter()
+            .map(|cause| cause.field)
+            .collect();
+    let expected = [
+        "spec.metrics[0].external.target.averageValue",
+        "spec.metrics[1].external.target.averageValue",
+    ];
     assert_eq!(fields, expected);
 }
 
 #[test]
 fn resource_metric_takes_any_name_but_none() {
-    let of =
-        |name: &str| json!({ "type": "Resource", "resource": { "name": name, "target": utilization() } });
-    let expected = "Required spec.metrics[0].resource.name: Required value: must specify a resource name";
+    let of = |name: &str| json!({ "type": "Resource", "resource": { "name": name, "target": utilization() } });
+    let expected =
+        "Required spec.metrics[0].resource.name: Required value: must specify a resource name";
     assert_eq!(causes(json!({ "metrics": [of("")] })), [expected]);
     assert_eq!(causes(json!({ "metrics": [of("../%")] })), [""; 0]);
 }
@@ -188,8 +196,11 @@ fn resource_metric_takes_any_name_but_none() {
 #[case::empty_prefix("/b", &["prefix part must be non-empty", NOT_EXTENDED])]
 fn container_resource_name(#[case] name: &str, #[case] expected: &[&str]) {
     let source = json!({ "name": name, "container": "main", "target": utilization() });
-    let found = causes(json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }));
-    let prefix = format!("Invalid spec.metrics[0].containerResource.name: Invalid value: \"{name}\": ");
+    let found = causes(
+        json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }),
+    );
+    let prefix =
+        format!("Invalid spec.metrics[0].containerResource.name: Invalid value: \"{name}\": ");
     assert_eq!(without(&found, &prefix), expected);
 }
 
@@ -217,7 +228,10 @@ fn container_resource_name_with_two_slashes_is_no_label_key() {
 #[case::empty_label("a..b", &[LABEL])]
 fn container_name(#[case] name: &str, #[case] expected: &[&str]) {
     let source = json!({ "name": "cpu", "container": name, "target": utilization() });
-    let found = causes(json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }));
-    let prefix = format!("Invalid spec.metrics[0].containerResource.container: Invalid value: \"{name}\": ");
+    let found = causes(
+        json!({ "metrics": [{ "type": "ContainerResource", "containerResource": source }] }),
+    );
+    let prefix =
+        format!("Invalid spec.metrics[0].containerResource.container: Invalid value: \"{name}\": ");
     assert_eq!(without(&found, &prefix), expected);
 }

@@ -30,7 +30,9 @@ fn causes_of(changes: Value, options: ValidationOptions<'_>) -> Vec<String> {
 }
 
 fn texts(causes: &[Cause]) -> Vec<String> {
-    let text = |cause: &Cause| format!("{} {cause}", cause.reason.as_str().trim_start_matches("FieldValue"));
+    let text = |cause: &Cause| {
+        format!("{} {cause}", cause.reason.as_str().trim_start_matches("FieldValue"))
+    };
     causes.iter().map(text).collect()
 }
 
@@ -65,7 +67,12 @@ fn without(texts: &[String], part: &str) -> Vec<String> {
     "Invalid spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
 ])]
 #[case::highest(i32::MAX, i32::MAX, true, &[])]
-fn bounds(#[case] min: i32, #[case] max: i32, #[case] scale_to_zero: bool, #[case] expected: &[&str]) {
+fn bounds(
+    #[case] min: i32,
+    #[case] max: i32,
+    #[case] scale_to_zero: bool,
+    #[case] expected: &[&str],
+) {
     let options = ValidationOptions { scale_to_zero, old: None };
     assert_eq!(causes_of(json!({ "minReplicas": min, "maxReplicas": max }), options), expected);
 }

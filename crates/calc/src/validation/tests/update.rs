@@ -31,7 +31,11 @@ fn min_replicas_without_gate(#[case] old: Value, #[case] new: i32, #[case] expec
 #[case::changed_to_the_core_kind(("K", "v1", "a"), ("ReplicationController", "v1", "a"), true)]
 #[case::core_kind_not_changed(
     ("ReplicationController", "a/b/c", "a"), ("ReplicationController", "a/b/c", "a"), true)]
-fn scale_target(#[case] old: (&str, &str, &str), #[case] new: (&str, &str, &str), #[case] expected: bool) {
+fn scale_target(
+    #[case] old: (&str, &str, &str),
+    #[case] new: (&str, &str, &str),
+    #[case] expected: bool,
+) {
     let reference = |(kind, api_version, name): (&str, &str, &str)| json!({ "scaleTargetRef": { "kind": kind, "apiVersion": api_version, "name": name } });
     assert_eq!(is_accepted(reference(old), reference(new), true), expected);
 }
@@ -39,7 +43,8 @@ fn scale_target(#[case] old: (&str, &str, &str), #[case] new: (&str, &str, &str)
 fn object(source_type: &str, api_version: &str) -> Value {
     let described = json!({ "kind": "K", "name": "n", "apiVersion": api_version });
     let target = json!({ "type": "Value", "value": "1" });
-    let source = json!({ "describedObject": described, "metric": { "name": "m" }, "target": target });
+    let source =
+        json!({ "describedObject": described, "metric": { "name": "m" }, "target": target });
     json!({ "type": source_type, "object": source })
 }
 

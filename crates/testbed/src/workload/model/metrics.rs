@@ -56,7 +56,9 @@ pub(super) fn objects(scenario: &Scenario) -> Vec<ObjectMetric> {
 
 pub(super) fn externals(scenario: &Scenario) -> Vec<External> {
     let specs = scenario.external_metrics.iter();
-    specs.filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario)).collect()
+    specs
+        .filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario))
+        .collect()
 }
 
 impl Metric {
@@ -84,7 +86,8 @@ impl Metric {
         workloads: &BTreeMap<WorkloadId, Workload>,
         backlogs: &BTreeMap<String, f64>,
     ) {
-        let meter = |id: &WorkloadId| workloads.get(id).map(|workload| workload.meter).unwrap_or_default();
+        let meter =
+            |id: &WorkloadId| workloads.get(id).map(|workload| workload.meter).unwrap_or_default();
         let value = match &self.measured {
             Measured::Load(id) => self.rate(look, meter(id).offered),
             Measured::Served(id) => self.rate(look, meter(id).served),
@@ -92,7 +95,8 @@ impl Metric {
             Measured::Curve(load) => Some(load.at(look.at.max(0.0))),
         };
         let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
-        let thing = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
+        let thing =
+            random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
         if let Some(value) = value {
             look.push(&mut self.series, thing, value);
         }
@@ -118,7 +122,12 @@ impl<'a> Look<'a> {
     fn due(seed: u64, settings: &'a SourceSettings, before: f64, now: f64) -> Option<Self> {
         let look = |time: f64| number::round((time / settings.resolution.get()).floor());
         let number = look(now);
-        (number != look(before)).then_some(Self { seed, at: now, number: number.cast_unsigned(), settings })
+        (number != look(before)).then_some(Self {
+            seed,
+            at: now,
+            number: number.cast_unsigned(),
+            settings,
+        })
     }
 
     fn measured(&self, value: f64, thing: u64) -> f64 {
@@ -132,7 +141,10 @@ impl<'a> Look<'a> {
     fn push(&self, series: &mut Series<f64>, thing: u64, value: f64) {
         if !self.misses(thing) {
             let window = self.settings.resolution.get();
-            series.push(Sample { at: self.at, window, value: self.measured(value, thing) }, self.settings);
+            series.push(
+                Sample { at: self.at, window, value: self.measured(value, thing) },
+                self.settings,
+            );
         }
     }
 }
@@ -143,7 +155,8 @@ impl Model {
         let (seed, now) = (self.seed, self.now);
         let MetricsSettings { resource, pods, object, external } = &self.settings;
         let all = self.workloads.values_mut().flat_map(|workload| workload.pods.values_mut());
-        let (usage, rates) = (Look::due(seed, resource, before, now), Look::due(seed, pods, before, now));
+        let (usage, rates) =
+            (Look::due(seed, resource, before, now), Look::due(seed, pods, before, now));
         if usage.is_some() || rates.is_some() {
             for pod in all {
                 if let Some(look) = &usage {
@@ -154,8 +167,11 @@ impl Model {
                 }
             }
         }
-        let backlogs: BTreeMap<String, f64> =
-            self.queues.iter().map(|queue| (queue.spec.name.clone(), queue.backlog.waiting)).collect();
+        let backlogs: BTreeMap<String, f64> = self
+            .queues
+            .iter()
+            .map(|queue| (queue.spec.name.clone(), queue.backlog.waiting))
+            .collect();
         if let Some(look) = Look::due(seed, object, before, now) {
             for one in &mut self.objects {
                 one.metric.look(&look, &self.workloads, &backlogs);
@@ -178,7 +194,9 @@ impl Pod {
     /// run, and nothing of those that run too short.
     fn look_at_usage(&mut self, look: &Look<'_>) {
         let window = look.at - self.usage_since;
-        if !self.lifecycle.is_running() || window < SHORTEST_WINDOW.min(look.settings.resolution.get()) {
+        if !self.lifecycle.is_running()
+            || window < SHORTEST_WINDOW.min(look.settings.resolution.get())
+        {
             return;
         }
         self.usage_since = look.at;
@@ -188,7 +206,8 @@ impl Pod {
             let cpu = (container.cpu_seconds - container.seen_cpu_seconds) / window;
             container.seen_cpu_seconds = container.cpu_seconds;
             let thing = self.thing ^ (index << 1);
-            let (cpu, memory) = (look.measured(cpu, thing), look.measured(container.memory, thing ^ 1));
+            let (cpu, memory) =
+                (look.measured(cpu, thing), look.measured(container.memory, thing ^ 1));
             sample.push((container.name.clone(), cpu, memory));
         }
         if is_seen {

@@ -40,7 +40,11 @@ pub struct WorkloadId {
 
 impl WorkloadId {
     /// The workload of these names.
-    pub fn new(namespace: impl Into<String>, kind: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn new(
+        namespace: impl Into<String>,
+        kind: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
         Self { namespace: namespace.into(), kind: kind.into(), name: name.into() }
     }
 
@@ -119,9 +123,14 @@ impl Model {
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let default_profile = Arc::new(scenario.default_profile.clone());
         let workload = |spec: &WorkloadSpec| {
-            let profile =
-                spec.profile.as_ref().map_or_else(|| default_profile.clone(), |one| Arc::new(one.clone()));
-            (WorkloadId::of(spec), Workload::new(profile, spec.load.clone(), spec.pod_metrics.clone(), true))
+            let profile = spec
+                .profile
+                .as_ref()
+                .map_or_else(|| default_profile.clone(), |one| Arc::new(one.clone()));
+            (
+                WorkloadId::of(spec),
+                Workload::new(profile, spec.load.clone(), spec.pod_metrics.clone(), true),
+            )
         };
         let workloads = scenario.workloads.iter().map(workload).collect();
         let queue = |spec: &QueueSpec| {
@@ -248,8 +257,12 @@ impl Model {
 
     /// Lets a metrics API, or all of them, fail until then.
     pub(crate) fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
-        let all =
-            [MetricsSource::Resource, MetricsSource::Pods, MetricsSource::Object, MetricsSource::External];
+        let all = [
+            MetricsSource::Resource,
+            MetricsSource::Pods,
+            MetricsSource::Object,
+            MetricsSource::External,
+        ];
         let affected = all.into_iter().filter(|one| source.is_none_or(|source| source == *one));
         self.outages.extend(affected.map(|one| (one, until)));
     }
@@ -264,8 +277,12 @@ impl Model {
             pod.lifecycle.age(WARM_AGE);
             pod.changed = true;
         }
-        let settings =
-            [&self.settings.resource, &self.settings.pods, &self.settings.object, &self.settings.external];
+        let settings = [
+            &self.settings.resource,
+            &self.settings.pods,
+            &self.settings.object,
+            &self.settings.external,
+        ];
         let longest = settings.map(|one| 2.0 * one.resolution.get() + one.delay.get());
         let mut second = -longest.into_iter().fold(0.0, f64::max).ceil();
         self.now = second;
@@ -277,7 +294,12 @@ impl Model {
 }
 
 impl Workload {
-    fn new(profile: Arc<PodProfile>, load: Load, pod_metrics: Vec<PodMetricSpec>, in_scenario: bool) -> Self {
+    fn new(
+        profile: Arc<PodProfile>,
+        load: Load,
+        pod_metrics: Vec<PodMetricSpec>,
+        in_scenario: bool,
+    ) -> Self {
         Self {
             costs: profile.use_of_load(),
             profile,
@@ -298,8 +320,9 @@ impl Workload {
 
 /// How long the steps of one pod take.
 fn times(profile: &PodProfile, rng: &mut fastrand::Rng) -> Times {
-    let mut jittered =
-        |time: super::seconds::Seconds| time.get() * (1.0 + profile.jitter * (2.0 * rng.f64() - 1.0));
+    let mut jittered = |time: super::seconds::Seconds| {
+        time.get() * (1.0 + profile.jitter * (2.0 * rng.f64() - 1.0))
+    };
     Times {
         scheduling: jittered(profile.scheduling),
         starting: jittered(profile.starting),

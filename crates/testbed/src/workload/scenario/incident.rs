@@ -81,7 +81,9 @@ impl Incident {
 
     /// The member that is missing or has no place here, and why.
     pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
-        use IncidentKind::{Crash, DeletePods, Evict, Flap, ManualScale, MetricsOutage, MissingSamples};
+        use IncidentKind::{
+            Crash, DeletePods, Evict, Flap, ManualScale, MetricsOutage, MissingSamples,
+        };
         let kind = self.kind;
         let about_pods = [Crash, Evict, DeletePods, Flap, MissingSamples].contains(&kind);
         let lasts = [Flap, MissingSamples, MetricsOutage].contains(&kind);
@@ -95,6 +97,8 @@ impl Incident {
             (self.duration.is_some() && !lasts, "for", out_of_place),
             (self.source.is_some() && kind != MetricsOutage, "source", out_of_place),
         ];
-        checks.into_iter().find_map(|(is_wrong, field, problem)| is_wrong.then_some((field, problem)))
+        checks
+            .into_iter()
+            .find_map(|(is_wrong, field, problem)| is_wrong.then_some((field, problem)))
     }
 }

@@ -23,8 +23,9 @@ pub(super) fn keep(testbed: &Testbed, model: &mut Model, deployment: &Owner, own
     own.sort_by_key(|one| (number_of(one), one.name().to_owned()));
     let hash = template_hash(&deployment.object);
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let present =
-        own.iter().position(|one| json::text(&one.object, "/metadata/labels/pod-template-hash") == hash);
+    let present = own
+        .iter()
+        .position(|one| json::text(&one.object, "/metadata/labels/pod-template-hash") == hash);
     let present = if is_paused { own.len().checked_sub(1) } else { present };
     let newest = own.last().map_or(0, |one| number_of(one));
     let created;
@@ -60,13 +61,15 @@ fn is_of(replica_set: &Owner, deployment: &Owner) -> bool {
 }
 
 fn template_hash(deployment: &Value) -> String {
-    let template = deployment.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
+    let template =
+        deployment.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
     random::letters(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
 }
 
 /// Which revision it is.
 fn number_of(owner: &Owner) -> i64 {
-    let revision = owner.object.pointer("/metadata/annotations").and_then(|all| all.get(REVISION)?.as_str());
+    let revision =
+        owner.object.pointer("/metadata/annotations").and_then(|all| all.get(REVISION)?.as_str());
     revision.and_then(|revision| revision.parse().ok()).unwrap_or_default()
 }
 
@@ -136,10 +139,12 @@ fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
 
 /// Deletes the oldest `ReplicaSet`s that have nothing left, beyond those that are kept for a rollback.
 fn forget_old(testbed: &Testbed, model: &mut Model, deployment: &Owner, old: &[&Owner]) {
-    let limit = json::number(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
+    let limit =
+        json::number(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
     let workload = model.workload(&deployment.workload());
-    let is_empty =
-        |one: &&&Owner| one.replicas() == 0 && !workload.pods.values().any(|pod| pod.owner == one.uid());
+    let is_empty = |one: &&&Owner| {
+        one.replicas() == 0 && !workload.pods.values().any(|pod| pod.owner == one.uid())
+    };
     let empty: Vec<&&Owner> = old.iter().filter(is_empty).collect();
     let spare = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
     for one in empty.into_iter().take(spare) {

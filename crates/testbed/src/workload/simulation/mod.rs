@@ -84,7 +84,11 @@ impl Simulation {
 
     /// A configuration for the testbed with the simulation's clock and metrics, otherwise as by default.
     pub fn config(&self) -> Config {
-        Config { metrics: Some(self.metrics()), clock: self.shared.clock.as_fn(), ..Config::default() }
+        Config {
+            metrics: Some(self.metrics()),
+            clock: self.shared.clock.as_fn(),
+            ..Config::default()
+        }
     }
 
     /// The metrics sources.

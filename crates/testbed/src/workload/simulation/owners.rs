@@ -97,8 +97,13 @@ pub(super) fn collect(testbed: &Testbed) -> Vec<Owner> {
 /// Kind, name and UID of the controller in an object's owner references.
 pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
     let mut references = json::items(object, "/metadata/ownerReferences");
-    let controller = references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
-    Some((json::text(controller, "/kind"), json::text(controller, "/name"), json::text(controller, "/uid")))
+    let controller =
+        references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
+    Some((
+        json::text(controller, "/kind"),
+        json::text(controller, "/name"),
+        json::text(controller, "/uid"),
+    ))
 }
 
 impl Owner {

@@ -15,7 +15,12 @@ use crate::{
 };
 
 /// A pod as its owner creates it.
-pub(super) fn new(owner: &Owner, name: &str, labels: &[(&str, &str)], profile: &PodProfile) -> Value {
+pub(super) fn new(
+    owner: &Owner,
+    name: &str,
+    labels: &[(&str, &str)],
+    profile: &PodProfile,
+) -> Value {
     let template = owner.object.pointer("/spec/template");
     let mut pod = template.cloned().unwrap_or_else(|| {
         let image = format!("{}:1", owner.name());
@@ -43,7 +48,8 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let main = names.iter().position(|name| *name == profile.container).unwrap_or_default();
     let container = |(index, name): (usize, &&str)| {
         let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
-        let constant = sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
+        let constant =
+            sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
         let (cpu_seconds, seen_cpu_seconds, memory) = (0.0, 0.0, 0.0);
         let (name, is_main) = ((*name).to_owned(), index == main);
         Container { name, is_main, constant, cpu_seconds, seen_cpu_seconds, memory }
@@ -102,22 +108,21 @@ fn phase(pod: &Pod) -> &'static str {
 fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     let lifecycle = &pod.lifecycle;
     let Some(scheduled) = lifecycle.scheduled else {
-        let mut condition =
-            json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created) });
+        let mut condition = json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created) });
         if lifecycle.unschedulable {
             json::set(&mut condition, &["reason"], "Unschedulable");
             json::set(&mut condition, &["message"], "0/3 nodes are available: 3 Too many pods.");
         }
         return json!([condition]);
     };
-    let holds =
-        |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
+    let holds = |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
     let ready = |name: &str| {
         let mut condition = holds(name, lifecycle.ready_changed);
         if !lifecycle.is_ready() {
             json::set(&mut condition, &["status"], "False");
             json::set(&mut condition, &["reason"], "ContainersNotReady");
-            let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
+            let names: Vec<&str> =
+                pod.containers.iter().map(|container| container.name.as_str()).collect();
             let message = format!("containers with unready status: [{}]", names.join(" "));
             json::set(&mut condition, &["message"], message);
         }
@@ -146,8 +151,7 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
             "started": started, "restartCount": restarts, "state": state, "lastState": {},
         });
         if let Some(crash) = pod.lifecycle.last_crash.filter(|_| container.is_main) {
-            let last =
-                json!({ "terminated": { "exitCode": 137, "reason": "Error", "finishedAt": at(crash) } });
+            let last = json!({ "terminated": { "exitCode": 137, "reason": "Error", "finishedAt": at(crash) } });
             json::set(&mut status, &["lastState"], last);
         }
         status
@@ -160,8 +164,10 @@ fn state(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     match (lifecycle.state, lifecycle.running) {
         (State::BackOff { .. }, _) => json!({ "waiting": { "reason": "CrashLoopBackOff",
             "message": "back-off restarting failed container" } }),
-        (State::Evicted { since }, _) => json!({ "terminated": { "exitCode": 137, "reason": "Error",
-            "finishedAt": at(since) } }),
+        (State::Evicted { since }, _) => {
+            json!({ "terminated": { "exitCode": 137, "reason": "Error",
+            "finishedAt": at(since) } })
+        }
         (_, Some(since)) => json!({ "running": { "startedAt": at(since) } }),
         _ => json!({ "waiting": { "reason": "ContainerCreating" } }),
     }

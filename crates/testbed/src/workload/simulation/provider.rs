@@ -11,8 +11,8 @@ use serde_json::json;
 
 use super::{Shared, State, time};
 use crate::{
-    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
-    PodMetrics, PodMetricsQuery, names,
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery, names,
     workload::{
         model::{Model, ObjectMetric},
         number,
@@ -109,7 +109,8 @@ impl Known<'_> {
             let metric = workload.pod_metrics.iter().find(|metric| is_it(metric))?;
             let sample = pod.rate.latest(self.now, &self.model.settings.pods)?;
             let value = metric.base + metric.per_unit * sample.value;
-            let object = json!({ "kind": "Pod", "apiVersion": "v1", "namespace": id.0, "name": id.1 });
+            let object =
+                json!({ "kind": "Pod", "apiVersion": "v1", "namespace": id.0, "name": id.1 });
             Some(self.custom(object, sample, value))
         };
         let found: Vec<CustomMetric> = asked.filter_map(of).collect();
@@ -128,13 +129,16 @@ impl Known<'_> {
         let of = |one: &ObjectMetric| {
             let sample = one.metric.series.latest(self.now, &self.model.settings.object)?;
             let ObjectRef { api_version, kind, namespace, name, .. } = &one.object;
-            let object =
-                json!({ "kind": kind, "apiVersion": api_version, "namespace": namespace, "name": name });
+            let object = json!({ "kind": kind, "apiVersion": api_version, "namespace": namespace, "name": name });
             Some(self.custom(object, sample, sample.value))
         };
-        let found: Vec<CustomMetric> = self.model.objects.iter().filter(is_it).filter_map(of).collect();
+        let found: Vec<CustomMetric> =
+            self.model.objects.iter().filter(is_it).filter_map(of).collect();
         if found.is_empty() {
-            return Err(unknown(&format!("{} for {} {}", query.metric, query.resource, query.name)));
+            return Err(unknown(&format!(
+                "{} for {} {}",
+                query.metric, query.resource, query.name
+            )));
         }
         Ok(found)
     }
@@ -148,10 +152,15 @@ impl Known<'_> {
         }
     }
 
-    fn external_metric(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let queues = self.model.queues.iter().map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
+    fn external_metric(
+        &self,
+        query: &ExternalMetricQuery,
+    ) -> Result<Vec<ExternalMetric>, ApiError> {
+        let queues =
+            self.model.queues.iter().map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
         let others = self.model.externals.iter().map(|one| (&one.name, &one.labels, &one.series));
-        let named: Vec<_> = queues.chain(others).filter(|(name, ..)| **name == query.metric).collect();
+        let named: Vec<_> =
+            queues.chain(others).filter(|(name, ..)| **name == query.metric).collect();
         if named.is_empty() {
             return Err(unknown(&query.metric));
         }

@@ -24,7 +24,9 @@ pub(super) fn keep(testbed: &Testbed, model: &mut Model, owner: &Owner) {
         .collect();
     let there = number::count(own.len());
     if there > wanted {
-        own.sort_by(|one, other| rank(one).total_cmp(&rank(other)).then_with(|| one.name.cmp(&other.name)));
+        own.sort_by(|one, other| {
+            rank(one).total_cmp(&rank(other)).then_with(|| one.name.cmp(&other.name))
+        });
         own.into_iter().take(usize::try_from(there - wanted).unwrap_or_default()).for_each(|pod| {
             pod.lifecycle.terminate(now);
             pod.changed = true;

@@ -10,8 +10,9 @@ use crate::{
 /// Creates definitions, workloads, and then the other manifests, with the namespaces that any of them is in.
 pub(super) fn create(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
     let manifests = scenario.manifests.iter();
-    let is_early =
-        |one: &&Value| ["CustomResourceDefinition", "Namespace"].contains(&json::text(one, "/kind"));
+    let is_early = |one: &&Value| {
+        ["CustomResourceDefinition", "Namespace"].contains(&json::text(one, "/kind"))
+    };
     let (early, late): (Vec<&Value>, Vec<&Value>) = manifests.partition(is_early);
     for manifest in early {
         testbed.apply(manifest.clone())?;
@@ -29,7 +30,9 @@ pub(super) fn create(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiEr
 
 fn require_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
     if !name.is_empty() && testbed.get("v1", "Namespace", "", name).is_none() {
-        testbed.apply(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))?;
+        testbed.apply(
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+        )?;
     }
     Ok(())
 }
@@ -68,7 +71,8 @@ fn object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Va
 fn replicas_path(testbed: &Testbed, workload: &WorkloadSpec) -> String {
     let custom = testbed.scaled_custom_resources();
     let is_it = |version: &str, resource: &crate::registry::Resource| {
-        workload.kind == resource.kind && workload.api_version() == Some(&resource.api_version(version))
+        workload.kind == resource.kind
+            && workload.api_version() == Some(&resource.api_version(version))
     };
     let path = custom.iter().find_map(|resource| {
         let version = resource.versions.iter().find(|version| is_it(&version.name, resource))?;

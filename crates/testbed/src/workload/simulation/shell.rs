@@ -160,7 +160,8 @@ impl Shell {
     /// Forgets the pods that somebody else removed.
     fn forget_lost_pods(&self, model: &mut Model) {
         let objects = self.testbed.objects(&owners::pods());
-        let known: BTreeSet<&str> = objects.iter().map(|pod| json::text(pod, "/metadata/uid")).collect();
+        let known: BTreeSet<&str> =
+            objects.iter().map(|pod| json::text(pod, "/metadata/uid")).collect();
         if model.pods().any(|pod| !known.contains(pod.uid.as_str())) {
             model.retain_pods(|pod| known.contains(pod.uid.as_str()));
         }
@@ -170,7 +171,8 @@ impl Shell {
     fn remove_orphans(&self, found: &[Owner]) {
         let known: BTreeSet<&str> = found.iter().map(Owner::uid).collect();
         let is_orphan = |one: &&Owner| {
-            one.is("ReplicaSet") && controller_of(&one.object).is_some_and(|(_, _, uid)| !known.contains(uid))
+            one.is("ReplicaSet")
+                && controller_of(&one.object).is_some_and(|(_, _, uid)| !known.contains(uid))
         };
         for one in found.iter().filter(is_orphan) {
             let _ = self.testbed.delete(&one.api_version, &one.kind, one.namespace(), one.name());
@@ -234,7 +236,8 @@ impl Shell {
 
 /// Takes the incidents whose time has come.
 fn due(state: &mut State, second: f64) -> Vec<Incident> {
-    let mut due: Vec<Incident> = state.incidents.extract_if(.., |one| one.at.get() <= second).collect();
+    let mut due: Vec<Incident> =
+        state.incidents.extract_if(.., |one| one.at.get() <= second).collect();
     due.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
     due
 }

@@ -46,13 +46,20 @@ pub(super) fn keep(testbed: &Testbed, model: &mut Model, owner: &Owner) {
 
 /// The name of what its template is now.
 pub(super) fn revision(owner: &Owner) -> String {
-    let template = owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
+    let template =
+        owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
     let mut rng = fastrand::Rng::with_seed(random::hash(&[&template]));
     format!("{}-{}", owner.name(), random::letters(&mut rng, 10))
 }
 
 /// Creates a pod if it is not there, or makes way for it if it failed. Whether it is ready.
-fn keep_one(testbed: &Testbed, model: &mut Model, owner: &Owner, name: &str, revision: &str) -> bool {
+fn keep_one(
+    testbed: &Testbed,
+    model: &mut Model,
+    owner: &Owner,
+    name: &str,
+    revision: &str,
+) -> bool {
     let state = pod(model, owner, name).map(|pod| pod.lifecycle.state);
     match state {
         Some(State::Ready) => return true,
@@ -86,7 +93,8 @@ fn terminate(model: &mut Model, owner: &Owner, name: &str) {
 
 /// Its pods with such ordinals, in their order.
 fn ordinals(model: &mut Model, owner: &Owner, wanted: impl Fn(u32) -> bool) -> Vec<(u32, String)> {
-    let pods = model.workload(&owner.workload()).pods.values().filter(|pod| pod.owner == owner.uid());
+    let pods =
+        model.workload(&owner.workload()).pods.values().filter(|pod| pod.owner == owner.uid());
     let ordinal = |pod: &Pod| Some((pod.name.rsplit('-').next()?.parse().ok()?, pod.name.clone()));
     let mut found: Vec<(u32, String)> =
         pods.filter_map(ordinal).filter(|(ordinal, _)| wanted(*ordinal)).collect();

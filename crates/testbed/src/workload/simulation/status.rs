@@ -43,7 +43,8 @@ pub(super) fn write(
         counts.all += 1;
         counts.ready += u32::from(pod.lifecycle.is_ready());
         counts.available += u32::from(pod.lifecycle.is_available(second, min_ready));
-        let is_updated = if is_deployment { pod.owner == revision } else { pod.revision == revision };
+        let is_updated =
+            if is_deployment { pod.owner == revision } else { pod.revision == revision };
         counts.updated += u32::from(is_updated);
     }
     testbed.modify(&owner.key, &owner.id(), |object| {
@@ -93,7 +94,8 @@ fn built_in(object: &Value, owner: &Owner, counts: Counts, revision: &str, now: 
 fn conditions(object: &Value, owner: &Owner, counts: Counts, now: &str) -> Value {
     let desired = owner.replicas();
     let bounds = Bounds::of(object.pointer("/spec/strategy").unwrap_or(&Value::Null), desired);
-    let is_complete = counts.updated == desired && counts.all == desired && counts.available == desired;
+    let is_complete =
+        counts.updated == desired && counts.all == desired && counts.available == desired;
     let is_available = counts.available >= desired.saturating_sub(bounds.unavailable);
     let available = if is_available {
         ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
@@ -112,8 +114,14 @@ fn conditions(object: &Value, owner: &Owner, counts: Counts, now: &str) -> Value
 }
 
 /// A condition that keeps its times while it stays as it is.
-fn condition(object: &Value, name: &str, (status, reason, message): (&str, &str, &str), now: &str) -> Value {
-    let old = json::items(object, "/status/conditions").find(|one| json::text(one, "/type") == name);
+fn condition(
+    object: &Value,
+    name: &str,
+    (status, reason, message): (&str, &str, &str),
+    now: &str,
+) -> Value {
+    let old =
+        json::items(object, "/status/conditions").find(|one| json::text(one, "/type") == name);
     let kept = |member: &str, is_same: bool| {
         old.filter(|_| is_same).map_or(now, |old| json::text(old, &format!("/{member}"))).to_owned()
     };
@@ -134,7 +142,8 @@ fn custom(object: &mut Value, owner: &Owner, counts: Counts) {
     if json::text(object, pointer).is_empty() {
         let labels = owner.pod_labels();
         let pairs = labels.as_object().into_iter().flatten();
-        let pairs = pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        let pairs =
+            pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
         let path: Vec<&str> = pointer.split('/').skip(1).collect();
         json::set(object, &path, pairs.collect::<Vec<_>>().join(","));
     }
