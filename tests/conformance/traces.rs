@@ -15,7 +15,7 @@ use hpa_calc::{
     selector::Selector,
     settings::Settings,
 };
-use hpa_controller::shadow::{self, Comparison};
+use hpa_controller::{shadow, shadow::Comparison};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
         ),
         initial_readiness_delay: SignedDuration::from_secs(config.initial_readiness_delay_seconds),
         scale_to_zero: config.scale_to_zero,
-        corrected_zero: false,
+        strict_scale_to_zero: false,
     };
     let others = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();

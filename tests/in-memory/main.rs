@@ -17,8 +17,8 @@ use std::{
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    client::Clients,
-    run::{Options, Parts, RunError},
+    controller::{Dependencies, Options, RunError},
+    k8s::client::Clients,
 };
 use hpa_testbed::{
     Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery,
@@ -169,7 +169,7 @@ async fn control(
         watch_scales,
     };
     let clients = Clients { api: client.clone(), metrics: client };
-    hpa_controller::run::run(Parts::new(clients, &options), options, shutdown).await
+    hpa_controller::controller::run(Dependencies::new(clients, &options), options, shutdown).await
 }
 
 fn objects() -> Vec<Value> {

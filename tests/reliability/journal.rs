@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use hpa_controller::observer::{Observer, Reconciled};
+use hpa_controller::reconcile::observer::{Observer, Reconciled};
 use hpa_testbed::{ChangeListener, ResourceName};
 use parking_lot::Mutex;
 use serde_json::Value;

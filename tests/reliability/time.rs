@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::clock::{Clock, Moment};
+use hpa_controller::clock::{Clock, Instants};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -47,10 +47,10 @@ impl VirtualClock {
 }
 
 impl Clock for VirtualClock {
-    fn moment(&self) -> Moment {
+    fn instants(&self) -> Instants {
         let running = self.age();
         let skew = SignedDuration::from_millis(self.skew_ms.load(Ordering::Relaxed));
         let base: Timestamp = Timestamp::from_second(1_800_000_000).expect("a time");
-        Moment { wall: base + running + skew, running }
+        Instants { wall: base + running + skew, running }
     }
 }

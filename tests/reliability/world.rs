@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    client::{ClientLimits, Clients},
     clock::Clock,
-    leader::{Election, ElectionConfig},
-    run::{Options, Parts, RunError},
-    telemetry::Telemetry,
+    controller::{Dependencies, Options, RunError},
+    k8s::client::{ClientLimits, Clients},
+    leader_election::{Election, ElectionConfig},
+    metrics::Telemetry,
 };
 use hpa_testbed::{Config, Testbed};
 use jiff::SignedDuration;
@@ -171,13 +171,13 @@ impl World {
             ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
         let clients = Clients::of(self.testbed.service_named(name), &limits);
         self.telemetry = Arc::default();
-        let parts = Parts {
+        let parts = Dependencies {
             clock: Arc::new(self.controller_clock.clone()),
             observer: self.journal.clone(),
             election,
-            ..Parts::with_telemetry(clients, &options, self.telemetry.clone())
+            ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
         };
-        let task = tokio::spawn(hpa_controller::run::run(parts, options, shutdown.clone()));
+        let task = tokio::spawn(hpa_controller::controller::run(parts, options, shutdown.clone()));
         Controller { shutdown, task }
     }
 
@@ -246,7 +246,7 @@ impl World {
 fn options() -> Options {
     let settings = Settings {
         downscale_stabilization: SignedDuration::try_from(WINDOW).expect("a span"),
-        corrected_zero: true,
+        strict_scale_to_zero: true,
         ..Settings::default()
     };
     Options {

@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Serve(ServeArguments),
     /// Become another program that ends when who started this does.
     #[command(hide = true)]
-    Tied(TiedArguments),
+    ExitWithParent(TiedArguments),
 }
 
 #[derive(Args, Debug)]
@@ -244,7 +244,7 @@ mod tests {
         let more = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,
-            Command::Run(_) | Command::Tied(_) => unreachable!("serve was asked for"),
+            Command::Run(_) | Command::ExitWithParent(_) => unreachable!("serve was asked for"),
         };
         let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
         assert_eq!(first.flags(), [&given[3..], &more].concat());

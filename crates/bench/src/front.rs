@@ -35,13 +35,13 @@ const METRICS_GROUP: &str = "metrics.k8s.io";
 /// What every request needs.
 #[derive(Clone)]
 pub(crate) struct Front {
-    pub(crate) behind: Behind,
+    pub(crate) behind: Backend,
     pub(crate) cluster: Cluster,
 }
 
 /// Who answers behind the front.
 #[derive(Clone)]
-pub(crate) enum Behind {
+pub(crate) enum Backend {
     Testbed(Testbed),
     Api(Arc<Upstream>),
 }
@@ -59,8 +59,8 @@ impl Front {
         let about = About::new(request.method(), request.uri());
         let load = &self.cluster.load;
         let answer = match &self.behind {
-            Behind::Testbed(testbed) => answer_with_metrics(testbed, load, &about, request).await,
-            Behind::Api(upstream) => upstream.answer(load, &about, request).await,
+            Backend::Testbed(testbed) => answer_with_metrics(testbed, load, &about, request).await,
+            Backend::Api(upstream) => upstream.answer(load, &about, request).await,
         };
         let record = &self.cluster.record;
         self.cluster.answered(&about, record.now(), came.elapsed(), answer.status().is_success());

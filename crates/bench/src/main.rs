@@ -53,7 +53,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         match command {
             Command::Run(arguments) => measure::run(&arguments).await,
             Command::Serve(arguments) => serve::run(&arguments).await,
-            Command::Tied(arguments) => process::become_tied(&arguments.command),
+            Command::ExitWithParent(arguments) => process::become_tied(&arguments.command),
         }
     })
 }

@@ -18,7 +18,7 @@ use tokio::{
 use crate::{
     args::{ApiServer, ServeArguments},
     cluster::{Cluster, Processes},
-    front::{Behind, Front},
+    front::{Backend, Front},
     kube_apiserver, kubeconfig,
     load::Load,
     populate::{populate, say},
@@ -58,7 +58,7 @@ async fn serve_testbed(arguments: &ServeArguments) -> Result<()> {
     let listener = listen().await?;
     fs::write(&arguments.kubeconfig, Testbed::kubeconfig(listener.local_addr()?))
         .context("cannot write the kubeconfig")?;
-    answer(listener, Front { behind: Behind::Testbed(testbed), cluster }.router()).await
+    answer(listener, Front { behind: Backend::Testbed(testbed), cluster }.router()).await
 }
 
 /// A port of the loopback device.

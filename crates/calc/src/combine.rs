@@ -34,7 +34,7 @@ pub(crate) struct Failed {
 
 /// The proposal that is ahead so far. One of 0 replicas is replaced by whatever comes later.
 #[derive(Default)]
-struct Lead {
+struct LargestProposal {
     replicas: i32,
     winner: Option<usize>,
     metric: String,
@@ -53,7 +53,7 @@ pub(crate) fn combine(
     let mut statuses = Vec::with_capacity(specs.len());
     let mut events = Vec::new();
     let mut explanations = Vec::with_capacity(specs.len());
-    let mut lead = Lead::default();
+    let mut lead = LargestProposal::default();
     let mut first_failed: Option<Invalid> = None;
     let mut failed = 0_usize;
     let readings = readings.into_iter().chain(std::iter::repeat_with(|| None));
@@ -64,7 +64,11 @@ pub(crate) fn combine(
                 let Valid { proposal, name, status, .. } = valid;
                 statuses.push(status);
                 if lead.replicas == 0 || proposal.replicas > lead.replicas {
-                    lead = Lead { replicas: proposal.replicas, winner: Some(index), metric: name };
+                    lead = LargestProposal {
+                        replicas: proposal.replicas,
+                        winner: Some(index),
+                        metric: name,
+                    };
                 }
             }
             Err(invalid) => {
@@ -88,13 +92,13 @@ pub(crate) fn combine(
 }
 
 fn settle(
-    lead: Lead,
+    lead: LargestProposal,
     first_failed: Option<Invalid>,
     failed: usize,
     all: usize,
     current: i32,
 ) -> Result<Combined, Failed> {
-    let Lead { replicas, winner, metric } = lead;
+    let LargestProposal { replicas, winner, metric } = lead;
     if all == 0 {
         // No API server lets this pass; without it a spec without metrics would be scaled to its minimum.
         let message = "no metrics are set".to_owned();

@@ -110,7 +110,7 @@ impl Decision<'_> {
     ///
     /// It has the `ScaledToZero` condition. Were that stored after the scale only, as the reference does, a controller
     /// that ends in between would leave a workload at zero that looks like one that a user has paused: for ever.
-    pub fn status_ahead(&self) -> Option<HorizontalPodAutoscalerStatus> {
+    pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
         self.scale_to().filter(|to| self.is_to_zero(*to))?;
         let mut ahead = StatusDraft::of(self.hpa, self.draft.now());
         ahead.set_scaled_to_zero(true);

@@ -13,7 +13,7 @@ use crate::{
     history::History,
     messages,
     metric::Context,
-    normalize::Situation,
+    normalize::NormalizeInput,
     plan::{MetricsPath, Path, Plan, ScaleReadError, SelectorRejection, is_scaled_to_zero},
     readings::{ReadError, Reading},
     settings::{Readiness, Settings, Tolerances},
@@ -294,7 +294,7 @@ impl Decision<'_> {
                     format!("the HPA was unable to compute the replica count: {}", failed.cause),
                 );
                 self.undecided(failed.message);
-                self.wake_to_min();
+                self.scale_from_zero_to_min();
             }
             Ok(combined) => self.normalize(combined, now),
         }
@@ -302,7 +302,7 @@ impl Decision<'_> {
 
     /// A target that has replicas is not at zero by the autoscaler's doing, whatever it was before.
     fn clear_stale_zero(&mut self) {
-        if self.settings.corrected_zero
+        if self.settings.strict_scale_to_zero
             && self.current > 0
             && is_scaled_to_zero(self.hpa, self.settings)
         {
@@ -311,9 +311,9 @@ impl Decision<'_> {
     }
 
     /// `minReplicas` holds for a target that the autoscaler brought to zero, be there metrics or not.
-    fn wake_to_min(&mut self) {
+    fn scale_from_zero_to_min(&mut self) {
         let fewest = self.hpa.spec.effective_min_replicas();
-        if self.settings.corrected_zero && self.current == 0 && fewest > 0 {
+        if self.settings.strict_scale_to_zero && self.current == 0 && fewest > 0 {
             self.rescale(fewest, BELOW_MIN.to_owned());
         }
     }
@@ -334,7 +334,8 @@ impl Decision<'_> {
             _ => String::new(),
         };
         let spec = &self.hpa.spec;
-        let situation = Situation { spec, settings: self.settings, current: self.current, now };
+        let situation =
+            NormalizeInput { spec, settings: self.settings, current: self.current, now };
         let normalized = situation.normalize(proposed, &mut self.history);
         let (stabilized_by, grounds) = match &normalized.stabilization {
             Some(grounds) => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::{api::ConditionReason, pods::Census, replicas::Rule};
+use crate::{api::ConditionReason, pods::PodCounts, replicas::Rule};
 
 /// How a decision came about, from the metrics to the replicas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct MetricExplanation {
     /// The proposed replicas.
     pub proposed_replicas: Option<i32>,
     /// The pods by class, where pods play a part.
-    pub pods: Option<Census>,
+    pub pods: Option<PodCounts>,
     /// Why the metric proposes nothing.
     pub error: Option<String>,
 }
@@ -180,7 +180,7 @@ mod tests {
             ratio: Some(1.5),
             rebalanced_ratio: Some(1.25),
             proposed_replicas: Some(3),
-            pods: Some(Census { ready: 1, unready: 2, missing: 3, ignored: 4 }),
+            pods: Some(PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 }),
             usage_milli: Some(7),
             ..MetricExplanation::default()
         };

@@ -38,7 +38,7 @@ impl Normalized {
 }
 
 /// What a proposal is normalized against.
-pub(crate) struct Situation<'a> {
+pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,
     pub(crate) current: i32,
@@ -52,7 +52,7 @@ struct StabilizationRange {
     highest: i32,
 }
 
-impl Situation<'_> {
+impl NormalizeInput<'_> {
     /// Normalizes a proposal, and adds it to the recommendations.
     pub(crate) fn normalize(&self, proposed: i32, history: &mut History) -> Normalized {
         match &self.spec.behavior {
@@ -203,7 +203,7 @@ mod tests {
         history: &mut History,
     ) -> Normalized {
         let spec = serde_json::from_value(spec).unwrap();
-        Situation { spec: &spec, settings: &settings, current, now: at(0) }
+        NormalizeInput { spec: &spec, settings: &settings, current, now: at(0) }
             .normalize(proposed, history)
     }
 

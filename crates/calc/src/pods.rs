@@ -24,7 +24,7 @@ pub enum PodClass {
 
 /// How many pods there are of each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Census {
+pub struct PodCounts {
     /// Pods whose sample counts.
     pub ready: usize,
     /// Pods that are not up yet.
@@ -35,7 +35,7 @@ pub struct Census {
     pub ignored: usize,
 }
 
-impl Census {
+impl PodCounts {
     /// All pods.
     pub fn total(&self) -> usize {
         self.ready + self.unready + self.missing + self.ignored
@@ -199,12 +199,12 @@ mod tests {
 
     #[test]
     fn census() {
-        let mut census = Census::default();
+        let mut census = PodCounts::default();
         for class in
             [Ready, Unready, Unready, Missing, Missing, Missing, Ignored, Ignored, Ignored, Ignored]
         {
             census.count(class);
         }
-        assert_eq!(census, Census { ready: 1, unready: 2, missing: 3, ignored: 4 });
+        assert_eq!(census, PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 });
     }
 }

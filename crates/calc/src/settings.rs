@@ -28,7 +28,7 @@ pub struct Settings {
     ///   reference leaves it at 0 until one can.
     ///
     /// Off is the reference exactly.
-    pub corrected_zero: bool,
+    pub strict_scale_to_zero: bool,
 }
 
 impl Default for Settings {
@@ -39,7 +39,7 @@ impl Default for Settings {
             cpu_initialization_period: SignedDuration::from_mins(5),
             initial_readiness_delay: SignedDuration::from_secs(30),
             scale_to_zero: true,
-            corrected_zero: false,
+            strict_scale_to_zero: false,
         }
     }
 }

@@ -103,8 +103,8 @@ fn end_of_a_pause_removes_the_condition_and_writes_the_scale() {
 #[test]
 fn zero_that_is_held_back_is_not_foretold() {
     let hpa = hpa(json!({ "minReplicas": 0 }), json!({}));
-    assert!(World::of(4, &[Some(0)]).status_ahead(&hpa).is_some());
-    assert!(World::of(4, &[Some(0)]).paused(Pause::BOTH).status_ahead(&hpa).is_none());
+    assert!(World::of(4, &[Some(0)]).status_before_scale(&hpa).is_some());
+    assert!(World::of(4, &[Some(0)]).paused(Pause::BOTH).status_before_scale(&hpa).is_none());
 }
 
 #[rstest]

@@ -107,15 +107,15 @@ fn a_raised_minimum_needs_no_metric_without_pods() {
     );
 }
 
-/// What the reference does with a marker that is no longer true, and what [`Settings::corrected_zero`] does.
+/// What the reference does with a marker that is no longer true, and what [`Settings::strict_scale_to_zero`] does.
 ///
-/// [`Settings::corrected_zero`]: hpa_calc::settings::Settings::corrected_zero
+/// [`Settings::strict_scale_to_zero`]: hpa_calc::settings::Settings::strict_scale_to_zero
 #[rstest]
 #[case::reference(false, "ScaledToZero=True : ")]
 #[case::corrected(true, NOT_TO_ZERO)]
 fn replicas_by_another_hand_end_the_zero(#[case] corrected: bool, #[case] marker: &str) {
     let mut world = World::of(3, &[Some(3)]);
-    world.settings.corrected_zero = corrected;
+    world.settings.strict_scale_to_zero = corrected;
     let conclusion = world.reconcile(&zero(json!({}), Some("True")));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conditions(&conclusion)[0], marker);
@@ -132,7 +132,7 @@ fn raised_minimum_wakes_without_metrics(
     #[case] to: Option<i32>,
 ) {
     let mut world = World::of(0, read);
-    world.settings.corrected_zero = corrected;
+    world.settings.strict_scale_to_zero = corrected;
     let spec = if read.is_empty() { json!({ "metrics": [cpu()] }) } else { json!({}) };
     let mut hpa = zero(spec, Some("True"));
     hpa.spec.min_replicas = Some(2);
@@ -152,7 +152,7 @@ fn raised_minimum_wakes_without_metrics(
 #[test]
 fn corrected_zero_leaves_a_pause_alone() {
     let mut world = World::of(0, &[None]);
-    world.settings.corrected_zero = true;
+    world.settings.strict_scale_to_zero = true;
     assert_eq!(world.reconcile(&zero(json!({ "minReplicas": 2 }), Some("False"))).scaled_to, None);
 }
 
@@ -170,7 +170,7 @@ fn zero_is_stored_ahead(
 ) {
     let hpa = zero(spec, (current == 0).then_some("True"));
     let world = World::of(current, &[Some(read)]);
-    let found = world.status_ahead(&hpa);
+    let found = world.status_before_scale(&hpa);
     assert_eq!(found.is_some(), ahead);
     let Some(found) = found else { return };
     assert!(found.is_true(&hpa_calc::api::ConditionType::ScaledToZero));

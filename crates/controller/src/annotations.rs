@@ -9,7 +9,7 @@ pub const DRY_RUN: &str = "autoscaling.hpa-rs.dev/dry-run";
 
 /// What the annotations of one autoscaler ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct AnnotationSettings {
     /// The directions in which it is not to scale.
     pub pause: Pause,
     /// Whether nothing is to be written for it.
@@ -18,7 +18,7 @@ pub struct Wishes {
     pub fault: Option<String>,
 }
 
-impl Wishes {
+impl AnnotationSettings {
     /// Those of an autoscaler.
     pub fn of(hpa: &HorizontalPodAutoscaler) -> Self {
         let annotations = &hpa.metadata.annotations;
@@ -49,12 +49,12 @@ impl Wishes {
 mod tests {
     use super::*;
 
-    fn wishes(annotations: &[(&str, &str)]) -> Wishes {
+    fn wishes(annotations: &[(&str, &str)]) -> AnnotationSettings {
         let mut hpa = HorizontalPodAutoscaler::default();
         for (name, value) in annotations {
             hpa.metadata.annotations.insert((*name).to_owned(), (*value).to_owned());
         }
-        Wishes::of(&hpa)
+        AnnotationSettings::of(&hpa)
     }
 
     #[test]
@@ -66,17 +66,21 @@ mod tests {
 
     #[test]
     fn known_values() {
-        assert_eq!(wishes(&[("team", "a")]), Wishes::default());
-        assert_eq!(wishes(&[(PAUSE, "false"), (DRY_RUN, "false")]), Wishes::default());
-        let down = Wishes { pause: Pause { up: false, down: true }, ..Wishes::default() };
+        assert_eq!(wishes(&[("team", "a")]), AnnotationSettings::default());
+        assert_eq!(wishes(&[(PAUSE, "false"), (DRY_RUN, "false")]), AnnotationSettings::default());
+        let down = AnnotationSettings {
+            pause: Pause { up: false, down: true },
+            ..AnnotationSettings::default()
+        };
         assert_eq!(wishes(&[(PAUSE, "down")]), down);
-        let both = Wishes { pause: Pause::BOTH, dry_run: true, fault: None };
+        let both = AnnotationSettings { pause: Pause::BOTH, dry_run: true, fault: None };
         assert_eq!(wishes(&[(PAUSE, "true"), (DRY_RUN, "true")]), both);
     }
 
     #[test]
     fn unknown_value_is_a_fault_and_not_heeded() {
-        let Wishes { pause, dry_run, fault } = wishes(&[(PAUSE, "yes"), (DRY_RUN, "1")]);
+        let AnnotationSettings { pause, dry_run, fault } =
+            wishes(&[(PAUSE, "yes"), (DRY_RUN, "1")]);
         assert_eq!((pause, dry_run), (Pause::NONE, false));
         assert_eq!(
             fault.as_deref(),

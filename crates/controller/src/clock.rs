@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct Instants {
     /// What the wall clock shows. It may be set.
     pub wall: Timestamp,
     /// How long the clock has been running. It only grows, as fast as time passes.
@@ -18,11 +18,11 @@ pub struct Moment {
 /// tokio's time.
 pub trait Clock: Send + Sync {
     /// Both clocks now.
-    fn moment(&self) -> Moment;
+    fn instants(&self) -> Instants;
 
     /// What the wall clock shows.
     fn now(&self) -> Timestamp {
-        self.moment().wall
+        self.instants().wall
     }
 }
 
@@ -39,7 +39,7 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn moment(&self) -> Moment {
-        Moment { wall: Timestamp::now(), running: self.origin.elapsed() }
+    fn instants(&self) -> Instants {
+        Instants { wall: Timestamp::now(), running: self.origin.elapsed() }
     }
 }

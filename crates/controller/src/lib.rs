@@ -16,27 +16,20 @@
 //! Prometheus metrics of it.
 
 pub mod annotations;
-mod answered;
-pub mod api;
-pub mod autoscalers;
-pub mod client;
+pub mod cache;
 pub mod clock;
+pub mod controller;
 pub mod events;
-mod feed;
-pub mod keep;
-pub mod leader;
-pub mod observer;
-pub mod pods;
+pub mod health;
+pub mod history_store;
+pub mod informer;
+pub mod k8s;
+pub mod key;
+pub mod leader_election;
+pub mod metrics;
 pub mod queue;
 pub mod reconcile;
-pub mod run;
-pub mod scales;
-pub mod selectors;
+pub mod scale_target;
+pub mod scope;
 pub mod shadow;
-pub mod spread;
-mod status;
-pub mod targets;
-pub mod telemetry;
 pub mod trace;
-pub mod watch;
-pub mod watched;

@@ -6,8 +6,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
 use hpa_controller::{
-    clock::{Clock, Moment},
-    leader::{Candidate, Election, ElectionConfig, Leadership, Predecessor},
+    clock::{Clock, Instants},
+    leader_election::{Candidate, Election, ElectionConfig, Leadership, Predecessor},
 };
 use hpa_testbed::Testbed;
 use http::{Request, Response, StatusCode};
@@ -54,11 +54,11 @@ struct Skewed {
 }
 
 impl Clock for Skewed {
-    fn moment(&self) -> Moment {
+    fn instants(&self) -> Instants {
         let running = self.start.elapsed();
         let wall = Timestamp::from_second(1_800_000_000).expect("a time");
         let elapsed = SignedDuration::try_from(running).expect("short");
-        Moment { wall: wall + elapsed + self.skew, running }
+        Instants { wall: wall + elapsed + self.skew, running }
     }
 }
 

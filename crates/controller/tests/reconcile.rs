@@ -22,16 +22,16 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::{DRY_RUN, PAUSE},
-    api::AutoscalerApi,
-    autoscalers::{Autoscalers, Seen},
+    cache::hpas::{Autoscalers, Origin},
+    cache::pods::Pods,
+    cache::selectors::SelectorIndex,
     clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
-    observer::{ErrorClass, Finished, Observer, Reconciled},
-    pods::Pods,
+    key::{AutoscalerApi, HpaKey},
     reconcile::Reconciler,
-    selectors::{HpaKey, SelectorIndex},
+    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
+    scale_target::{MapperConfig, RestMapper, ScaleClient},
     shadow::{Verdict, read_only},
-    targets::{MapperConfig, RestMapper, ScaleClient},
 };
 use hpa_metrics_client::MetricsClient;
 use http::{Method, Request, Response, StatusCode};
@@ -296,7 +296,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         pods.index("shop").expect("an index").apply("shop", pod(name));
     }
     let autoscalers = Autoscalers::default();
-    autoscalers.apply(&key(), hpa(), Seen::Listed);
+    autoscalers.apply(&key(), hpa(), Origin::List);
     let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
     tokio::spawn(writer.run());
     Reconciler {
@@ -306,7 +306,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         selectors: Arc::new(SelectorIndex::new()),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
-        known_scales: None,
+        scale_cache: None,
         metrics: Arc::new(usage(100)),
         events,
         clock: Arc::new(SystemClock::default()),
@@ -344,7 +344,7 @@ async fn reconcile_annotated(value: &str, times: usize) -> Server {
     reconciler.events = events;
     let mut annotated = hpa();
     annotated.metadata.annotations.insert(PAUSE.into(), value.into());
-    reconciler.autoscalers.apply(&key(), annotated, Seen::Listed);
+    reconciler.autoscalers.apply(&key(), annotated, Origin::List);
     for _ in 0..times {
         reconciler.reconcile(&key()).await;
     }
@@ -394,9 +394,9 @@ async fn autoscaler_of_our_own_api_is_written_there() {
     let (events, writer) =
         EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
     reconciler.events = events;
-    let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
+    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
     reconciler.autoscalers.remove(&key());
-    reconciler.autoscalers.apply(&own, hpa(), Seen::Listed);
+    reconciler.autoscalers.apply(&own, hpa(), Origin::List);
     reconciler.reconcile(&own).await;
     drop(reconciler);
     writer.run().await;
@@ -410,7 +410,7 @@ async fn autoscaler_of_our_own_api_is_written_there() {
 async fn autoscaler_of_each_api_for_the_same_pods_is_ambiguous() {
     let server = Arc::new(Mutex::new(server()));
     let reconciler = reconciler(&server);
-    let own = HpaKey::of(AutoscalerApi::Own, "shop", "web");
+    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
     reconciler.selectors.set(&own, Some(Selector::parse("app=web").expect("a selector")));
     reconciler.reconcile(&key()).await;
     let server = server.lock();
@@ -458,7 +458,7 @@ async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
         let mut answered = answered(*answer);
         // Each is another.
         answered.status.conditions[0].message = index.to_string().into();
-        reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+        reconciler.autoscalers.apply(&key(), answered, Origin::List);
         reconciler.reconcile(&key()).await;
     }
     let server = server.lock();
@@ -492,12 +492,12 @@ async fn dry_run_decides_on_what_was_there_before_a_scaling() {
         reconciler.pods.index("shop").expect("an index").apply("shop", pod(name));
     }
     reconciler.metrics = Arc::new(usage(50));
-    reconciler.autoscalers.apply(&key(), answered(4), Seen::Listed);
+    reconciler.autoscalers.apply(&key(), answered(4), Origin::List);
     reconciler.reconcile(&key()).await;
     assert_eq!(*verdicts.0.lock(), [Verdict::Same]);
     // As the other one's, the next decisions go by that of this scaling.
     let autoscaler = reconciler.autoscalers.get(&key()).expect("it is known");
-    let history = autoscaler.history(reconciler.clock.moment());
+    let history = autoscaler.history(reconciler.clock.instants());
     assert_eq!(history.recommendations.last().map(|last| last.replicas), Some(4));
 }
 
@@ -513,12 +513,12 @@ async fn dry_run_does_not_decide_on_what_was_there_long_ago() {
     let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
     let [mut asked, mut answered] = [hpa(), answered(4)];
     (asked.spec.behavior, answered.spec.behavior) = (behavior.clone(), behavior);
-    reconciler.autoscalers.apply(&key(), asked, Seen::Listed);
+    reconciler.autoscalers.apply(&key(), asked, Origin::List);
     for milli in [100, 50, 50] {
         reconciler.metrics = Arc::new(usage(milli));
         reconciler.reconcile(&key()).await;
     }
-    reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+    reconciler.autoscalers.apply(&key(), answered, Origin::List);
     reconciler.reconcile(&key()).await;
     assert_eq!(*verdicts.0.lock(), [Verdict::Unsettled]);
 }
@@ -538,13 +538,13 @@ async fn dry_run_recommends_on_the_metrics_that_the_status_tells_of() {
         serde_json::from_value(json!({ "type": "Resource", "resource": {
         "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" } } }))
         .expect("a metric");
-    reconciler.autoscalers.apply(&key(), answered, Seen::Listed);
+    reconciler.autoscalers.apply(&key(), answered, Origin::List);
     let mut recommended = Vec::new();
     for milli in [50, 25, 25, 25] {
         reconciler.metrics = Arc::new(usage(milli));
         reconciler.reconcile(&key()).await;
         let autoscaler = reconciler.autoscalers.get(&key()).expect("it is known");
-        let history = autoscaler.history(reconciler.clock.moment());
+        let history = autoscaler.history(reconciler.clock.instants());
         recommended.push(history.recommendations.last().map(|last| last.replicas));
     }
     assert_eq!(recommended, [2, 2, 2, 1].map(Some));
@@ -557,7 +557,7 @@ async fn annotated_autoscaler_is_not_written() {
     let reconciler = reconciler(&server);
     let mut annotated = hpa();
     annotated.metadata.annotations.insert(DRY_RUN.into(), "true".into());
-    reconciler.autoscalers.apply(&key(), annotated, Seen::Listed);
+    reconciler.autoscalers.apply(&key(), annotated, Origin::List);
     reconciler.reconcile(&key()).await;
     let server = server.lock();
     assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));

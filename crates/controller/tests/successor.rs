@@ -20,10 +20,10 @@ use std::{
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    client::Clients,
-    clock::{Clock, Moment},
-    leader::{Election, ElectionConfig},
-    run::{Options, Parts, RunError, run},
+    clock::{Clock, Instants},
+    controller::{Dependencies, Options, RunError, run},
+    k8s::client::Clients,
+    leader_election::{Election, ElectionConfig},
 };
 use hpa_testbed::{
     ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed,
@@ -51,10 +51,10 @@ const LEASE: i64 = 15;
 struct Virtual(Instant);
 
 impl Clock for Virtual {
-    fn moment(&self) -> Moment {
+    fn instants(&self) -> Instants {
         let running = self.0.elapsed();
         let start = Timestamp::from_second(1_800_000_000).expect("a time");
-        Moment { wall: start + SignedDuration::try_from(running).expect("short"), running }
+        Instants { wall: start + SignedDuration::try_from(running).expect("short"), running }
     }
 }
 
@@ -124,10 +124,10 @@ impl Scene {
         };
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
-        let parts = Parts {
+        let parts = Dependencies {
             clock: Arc::new(Virtual(self.start)),
             election: Some(Election { client, config }),
-            ..Parts::new(clients, &options)
+            ..Dependencies::new(clients, &options)
         };
         tokio::spawn(run(parts, options, CancellationToken::new()))
     }

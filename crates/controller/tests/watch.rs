@@ -13,13 +13,13 @@ use std::{
 
 use futures::StreamExt;
 use hpa_controller::{
-    api::AutoscalerApi,
-    autoscalers::{Autoscalers, Seen},
-    pods::Pods,
+    cache::hpas::{Autoscalers, Origin},
+    cache::pods::Pods,
+    cache::selectors::SelectorIndex,
+    informer::handlers::Caches,
+    key::{AutoscalerApi, HpaKey},
     queue::WorkQueue,
-    selectors::{HpaKey, SelectorIndex},
-    spread::Spread,
-    watch::Caches,
+    queue::initial_delay::InitialDelay,
 };
 use http::{Request, Response};
 use http_body::Frame;
@@ -87,7 +87,7 @@ fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Clie
 async fn sync(client: Client) -> Caches {
     let caches = caches();
     let (synced, mut is_synced) = watch::channel(false);
-    let spread = Spread::over(Duration::from_secs(15));
+    let spread = InitialDelay::over(Duration::from_secs(15));
     tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, spread));
     let wait = is_synced.wait_for(|synced| *synced);
     tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
@@ -222,13 +222,18 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
     });
     let caches = caches();
     let (synced, mut is_synced) = watch::channel(false);
-    tokio::spawn(caches.clone().watch_own_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::spawn(caches.clone().watch_own_autoscalers(
+        client,
+        None,
+        synced,
+        InitialDelay::over(PERIOD),
+    ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(caches.autoscalers.is_empty());
     let waited = lists_reach(&lists, 4).await;
     assert!(waited < PERIOD * 4, "{waited:?}");
     tokio::task::yield_now().await;
-    let own = HpaKey::of(AutoscalerApi::Own, "shop", "one");
+    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "one");
     assert_eq!(caches.autoscalers.keys_where(|_| true), [own]);
     assert_eq!(caches.queue.len(), 1);
 }
@@ -236,11 +241,16 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
 #[tokio::test(start_paused = true)]
 async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
     let caches = caches();
-    let own = HpaKey::of(AutoscalerApi::Own, "shop", "one");
-    caches.autoscalers.apply(&own, serde_json::from_value(hpa("one")).unwrap(), Seen::Listed);
+    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "one");
+    caches.autoscalers.apply(&own, serde_json::from_value(hpa("one")).unwrap(), Origin::List);
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
-    tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::spawn(caches.clone().watch_autoscalers(
+        client,
+        None,
+        synced,
+        InitialDelay::over(PERIOD),
+    ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(caches.autoscalers.get(&own).is_some());
 }
@@ -249,6 +259,6 @@ async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
 async fn missing_right_is_waited_for() {
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| failure(403));
-    tokio::spawn(caches().watch_own_autoscalers(client, None, synced, Spread::over(PERIOD)));
+    tokio::spawn(caches().watch_own_autoscalers(client, None, synced, InitialDelay::over(PERIOD)));
     tokio::time::timeout(PERIOD * 4, is_synced.wait_for(|synced| *synced)).await.unwrap_err();
 }

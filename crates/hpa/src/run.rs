@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
-    leader::{self, Election, ElectionConfig},
-    run::{Options, Parts},
-    telemetry::{Telemetry, TelemetryOptions},
+    controller::{Dependencies, Options},
+    k8s::client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+    leader_election,
+    leader_election::{Election, ElectionConfig},
+    metrics::{Telemetry, TelemetryOptions},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -62,14 +63,14 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
     let parts = if arguments.dry_run {
-        Parts::for_dry_run(clients, &options, telemetry)
+        Dependencies::for_dry_run(clients, &options, telemetry)
     } else {
-        Parts::with_telemetry(clients, &options, telemetry)
+        Dependencies::with_telemetry(clients, &options, telemetry)
     };
-    let parts = Parts { election, apis, ..parts };
+    let parts = Dependencies { election, apis, ..parts };
     #[cfg(feature = "otlp")]
-    let parts = Parts { observer: Traces::observer(), ..parts };
-    let outcome = hpa_controller::run::run(parts, options, shutdown).await;
+    let parts = Dependencies { observer: Traces::observer(), ..parts };
+    let outcome = hpa_controller::controller::run(parts, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;
     }
@@ -98,7 +99,7 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let config = ElectionConfig {
         namespace: namespace.trim().to_owned(),
         name: election.leader_elect_resource_name.clone(),
-        identity: leader::identity(),
+        identity: leader_election::identity(),
         lease_duration: to_std(election.leader_elect_lease_duration),
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),
@@ -181,7 +182,7 @@ pub(crate) fn options_of(
         cpu_initialization_period,
         initial_readiness_delay,
         scale_to_zero,
-        corrected_zero: true,
+        strict_scale_to_zero: true,
     };
     Options {
         settings,

@@ -5,10 +5,10 @@ use std::{io::Write, sync::Arc};
 use anyhow::{Context, bail};
 use clap::Args;
 use hpa_controller::{
-    client::Clients,
-    run::Parts,
+    controller::Dependencies,
+    k8s::client::Clients,
+    metrics::{Telemetry, TelemetryOptions},
     shadow::Summary,
-    telemetry::{Telemetry, TelemetryOptions},
 };
 use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
@@ -78,14 +78,15 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     let clients = Clients::observed(&run::client_config(&arguments.cluster), &telemetry).await?;
     let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
-    let parts = Parts { apis, ..Parts::for_dry_run(clients, &options, telemetry.clone()) };
+    let parts =
+        Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
     let length = to_std(arguments.length);
     info!(?length, "comparing decisions; nothing is written");
     let end = async {
         tokio::time::sleep(length).await;
         shutdown.cancel();
     };
-    let controller = hpa_controller::run::run(parts, options, shutdown.clone());
+    let controller = hpa_controller::controller::run(parts, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
         outcome = &mut controller => outcome?,

@@ -17,7 +17,7 @@ pub(crate) use self::upstream::Upstream;
 use crate::{
     args::ServeArguments,
     cluster::{Cluster, Processes},
-    front::{Behind, Front},
+    front::{Backend, Front},
     load::Load,
     objects,
     populate::{fill, say},
@@ -72,7 +72,7 @@ async fn populate_and_serve(
     let kubeconfig = &arguments.kubeconfig;
     fs::write(kubeconfig, Testbed::kubeconfig(listener.local_addr()?))
         .with_context(|| format!("cannot write {}", kubeconfig.display()))?;
-    let front = Front { behind: Behind::Api(Arc::new(upstream)), cluster: cluster.clone() };
+    let front = Front { behind: Backend::Api(Arc::new(upstream)), cluster: cluster.clone() };
     tokio::select! {
         served = answer(listener, front.router()) => served,
         () = told_to_end => Ok(()),

@@ -1,7 +1,7 @@
 use super::{CalculationError, Proposal, in_proportion, rebalanced, saturate};
 use crate::{
     api::Pod,
-    pods::{Census, PodClass, classify},
+    pods::{PodClass, PodCounts, classify},
     readings::PodSamples,
     settings::{Readiness, Tolerances},
 };
@@ -28,7 +28,7 @@ pub fn average_value<'a>(
     samples: &PodSamples,
     rules: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let mut census = Census::default();
+    let mut census = PodCounts::default();
     let (mut counted, mut total) = (samples.len(), samples.total());
     let mut any_pod = false;
     for pod in pods {
@@ -52,7 +52,7 @@ pub fn average_value<'a>(
 
 fn propose(
     target: &AverageTarget,
-    census: Census,
+    census: PodCounts,
     mut counted: usize,
     mut total: i128,
 ) -> Proposal {

@@ -23,7 +23,7 @@ pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
 
-use crate::pods::Census;
+use crate::pods::PodCounts;
 
 /// What one metric proposes, and how it came to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct Proposal {
     /// The rule that gave the replicas.
     pub rule: Rule,
     /// The pods by class; `None` where pods play no part.
-    pub pods: Option<Census>,
+    pub pods: Option<PodCounts>,
 }
 
 /// The rule that turned a ratio into replicas.
@@ -52,7 +52,7 @@ pub enum Rule {
     /// Replicas in proportion to the ratio, rounded up.
     Proportional,
     /// Counting in the pods without a usable sample would turn the direction: no change.
-    DirectionWouldTurn,
+    DirectionReversed,
 }
 
 /// Why a calculation gave no proposal; in the reference controller's words.
@@ -133,11 +133,11 @@ fn rebalanced(
         return (current, Rule::WithinTolerance);
     }
     if (ratio < 1.0 && new_ratio > 1.0) || (ratio > 1.0 && new_ratio < 1.0) {
-        return (current, Rule::DirectionWouldTurn);
+        return (current, Rule::DirectionReversed);
     }
     let replicas = ceil_to_replicas(new_ratio * counted as f64);
     if (new_ratio < 1.0 && replicas > current) || (new_ratio > 1.0 && replicas < current) {
-        return (current, Rule::DirectionWouldTurn);
+        return (current, Rule::DirectionReversed);
     }
     (replicas, Rule::Proportional)
 }

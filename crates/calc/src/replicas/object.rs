@@ -1,5 +1,5 @@
 use super::{CalculationError, Proposal, Rule, ceil_to_replicas};
-use crate::{api::Pod, pods::Census, settings::Tolerances};
+use crate::{api::Pod, pods::PodCounts, settings::Tolerances};
 
 /// A target for one value: of an object's metric, or of all series of an external metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,8 +42,8 @@ pub fn value<'a>(
     Ok(proposal(ceil_to_replicas(ratio * census.ready as f64), Rule::Proportional, Some(census)))
 }
 
-fn ready_pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<Census> {
-    let mut census = Census::default();
+fn ready_pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts> {
+    let mut census = PodCounts::default();
     let mut any_pod = false;
     for pod in pods {
         any_pod = true;

@@ -1,7 +1,7 @@
 use super::{CalculationError, Proposal, average::average, in_proportion, rebalanced, saturate};
 use crate::{
     api::{ContainerRequests, Pod, ResourceName, ResourceRequest},
-    pods::{Census, PodClass, classify},
+    pods::{PodClass, PodCounts, classify},
     readings::PodSamples,
     settings::{Readiness, Tolerances},
 };
@@ -31,7 +31,7 @@ struct Sums {
 /// What all pods add up to, gathered in one pass.
 #[derive(Default)]
 struct Tally {
-    census: Census,
+    census: PodCounts,
     ready: Sums,
     unready_requests: i128,
     /// The missing pods, their usage being what a scale-down assumes of them.

@@ -203,7 +203,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
         Token::End => return Ok(requirements),
         Token::Identifier | Token::Not => {}
         _ => {
-            return Err(unexpected(parser.literal, ", expected: !, identifier, or 'end of string'"));
+            return Err(unexpected(
+                parser.literal,
+                ", expected: !, identifier, or 'end of string'",
+            ));
         }
     }
     loop {

@@ -92,11 +92,11 @@ impl World {
     }
 
     /// What is stored before the scale is written.
-    pub(crate) fn status_ahead(
+    pub(crate) fn status_before_scale(
         self,
         hpa: &HorizontalPodAutoscaler,
     ) -> Option<HorizontalPodAutoscalerStatus> {
-        self.decide(hpa, |decision| decision.status_ahead())
+        self.decide(hpa, |decision| decision.status_before_scale())
     }
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {

@@ -4,6 +4,7 @@
 //! time; added while it is worked on, it is handed out again afterwards. Of several due times for a waiting key the
 //! earliest wins. Keys that are due come out in the order of their due times, then in that of their adding.
 
+pub mod initial_delay;
 mod state;
 #[cfg(test)]
 mod tests;

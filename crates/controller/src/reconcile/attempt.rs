@@ -9,7 +9,7 @@ use hpa_calc::{
     explain::MetricExplanation,
     pause::Pause,
     plan::Plan,
-    pods::Census,
+    pods::PodCounts,
     selector::Selector,
 };
 use hpa_metrics_client::describe;
@@ -18,15 +18,15 @@ use tracing::debug;
 
 use super::{
     Reconciler, StatusError,
-    read::{Target, Unread},
+    read::{ScaleUnavailable, Target},
+    status,
 };
 use crate::{
-    autoscalers::{Autoscaler, asks_the_same},
-    clock::Moment,
-    pods::PodIndex,
-    selectors::HpaKey,
-    status,
-    targets::ScaleError,
+    cache::hpas::{Autoscaler, desired_state_eq},
+    cache::pods::PodIndex,
+    clock::Instants,
+    key::HpaKey,
+    scale_target::ScaleError,
 };
 
 /// How often a decision is made anew because the target's replicas changed under it, or its write is repeated
@@ -44,9 +44,9 @@ pub(super) struct Attempt<'a> {
     /// answer was lost is not in it.
     latest: Option<HorizontalPodAutoscaler>,
     /// Whether it is stored that a zero is the autoscaler's doing, ahead of the scale.
-    pub(super) is_foretold: bool,
+    pub(super) zero_premarked: bool,
     /// Whether the scale may have been written although no answer says so.
-    pub(super) is_unsure: bool,
+    pub(super) scale_write_uncertain: bool,
     writes_left: usize,
     /// The pods as the API server has them, where what is known of them was not to be trusted.
     listed: Option<Vec<Arc<Pod>>>,
@@ -56,7 +56,7 @@ pub(super) struct Attempt<'a> {
 pub(super) struct Outcome {
     pub(super) conclusion: Conclusion,
     /// When it was decided: the moment to which the times of the history are related.
-    pub(super) decided: Moment,
+    pub(super) decided: Instants,
     /// How long each metric took to be read.
     pub(super) reads: Vec<Duration>,
 }
@@ -88,8 +88,8 @@ impl<'a> Attempt<'a> {
             autoscaler,
             pause,
             latest: None,
-            is_foretold: false,
-            is_unsure: false,
+            zero_premarked: false,
+            scale_write_uncertain: false,
             writes_left: MAX_WRITES,
             listed: None,
         }
@@ -104,11 +104,12 @@ impl<'a> Attempt<'a> {
         }
         let mut target = self.target().await;
         if let Ok(target) = &target {
-            self.autoscaler.found(target.read.scale.spec_replicas, self.reconciler.clock.moment());
+            self.autoscaler
+                .found(target.read.scale.spec_replicas, self.reconciler.clock.instants());
         }
         loop {
             if let Ok(target) = &target {
-                self.make_up_for_garbled_pods(&target.read.scale).await;
+                self.list_pods_if_cache_incomplete(&target.read.scale).await;
             }
             let (decision, decided, reads) = self.decide(&target).await;
             let (Some(replicas), Ok(found)) = (decision.scale_to(), &mut target) else {
@@ -134,8 +135,8 @@ impl<'a> Attempt<'a> {
     /// an older scale than what its status tells of would be taken for somebody else's doing; not before the first read,
     /// and after a write that failed, since what a predecessor or the write did may not be known yet; and not after a
     /// reconcile that failed, which may be because the target is gone.
-    async fn target(&self) -> Result<Target, Unread> {
-        if self.autoscaler.knows_scale()
+    async fn target(&self) -> Result<Target, ScaleUnavailable> {
+        if self.autoscaler.scale_is_trusted()
             && !may_be_at_zero(self.hpa)
             && let Some(known) = self.reconciler.known_target(self.hpa).await
         {
@@ -144,21 +145,21 @@ impl<'a> Attempt<'a> {
         self.read_target().await
     }
 
-    async fn read_target(&self) -> Result<Target, Unread> {
+    async fn read_target(&self) -> Result<Target, ScaleUnavailable> {
         let target = self.reconciler.read_target(self.hpa).await;
-        self.autoscaler.set_knows_scale(target.is_ok());
+        self.autoscaler.set_scale_trusted(target.is_ok());
         target
     }
 
     /// What a wall clock shows now that nobody has set since an earlier moment.
-    fn now_since(&self, earlier: Moment) -> Timestamp {
-        let passed = self.reconciler.clock.moment().running.saturating_sub(earlier.running);
+    fn now_since(&self, earlier: Instants) -> Timestamp {
+        let passed = self.reconciler.clock.instants().running.saturating_sub(earlier.running);
         earlier.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
     /// Lists the target's pods where some could not be decoded and it has more than are known: everything is listed anew
     /// ever less often because of them.
-    async fn make_up_for_garbled_pods(&mut self, scale: &Scale) {
+    async fn list_pods_if_cache_incomplete(&mut self, scale: &Scale) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
         let is_incomplete = reconciler.pods.index(namespace).is_some_and(PodIndex::is_incomplete);
         if self.listed.is_some() || !is_incomplete {
@@ -174,8 +175,8 @@ impl<'a> Attempt<'a> {
     /// Decides on a target; with the decision comes when that was, and how long each metric took to be read.
     async fn decide(
         &mut self,
-        target: &Result<Target, Unread>,
-    ) -> (Decision<'a>, Moment, Vec<Duration>) {
+        target: &Result<Target, ScaleUnavailable>,
+    ) -> (Decision<'a>, Instants, Vec<Duration>) {
         let Self { reconciler, key, hpa, .. } = *self;
         if target.as_ref().is_err_and(|unread| unread.is_gone) {
             // The pods it had are nobody's now: no other autoscaler is to suffer from them.
@@ -194,7 +195,7 @@ impl<'a> Attempt<'a> {
             reconciler.selectors.set(key, None);
         }
         let (readings, reads) = reconciler.read_metrics(hpa, &plan).await;
-        let now = reconciler.clock.moment();
+        let now = reconciler.clock.instants();
         let decision = plan.decide(readings, self.autoscaler.history(now), now.wall);
         (decision.paused(self.pause), now, reads)
     }
@@ -206,7 +207,8 @@ impl<'a> Attempt<'a> {
         target: &mut Target,
         replicas: i32,
     ) -> Written {
-        if self.listed.take().is_none() && goes_down_for_want_of_pods(decision, &target.read.scale)
+        if self.listed.take().is_none()
+            && scale_down_from_incomplete_pods(decision, &target.read.scale)
         {
             return match self
                 .reconciler
@@ -223,7 +225,7 @@ impl<'a> Attempt<'a> {
         if let Err(written) = self.confirm().await {
             return written;
         }
-        if let Err(written) = self.foretell(decision).await {
+        if let Err(written) = self.premark_zero(decision).await {
             return written;
         }
         self.write_scale(target, replicas).await
@@ -240,8 +242,8 @@ impl<'a> Attempt<'a> {
             Ok(latest) => {
                 let latest = latest.map_err(failed)?;
                 let object = latest.object.clone();
-                autoscaler.take_over(latest);
-                if object.metadata.uid != hpa.metadata.uid || !asks_the_same(&object, hpa) {
+                autoscaler.refresh(latest);
+                if object.metadata.uid != hpa.metadata.uid || !desired_state_eq(&object, hpa) {
                     return Err(Written::AutoscalerChanged);
                 }
                 self.latest = Some(object);
@@ -256,9 +258,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_ahead`].
-    async fn foretell(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
-        let Some(status) = decision.status_ahead() else { return Ok(()) };
+    /// Stores ahead of a scale to zero that it is the autoscaler's doing; see [`Decision::status_before_scale`].
+    async fn premark_zero(&mut self, decision: &Decision<'_>) -> Result<(), Written> {
+        let Some(status) = decision.status_before_scale() else { return Ok(()) };
         match self
             .reconciler
             .patch_status(self.key, self.stored(), &status::as_stored(status))
@@ -269,7 +271,7 @@ impl<'a> Attempt<'a> {
             Ok(Some(stored)) => {
                 self.latest = Some(stored.object.clone());
                 // Whatever becomes of the rest, the next reconcile is to know of it.
-                self.reconciler.autoscalers.apply_known(self.key, stored);
+                self.reconciler.autoscalers.apply_own_write(self.key, stored);
             }
             Err(StatusError::Gone) => return Err(Written::AutoscalerChanged),
             Err(StatusError::Failed(message)) => {
@@ -278,7 +280,7 @@ impl<'a> Attempt<'a> {
                 return Err(Written::Done(Err(message)));
             }
         }
-        self.is_foretold = true;
+        self.zero_premarked = true;
         Ok(())
     }
 
@@ -293,7 +295,7 @@ impl<'a> Attempt<'a> {
         known.is_some_and(|known| {
             Arc::ptr_eq(&known, self.autoscaler)
                 && !known.is_suspended()
-                && asks_the_same(&known.object(), self.hpa)
+                && desired_state_eq(&known.object(), self.hpa)
         })
     }
 
@@ -311,7 +313,7 @@ impl<'a> Attempt<'a> {
             let Target { mapping, read, is_known } = target;
             let error = match scales.update(namespace, mapping, name, read, replicas).await {
                 Ok(written) => {
-                    self.reconciler.learn(self.hpa, mapping, &written);
+                    self.reconciler.observe_response(self.hpa, mapping, &written);
                     return Written::Done(Ok(()));
                 }
                 Err(error) => error,
@@ -320,8 +322,8 @@ impl<'a> Attempt<'a> {
                 return Written::UnlikeKnown;
             }
             if !matches!(error, ScaleError::Conflict(_)) || self.writes_left == 0 {
-                self.is_unsure = !error.is_refusal();
-                self.autoscaler.set_knows_scale(false);
+                self.scale_write_uncertain = !error.is_refusal();
+                self.autoscaler.set_scale_trusted(false);
                 return Written::Done(Err(error.to_string()));
             }
             let Ok(latest) = scales.get(namespace, mapping, name).await else {
@@ -347,9 +349,9 @@ fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
 
 /// Whether a decision to scale down counted on fewer pods than the target says that it has: a watch of pods that was
 /// interrupted looks like that, and usage shared by few pods like a small need.
-fn goes_down_for_want_of_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
+fn scale_down_from_incomplete_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
     let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
-    let known = |metric: &MetricExplanation| metric.pods.as_ref().map(Census::total);
+    let known = |metric: &MetricExplanation| metric.pods.as_ref().map(PodCounts::total);
     let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
     is_down
         && decision

@@ -1,8 +1,10 @@
 //! One reconcile: the I/O around the engine's three calls.
 
 mod attempt;
+pub mod observer;
 mod read;
 mod shadowed;
+pub(crate) mod status;
 
 use std::sync::Arc;
 
@@ -21,19 +23,22 @@ use kube::{
 };
 use tracing::{debug, info, warn};
 
-use self::attempt::{Attempt, Outcome};
+use self::{
+    attempt::{Attempt, Outcome},
+    status::StatusPatch,
+};
 use crate::{
-    annotations::Wishes,
-    answered::{Answered, Stored},
-    autoscalers::{Autoscaler, Autoscalers, Failure, asks_the_same},
+    annotations::AnnotationSettings,
+    cache::hpas::{Autoscaler, Autoscalers, Failure, desired_state_eq},
+    cache::pods::Pods,
+    cache::scales::ScaleCache,
+    cache::selectors::SelectorIndex,
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
-    observer::{ErrorClass, Finished, Observer, Reconciled},
-    pods::Pods,
-    scales::ScaleCache,
-    selectors::{HpaKey, SelectorIndex},
-    status::{self, StatusPatch},
-    targets::{RestMapper, ScaleClient},
+    k8s::hpa_response::{HpaResponse, StoredHpa},
+    key::HpaKey,
+    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
+    scale_target::{RestMapper, ScaleClient},
     trace::TARGET,
 };
 
@@ -57,7 +62,7 @@ pub struct Reconciler {
     /// Scale subresources.
     pub scales: ScaleClient,
     /// Scales that need not be read; unset, each reconcile reads its target's.
-    pub known_scales: Option<ScaleCache>,
+    pub scale_cache: Option<ScaleCache>,
     /// The metrics APIs.
     pub metrics: Arc<dyn MetricsClient>,
     /// Kubernetes events.
@@ -84,9 +89,9 @@ impl Reconciler {
     /// Whether the spec turned out to be another than what was decided on, and is known by now: nobody else tells of it.
     async fn reconcile_once(&self, key: &HpaKey) -> bool {
         let Some(autoscaler) = self.known(key).await else { return false };
-        let begun = self.clock.moment().running;
+        let begun = self.clock.instants().running;
         let hpa = autoscaler.object();
-        let Wishes { pause, fault, dry_run } = Wishes::of(&hpa);
+        let AnnotationSettings { pause, fault, dry_run } = AnnotationSettings::of(&hpa);
         if dry_run || self.dry_run {
             self.look(key, &autoscaler, &hpa).await;
             return false;
@@ -103,17 +108,17 @@ impl Reconciler {
         let outcome = attempt.run().await;
         let Some(Outcome { conclusion, decided, reads }) = outcome else {
             debug!("the autoscaler was changed or deleted meanwhile");
-            if attempt.is_foretold {
+            if attempt.zero_premarked {
                 // It did not come to pass.
                 let _stored = self.store(key, attempt.stored(), hpa.status.clone()).await;
             }
-            return !asks_the_same(&autoscaler.object(), &hpa);
+            return !desired_state_eq(&autoscaler.object(), &hpa);
         };
         report(&conclusion, &autoscaler);
         if conclusion.error.is_some() {
-            autoscaler.set_knows_scale(false);
+            autoscaler.set_scale_trusted(false);
         }
-        let took = self.clock.moment().running.saturating_sub(begun);
+        let took = self.clock.instants().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,
             hpa: &hpa,
@@ -127,7 +132,7 @@ impl Reconciler {
             self.record(key, &hpa, event);
         }
         let mut status = status::as_stored(status);
-        if attempt.is_foretold && attempt.is_unsure {
+        if attempt.zero_premarked && attempt.scale_write_uncertain {
             // It may be at zero: whose doing that is must not be lost.
             status::keep_scaled_to_zero(&mut status, &attempt.stored().status);
         }
@@ -141,7 +146,7 @@ impl Reconciler {
             scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
             desired_replicas: is_decided.then_some(desired),
             error,
-            took: self.clock.moment().running.saturating_sub(begun),
+            took: self.clock.instants().running.saturating_sub(begun),
         });
         false
     }
@@ -151,7 +156,7 @@ impl Reconciler {
     async fn known(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if autoscaler.is_suspended() {
-            autoscaler.take_over(self.get(key).await.ok()?.ok()?);
+            autoscaler.refresh(self.get(key).await.ok()?.ok()?);
         }
         Some(autoscaler).filter(|autoscaler| !autoscaler.is_suspended())
     }
@@ -167,7 +172,7 @@ impl Reconciler {
         match self.patch_status(key, hpa, &status).await {
             Ok(None) => {}
             // The next reconcile is not to depend on the watch having caught up.
-            Ok(Some(stored)) => _ = self.autoscalers.apply_known(key, stored),
+            Ok(Some(stored)) => _ = self.autoscalers.apply_own_write(key, stored),
             Err(StatusError::Gone) => debug!("the autoscaler is gone"),
             Err(StatusError::Failed(message)) => {
                 warn!(error = message, "failed to update the status");
@@ -185,7 +190,7 @@ impl Reconciler {
         key: &HpaKey,
         stored: &HorizontalPodAutoscaler,
         status: &HorizontalPodAutoscalerStatus,
-    ) -> Result<Option<Stored>, StatusError> {
+    ) -> Result<Option<StoredHpa>, StatusError> {
         let failed = |error: &dyn std::fmt::Display| StatusError::Failed(error.to_string());
         let Some(patch) = status::patch(stored, status) else { return Ok(None) };
         match self.write_status(key, patch).await {
@@ -219,11 +224,11 @@ impl Reconciler {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Answer {
         let text = self.client.request_text(request.map_err(kube::Error::BuildRequest)?).await?;
-        let answered: Answered<'_> =
+        let answered: HpaResponse<'_> =
             serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let spec_hash = answered.spec_hash();
         let known_spec = self.autoscalers.get(key).and_then(|known| known.spec_of(spec_hash));
-        Ok(answered.into_result(known_spec).map(|object| Stored { object, spec_hash }))
+        Ok(answered.into_result(known_spec).map(|object| StoredHpa { object, spec_hash }))
     }
 
     fn record(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler, event: Event) {
@@ -246,7 +251,7 @@ impl Reconciler {
 }
 
 /// What the API server answered about an autoscaler, and whether that can be decoded.
-type Answer = Result<Result<Stored, String>, kube::Error>;
+type Answer = Result<Result<StoredHpa, String>, kube::Error>;
 
 /// Why a status was not stored.
 enum StatusError {

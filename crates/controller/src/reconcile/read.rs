@@ -15,10 +15,11 @@ use tracing::{Instrument, debug};
 
 use super::Reconciler;
 use crate::{
-    selectors::HpaKey,
-    targets::{GroupKind, MapperError, Mapping, ReadScale, ScaleError},
-    trace::{self, TARGET},
-    watched::Watched,
+    k8s::partial_object::PartialObject,
+    key::HpaKey,
+    scale_target::{GroupKind, MapperError, Mapping, ReadScale, ScaleError},
+    trace,
+    trace::TARGET,
 };
 
 /// How many metrics of one autoscaler are asked for at once: one with very many is not to hold up the others.
@@ -33,13 +34,13 @@ pub(super) struct Target {
 }
 
 /// A target whose scale could not be read.
-pub(super) struct Unread {
+pub(super) struct ScaleUnavailable {
     pub(super) error: ScaleReadError,
     /// Whether there is no such target, rather than no answer.
     pub(super) is_gone: bool,
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for ScaleUnavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
@@ -48,7 +49,7 @@ impl fmt::Display for Unread {
 impl Reconciler {
     /// The target's scale as a watch told it, if one did.
     pub(super) async fn known_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
-        let scales = self.known_scales.as_ref()?;
+        let scales = self.scale_cache.as_ref()?;
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
         let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
@@ -57,9 +58,19 @@ impl Reconciler {
     }
 
     /// Keeps what the API server answered about a scale, if scales are kept.
-    pub(super) fn learn(&self, hpa: &HorizontalPodAutoscaler, mapping: &Mapping, read: &ReadScale) {
-        if let Some(scales) = &self.known_scales {
-            scales.learn(mapping, &hpa.metadata.namespace, &hpa.spec.scale_target_ref.name, read);
+    pub(super) fn observe_response(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        mapping: &Mapping,
+        read: &ReadScale,
+    ) {
+        if let Some(scales) = &self.scale_cache {
+            scales.observe_response(
+                mapping,
+                &hpa.metadata.namespace,
+                &hpa.spec.scale_target_ref.name,
+                read,
+            );
         }
     }
 
@@ -74,19 +85,21 @@ impl Reconciler {
     pub(super) async fn read_target(
         &self,
         hpa: &HorizontalPodAutoscaler,
-    ) -> Result<Target, Unread> {
+    ) -> Result<Target, ScaleUnavailable> {
         let target = &hpa.spec.scale_target_ref;
-        let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| Unread {
-            is_gone: true,
-            error: ScaleReadError::InvalidApiVersion(error.to_string()),
+        let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| {
+            ScaleUnavailable {
+                is_gone: true,
+                error: ScaleReadError::InvalidApiVersion(error.to_string()),
+            }
         })?;
-        let mappings = self.mapper.mappings(&kind).await.map_err(|error| Unread {
+        let mappings = self.mapper.mappings(&kind).await.map_err(|error| ScaleUnavailable {
             is_gone: matches!(error, MapperError::NoMatch { .. }),
             error: ScaleReadError::UnknownKind(error.to_string()),
         })?;
         match self.scales.find(&hpa.metadata.namespace, &mappings, &target.name).await {
             Ok((read, mapping)) => {
-                self.learn(hpa, mapping, &read);
+                self.observe_response(hpa, mapping, &read);
                 Ok(Target { mapping: mapping.clone(), read, is_known: false })
             }
             Err(error) => {
@@ -96,7 +109,7 @@ impl Reconciler {
                     self.mapper.invalidate(&kind.group);
                 }
                 let is_gone = !is_served || matches!(error, ScaleError::NotFound(_));
-                Err(Unread { is_gone, error: ScaleReadError::Read(error.to_string()) })
+                Err(ScaleUnavailable { is_gone, error: ScaleReadError::Read(error.to_string()) })
             }
         }
     }
@@ -125,7 +138,7 @@ impl Reconciler {
         namespace: &str,
         selector: &str,
     ) -> Result<Vec<Arc<Pod>>, String> {
-        let api: Api<Watched<Pod>> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<PartialObject<Pod>> = Api::namespaced(self.client.clone(), namespace);
         let pods = api.list(&ListParams::default().labels(selector)).await;
         let pods = pods.map_err(|error| {
             format!("the pods could not be listed once more: {}", describe(&error))
@@ -148,11 +161,11 @@ impl Reconciler {
             .map(|(index, query)| {
                 let reading = self.metrics.read(namespace, selector, query);
                 async move {
-                    let begun = self.clock.moment().running;
+                    let begun = self.clock.instants().running;
                     let reading =
                         async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
                     let reading = reading.instrument(trace::read_metric(query)).await;
-                    (index, reading, self.clock.moment().running.saturating_sub(begun))
+                    (index, reading, self.clock.instants().running.saturating_sub(begun))
                 }
             })
             .collect();

@@ -10,13 +10,14 @@ use hpa_calc::{
 };
 use tracing::{debug, info, warn};
 
-use super::{Reconciler, read::Unread};
+use super::{Reconciler, read::ScaleUnavailable};
 use crate::{
-    autoscalers::Autoscaler,
-    clock::Moment,
-    observer::{ErrorClass, Finished, Reconciled},
-    selectors::HpaKey,
-    shadow::{self, Comparison, Grounds, Look, Record, Verdict},
+    cache::hpas::Autoscaler,
+    clock::Instants,
+    key::HpaKey,
+    reconcile::observer::{ErrorClass, Finished, Reconciled},
+    shadow,
+    shadow::{Comparison, DecisionInputs, Observation, Record, Verdict},
 };
 
 impl Reconciler {
@@ -27,7 +28,7 @@ impl Reconciler {
         autoscaler: &Autoscaler,
         hpa: &Arc<HorizontalPodAutoscaler>,
     ) {
-        let begun = self.clock.moment().running;
+        let begun = self.clock.instants().running;
         let look = {
             let mut record = autoscaler.shadow.lock();
             let new = || Box::new(Record::begin(hpa.clone(), &self.settings, begun));
@@ -42,12 +43,14 @@ impl Reconciler {
             debug!("the other controller has not yet told of the replicas that there are");
             return;
         }
-        if target.as_ref().is_err_and(|unread: &Unread| unread.is_gone) {
+        if target.as_ref().is_err_and(|unread: &ScaleUnavailable| unread.is_gone) {
             self.selectors.set(key, None);
         }
         let scale = target.map(|target| target.read.scale).map_err(|unread| unread.error);
         let scale = match &look {
-            Some(Look { is_answer: true, .. }) => scale.map(|scale| shadow::found(theirs, scale)),
+            Some(Observation { is_answer: true, .. }) => {
+                scale.map(|scale| shadow::found(theirs, scale))
+            }
             _ => scale,
         };
         let begins_with = match &look {
@@ -62,9 +65,9 @@ impl Reconciler {
             selected.insert(self.select(key, selector, None)).clone()
         });
         let (readings, reads) = self.read_metrics(&begins_with, &plan).await;
-        let now = self.clock.moment();
+        let now = self.clock.instants();
         let history = autoscaler.history(now);
-        let read = selected.map(|selected| Grounds { selected, readings: readings.clone() });
+        let read = selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
         let earlier =
             autoscaler.shadow.lock().as_mut().map(|record| record.keep(read)).unwrap_or_default();
         let decision = plan.decide(readings, history.clone(), now.wall);
@@ -89,9 +92,9 @@ impl Reconciler {
                 }
                 comparison.conclusion
             }
-            None => foretell(decision, now.wall),
+            None => premark_zero(decision, now.wall),
         };
-        let took = self.clock.moment().running.saturating_sub(begun);
+        let took = self.clock.instants().running.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,
             hpa,
@@ -116,7 +119,7 @@ impl Reconciler {
         autoscaler: &Autoscaler,
         theirs: &HorizontalPodAutoscalerStatus,
         comparison: &Comparison,
-        now: Moment,
+        now: Instants,
     ) {
         let judged = autoscaler
             .shadow
@@ -141,7 +144,7 @@ impl Reconciler {
 }
 
 /// Where nobody has answered: what would be done, with the history of one that did not do it.
-fn foretell(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
+fn premark_zero(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
     debug!(decision = %decision.explanation(), "decided, and nothing to compare with");
     let mut conclusion = decision.clone().conclude(Ok(()), now);
     // It was not written.

@@ -12,14 +12,14 @@ use jiff::Timestamp;
 
 /// The pods and metrics that a look read.
 #[derive(Clone, Debug)]
-pub(crate) struct Grounds {
+pub(crate) struct DecisionInputs {
     /// The pods that the target's selector matched.
     pub(crate) selected: SelectedPods,
     /// The answer for each metric of the spec.
     pub(crate) readings: Vec<Option<Result<Reading, ReadError>>>,
 }
 
-impl Grounds {
+impl DecisionInputs {
     /// The decision on these pods and metrics, all else being as it is now.
     pub(crate) fn decide<'a>(
         &self,

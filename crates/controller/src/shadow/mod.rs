@@ -35,9 +35,9 @@ use tower::{BoxError, service_fn};
 
 pub(crate) use compare::explained;
 pub use compare::{Comparison, Difference, compare, compare_any, differences, found};
-pub(crate) use grounds::Grounds;
-pub use record::{Judged, Verdict};
-pub(crate) use record::{Look, Record};
+pub(crate) use grounds::DecisionInputs;
+pub use record::{Evaluation, Verdict};
+pub(crate) use record::{Observation, Record};
 pub use summary::{Row, Summary};
 
 /// Why a request was not sent.

@@ -10,7 +10,7 @@ use jiff::SignedDuration;
 
 use super::{
     compare::{Comparison, Difference, explained},
-    grounds::Grounds,
+    grounds::DecisionInputs,
 };
 
 /// What a comparison counts. One on metric values that none of our looks has read says little: all that can be told is
@@ -55,7 +55,7 @@ impl Verdict {
 
 /// A comparison that was judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct Evaluation {
     /// What it came to.
     pub verdict: Verdict,
     /// Whether that is another verdict or another difference than was told last.
@@ -64,7 +64,7 @@ pub struct Judged {
 
 /// What the next comparison is to go by.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Observation {
     /// The status that the other controller began with.
     pub(crate) before: HorizontalPodAutoscalerStatus,
     /// Whether it wrote another one since the last look.
@@ -84,7 +84,7 @@ pub(crate) struct Record {
     /// For how many periods its status has not changed.
     silent: u32,
     /// What the last looks have read, the newest first; `None` where nothing had to be read.
-    read: VecDeque<Option<Arc<Grounds>>>,
+    read: VecDeque<Option<Arc<DecisionInputs>>>,
     /// What differed in the last comparisons, what those in a row count for each.
     streaks: Vec<(String, usize)>,
     /// What was told last to differ.
@@ -146,7 +146,7 @@ impl Record {
 
     /// Looks at an autoscaler; `None` while the other controller has not answered to what is asked for, or to what was
     /// changed since the last look.
-    pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Look> {
+    pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let seen = std::mem::replace(&mut self.seen, hpa.clone());
         let is_answer = seen.status != hpa.status;
         if seen.spec != hpa.spec {
@@ -159,11 +159,11 @@ impl Record {
             return None;
         }
         let is_compared = is_answer || self.silent >= SILENT;
-        Some(Look { before: seen.status.clone(), is_answer, is_compared })
+        Some(Observation { before: seen.status.clone(), is_answer, is_compared })
     }
 
     /// Keeps what a look read, and gives what those before it have read, the newest first.
-    pub(crate) fn keep(&mut self, read: Option<Grounds>) -> Vec<Arc<Grounds>> {
+    pub(crate) fn keep(&mut self, read: Option<DecisionInputs>) -> Vec<Arc<DecisionInputs>> {
         let earlier = self.read.iter().flatten().cloned().collect();
         self.read.push_front(read.map(Arc::new));
         self.read.truncate(EARLIER);
@@ -176,7 +176,7 @@ impl Record {
         comparison: &Comparison,
         theirs: &HorizontalPodAutoscalerStatus,
         running: Duration,
-    ) -> Judged {
+    ) -> Evaluation {
         let differences = &comparison.differences;
         let before = std::mem::take(&mut self.streaks);
         let streak =
@@ -207,6 +207,6 @@ impl Record {
         if is_news {
             self.told = told.to_vec();
         }
-        Judged { verdict, is_news }
+        Evaluation { verdict, is_news }
     }
 }

@@ -15,11 +15,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Comparison, Grounds, Record, Summary, Verdict, compare, compare_any, differences, found,
+    Comparison, DecisionInputs, Record, Summary, Verdict, compare, compare_any, differences, found,
 };
 use crate::{
-    autoscalers::{Autoscalers, Seen},
-    selectors::HpaKey,
+    cache::hpas::{Autoscalers, Origin},
+    key::HpaKey,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -137,7 +137,7 @@ fn compared_any(now_and_earlier: &[i64], theirs: i64) -> Comparison {
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
         let readings = vec![Some(Ok(Reading::External(vec![jobs * 1000])))];
-        let grounds = Grounds { selected: SelectedPods::default(), readings };
+        let grounds = DecisionInputs { selected: SelectedPods::default(), readings };
         grounds.decide(&hpa, Ok(scale.clone()), &settings, History::default(), now())
     });
     let decision = decisions.next().expect("what was read now");
@@ -238,7 +238,7 @@ fn what_the_last_looks_read_is_kept_while_the_same_is_asked() {
     let mut record = record(false);
     let read = |jobs: i64| {
         let readings = vec![Some(Ok(Reading::External(vec![jobs])))];
-        Some(Grounds { selected: SelectedPods::default(), readings })
+        Some(DecisionInputs { selected: SelectedPods::default(), readings })
     };
     let keep = |record: &mut Record, jobs: Option<i64>| -> Vec<_> {
         let earlier = record.keep(jobs.and_then(read));
@@ -314,7 +314,7 @@ fn what_the_other_one_has_not_answered_to_is_not_compared() {
 fn summary_names_who_differed() {
     let autoscalers = Autoscalers::default();
     for name in ["web", "api", "new"] {
-        autoscalers.apply(&HpaKey::new("shop", name), hpa(json!({})), Seen::Listed);
+        autoscalers.apply(&HpaKey::new("shop", name), hpa(json!({})), Origin::List);
     }
     let set = |name: &str, jobs: i64| {
         let mut record = record(false);

@@ -1,7 +1,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, ValueEnum};
-use hpa_controller::api::AutoscalerApi;
+use hpa_controller::key::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::values::{duration, fraction, log_filter, namespace, positive_duration, rate};
@@ -217,7 +217,7 @@ impl AutoscalerApiArgument {
     pub(crate) fn apis(self) -> Vec<AutoscalerApi> {
         match self {
             Self::Core => vec![AutoscalerApi::Core],
-            Self::Own => vec![AutoscalerApi::Own],
+            Self::Own => vec![AutoscalerApi::Custom],
             Self::Both => AutoscalerApi::ALL.to_vec(),
         }
     }

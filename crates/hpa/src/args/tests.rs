@@ -1,6 +1,6 @@
 use clap::CommandFactory;
 
-use hpa_controller::api::AutoscalerApi;
+use hpa_controller::key::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{values::duration, *};
@@ -118,11 +118,11 @@ fn namespaces_can_be_repeated_or_listed() {
 
 #[test]
 fn autoscaler_api_is_kubernetes_own_unless_told() {
-    use AutoscalerApi::{Core, Own};
+    use AutoscalerApi::{Core, Custom};
     let apis = |arguments: &[&str]| parse(arguments).expect("an API").cluster.autoscaler_api.apis();
     assert_eq!(apis(&[]), [Core]);
-    assert_eq!(apis(&["--autoscaler-api=own"]), [Own]);
-    assert_eq!(apis(&["--autoscaler-api=both"]), [Core, Own]);
+    assert_eq!(apis(&["--autoscaler-api=own"]), [Custom]);
+    assert_eq!(apis(&["--autoscaler-api=both"]), [Core, Custom]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::api::HorizontalPodAutoscaler;
-use hpa_controller::selectors::HpaKey;
+use hpa_controller::key::HpaKey;
 use hpa_testbed::{
     Testbed,
     workload::{Observation, WorkloadId, WorkloadObservation, scenario::Scenario},
@@ -73,7 +73,7 @@ pub(crate) struct Track {
 
 /// All autoscalers.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct Dashboard {
     /// By namespace and name, those of the scenario in its order and first.
     pub(crate) tracks: Vec<Track>,
     /// The last scalings, the oldest first.
@@ -85,7 +85,7 @@ pub(crate) struct Board {
     target_loads: BTreeMap<WorkloadId, bool>,
 }
 
-impl Board {
+impl Dashboard {
     /// The autoscalers of the testbed, those of the scenario.
     pub(crate) fn new(testbed: &Testbed, scenario: &Scenario) -> Self {
         let ids = scenario.workloads.iter().map(|one| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpa_controller::clock::{Clock, Moment};
+use hpa_controller::clock::{Clock, Instants};
 use hpa_testbed::workload::clock::SimulatedClock;
 use jiff::Timestamp;
 
@@ -21,14 +21,14 @@ impl DemoClock {
 
     /// Simulated seconds since the start.
     pub(crate) fn second(&self) -> f64 {
-        self.moment().running.as_secs_f64()
+        self.instants().running.as_secs_f64()
     }
 }
 
 impl Clock for DemoClock {
-    fn moment(&self) -> Moment {
+    fn instants(&self) -> Instants {
         let wall = self.clock.now();
-        Moment {
+        Instants {
             wall,
             running: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default(),
         }

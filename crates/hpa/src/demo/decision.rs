@@ -6,7 +6,7 @@ use hpa_calc::{
     quantity::Quantity,
     replicas::Rule,
 };
-use hpa_controller::{observer::Reconciled, selectors::HpaKey};
+use hpa_controller::{key::HpaKey, reconcile::observer::Reconciled};
 use hpa_testbed::workload::WorkloadId;
 
 use super::text::{clock, number};
@@ -164,7 +164,7 @@ fn grounds(winner: &MetricExplanation, explanation: &Explanation) -> String {
     let keeps = explanation.desired_replicas == explanation.current_replicas;
     match winner.rule {
         Some(Rule::WithinTolerance) if keeps => ", close enough".to_owned(),
-        Some(Rule::DirectionWouldTurn) if keeps => {
+        Some(Rule::DirectionReversed) if keeps => {
             let pods = winner.pods.unwrap_or_default();
             format!(", but {} pods are not measured yet", pods.unready + pods.missing)
         }

@@ -15,7 +15,7 @@ mod world;
 use std::{io, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
-use hpa_controller::run::RunError;
+use hpa_controller::controller::RunError;
 use hpa_testbed::workload::scenario::Scenario;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -24,10 +24,10 @@ use tokio::{
 };
 
 use self::{
-    board::Board,
+    board::Dashboard,
     output::{Output, Start},
     summary::Summary,
-    world::World,
+    world::DemoCluster,
 };
 use crate::args::{DemoArguments, to_std};
 
@@ -114,8 +114,8 @@ async fn play(
         .map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
     let name =
         if scenario.name.is_empty() { "a scenario".to_owned() } else { scenario.name.clone() };
-    let mut world = World::start(scenario, speed, span, folder).await?;
-    let mut board = Board::new(&world.testbed, world.simulation.scenario());
+    let mut world = DemoCluster::start(scenario, speed, span, folder).await?;
+    let mut board = Dashboard::new(&world.testbed, world.simulation.scenario());
     let kubeconfig = world.kubeconfig.display().to_string();
     output.begin(Start { scenario: name, span, speed, kubeconfig }, &board)?;
     let shown = show(&mut world, &mut board, &mut output, span, arguments.hold, &mut signals).await;
@@ -128,8 +128,8 @@ async fn play(
 
 /// Shows so many simulated seconds, and what comes after them on hold. How it went, unless it was interrupted.
 async fn show(
-    world: &mut World,
-    board: &mut Board,
+    world: &mut DemoCluster,
+    board: &mut Dashboard,
     output: &mut Output,
     span: f64,
     hold: bool,
@@ -149,8 +149,8 @@ async fn show(
 
 /// Lets time pass up to a simulated second, for good without one. Whether it came to that, or a signal came before.
 async fn watch(
-    world: &mut World,
-    board: &mut Board,
+    world: &mut DemoCluster,
+    board: &mut Dashboard,
     output: &mut Output,
     signals: &mut Signals,
     until: Option<f64>,

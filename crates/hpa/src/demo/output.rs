@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 
 use super::{
-    board::Board,
+    board::Dashboard,
     decision::Decision,
     summary::Summary,
     terminal::{self, Screen},
@@ -70,7 +70,7 @@ impl Output {
     }
 
     /// Everything runs.
-    pub(crate) fn begin(&mut self, start: Start, board: &Board) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, start: Start, board: &Dashboard) -> io::Result<()> {
         match self {
             Self::View { screen, head } => {
                 let Start { scenario, span, speed, kubeconfig } = start;
@@ -113,7 +113,7 @@ impl Output {
     }
 
     /// Time for another frame.
-    pub(crate) fn frame(&self, board: &Board) -> io::Result<()> {
+    pub(crate) fn frame(&self, board: &Dashboard) -> io::Result<()> {
         let Self::View { screen: Some(screen), head: Some(head) } = self else { return Ok(()) };
         let (columns, rows) = terminal::size();
         screen.draw(&view(head, board, columns, rows))
@@ -138,7 +138,7 @@ impl Output {
     }
 
     /// It is over.
-    pub(crate) fn end(&mut self, board: &Board, summary: &Summary) -> io::Result<()> {
+    pub(crate) fn end(&mut self, board: &Dashboard, summary: &Summary) -> io::Result<()> {
         if let Self::View { screen, head: Some(head) } = self
             && let Some(screen) = screen.take()
         {
@@ -150,7 +150,7 @@ impl Output {
     }
 }
 
-fn heading(start: &Start, board: &Board) -> String {
+fn heading(start: &Start, board: &Dashboard) -> String {
     let Start { scenario, span, speed, kubeconfig } = start;
     let (simulated, real) = (clock(*span), clock(span / speed));
     let first = board.tracks.first().map_or("NAME".to_owned(), |track| track.key.name.to_string());

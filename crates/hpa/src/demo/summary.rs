@@ -1,7 +1,7 @@
 //! What is told at the end.
 
 use super::{
-    board::{Board, Sample, Track},
+    board::{Dashboard, Sample, Track},
     text::{clock, number, percent},
     verdict,
 };
@@ -18,7 +18,7 @@ const HEADINGS: [&str; 9] =
 
 impl Summary {
     /// Sums up what happened so far.
-    pub(crate) fn of(board: &Board) -> Self {
+    pub(crate) fn of(board: &Dashboard) -> Self {
         let judged: Vec<&Track> =
             board.tracks.iter().filter(|track| track.is_of_scenario).collect();
         let mut rows = vec![HEADINGS.map(str::to_owned)];

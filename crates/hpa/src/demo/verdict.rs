@@ -150,7 +150,7 @@ fn wake(track: &Track) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use hpa_controller::selectors::HpaKey;
+    use hpa_controller::key::HpaKey;
     use hpa_testbed::workload::WorkloadId;
     use rstest::rstest;
 

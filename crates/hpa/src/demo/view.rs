@@ -1,7 +1,7 @@
 //! The live view: what is on the screen at a moment.
 
 use super::{
-    board::{Board, Sample, Track},
+    board::{Dashboard, Sample, Track},
     decision::{Decision, Reason},
     sparkline::{Point, sparkline},
     text::{Line, Style, clock, number},
@@ -29,7 +29,7 @@ const MARGINS: usize = 44;
 const NARROWEST: usize = 10;
 
 /// The lines of the view, for a terminal with so many columns and rows.
-pub(crate) fn view(head: &Head, board: &Board, columns: usize, rows: usize) -> Vec<Line> {
+pub(crate) fn view(head: &Head, board: &Dashboard, columns: usize, rows: usize) -> Vec<Line> {
     let mut lines = vec![title(head, board)];
     if !head.is_over {
         lines.push(kubeconfig(head));
@@ -48,7 +48,7 @@ pub(crate) fn view(head: &Head, board: &Board, columns: usize, rows: usize) -> V
     lines
 }
 
-fn title(head: &Head, board: &Board) -> Line {
+fn title(head: &Head, board: &Dashboard) -> Line {
     let times = format!("  {} of {}", clock(board.second), clock(head.span));
     let line =
         Line::default().with(Style::Bold, format!("hpa demo: {}", head.scenario)).plain(times);

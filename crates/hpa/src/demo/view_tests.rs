@@ -1,4 +1,4 @@
-use hpa_controller::selectors::HpaKey;
+use hpa_controller::key::HpaKey;
 use hpa_testbed::{
     Config, Testbed,
     workload::{Observation, WorkloadId, WorkloadObservation, scenario::Scenario},
@@ -48,11 +48,11 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
 }
 
 /// Web after 50 seconds, in which the load rose from 0 to 100 of which half is served, and two scalings.
-fn board() -> Board {
+fn board() -> Dashboard {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let testbed = Testbed::new(Config::default());
     testbed.apply(scenario.manifests[0].clone()).unwrap();
-    let mut board = Board::new(&testbed, &scenario);
+    let mut board = Dashboard::new(&testbed, &scenario);
     for second in 0..=50 {
         let offered = f64::from(second) * 2.0;
         let workload = WorkloadObservation {

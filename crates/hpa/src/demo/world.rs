@@ -13,9 +13,9 @@ use std::{
 use anyhow::{Context, anyhow};
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    client::{ClientConfig, ClientLimits, ClientSource, Clients},
-    observer::{Observer, Reconciled},
-    run::{Options, Parts, RunError},
+    controller::{Dependencies, Options, RunError},
+    k8s::client::{ClientConfig, ClientLimits, ClientSource, Clients},
+    reconcile::observer::{Observer, Reconciled},
 };
 use hpa_testbed::{
     Config, Fault, Faults, ServerHandle, Testbed,
@@ -48,7 +48,7 @@ const WORKERS: usize = 5;
 const CLIENT: &str = "hpa-rs";
 
 /// All that runs.
-pub(crate) struct World {
+pub(crate) struct DemoCluster {
     /// The cluster.
     pub(crate) testbed: Testbed,
     /// What lives in it.
@@ -77,7 +77,7 @@ impl Observer for Reporter {
     }
 }
 
-impl World {
+impl DemoCluster {
     /// Starts everything: the scenario at this speed, of which so many simulated seconds will be seen.
     pub(crate) async fn start(
         scenario: Scenario,
@@ -105,13 +105,14 @@ impl World {
         let options = options(speed);
         let demo_clock = Arc::new(DemoClock::new(clock));
         let reporter = Reporter { clock: Arc::clone(&demo_clock), decisions: sender };
-        let parts = Parts {
+        let parts = Dependencies {
             clock: demo_clock,
             observer: Arc::new(reporter),
-            ..Parts::new(clients, &options)
+            ..Dependencies::new(clients, &options)
         };
         let shutdown = CancellationToken::new();
-        let controller = tokio::spawn(hpa_controller::run::run(parts, options, shutdown.clone()));
+        let controller =
+            tokio::spawn(hpa_controller::controller::run(parts, options, shutdown.clone()));
         Ok(Self {
             testbed,
             simulation,
@@ -187,7 +188,7 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
 fn options(speed: f64) -> Options {
     let sync_period = Duration::from_secs_f64(SYNC_PERIOD / speed).max(SHORTEST_SYNC_PERIOD);
     Options {
-        settings: Settings { corrected_zero: true, ..Settings::default() },
+        settings: Settings { strict_scale_to_zero: true, ..Settings::default() },
         sync_period,
         workers: WORKERS,
         namespaces: Vec::new(),

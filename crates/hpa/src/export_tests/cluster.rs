@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, sync::Arc, time::Duration}
 
 use clap::Parser;
 use hpa_controller::{
-    client::{ClientConfig, ClientSource, Clients},
-    run::Parts,
-    telemetry::{Telemetry, TelemetryOptions},
+    controller::Dependencies,
+    k8s::client::{ClientConfig, ClientSource, Clients},
+    metrics::{Telemetry, TelemetryOptions},
 };
 use hpa_testbed::{
     Action, ApiError, Config, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
@@ -133,8 +133,9 @@ pub(super) async fn exported() -> String {
     };
     let options = options(&arguments);
     let shutdown = CancellationToken::new();
-    let parts = Parts::with_telemetry(clients, &options, telemetry.clone());
-    let controller = tokio::spawn(hpa_controller::run::run(parts, options, shutdown.clone()));
+    let parts = Dependencies::with_telemetry(clients, &options, telemetry.clone());
+    let controller =
+        tokio::spawn(hpa_controller::controller::run(parts, options, shutdown.clone()));
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     let text = telemetry.render();

@@ -7,7 +7,10 @@ mod tls;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use hpa_controller::telemetry::{CONTENT_TYPE, Telemetry, Unfit};
+use hpa_controller::{
+    health::HealthError,
+    metrics::{CONTENT_TYPE, Telemetry},
+};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{
@@ -182,7 +185,7 @@ impl Server {
     }
 }
 
-fn health(outcome: Result<(), Unfit>) -> Response<Full<Bytes>> {
+fn health(outcome: Result<(), HealthError>) -> Response<Full<Bytes>> {
     match outcome {
         Ok(()) => text(StatusCode::OK, "ok\n".into()),
         Err(unfit) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{unfit}\n")),

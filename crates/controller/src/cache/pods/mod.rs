@@ -1,0 +1,11 @@
+//! The pods of the cluster, small in memory and quick to select.
+
+mod index;
+mod namespace;
+mod scoped;
+#[cfg(test)]
+mod tests;
+
+pub use index::PodIndex;
+pub(crate) use namespace::Pair;
+pub use scoped::Pods;

@@ -1,0 +1,120 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::{
+    api::{Pod, PodSpec, PodStatus},
+    selector::Selector,
+};
+use proptest::prelude::*;
+
+use super::SelectorIndex;
+use crate::key::AutoscalerApi;
+use crate::key::HpaKey;
+
+fn pod(name: &str, labels: impl IntoIterator<Item = (String, String)>) -> Arc<Pod> {
+    Arc::new(Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default()))
+}
+
+fn web(name: &str) -> Arc<Pod> {
+    pod(name, [("app".to_owned(), "web".to_owned()), ("tier".to_owned(), "front".to_owned())])
+}
+
+fn set(index: &SelectorIndex, name: &str, selector: &str) {
+    index.set(&HpaKey::new("shop", name), Some(Selector::parse(selector).unwrap()));
+}
+
+fn controlling(index: &SelectorIndex, pods: &[Arc<Pod>]) -> Vec<String> {
+    index.controlling("shop", pods).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn finds_all_that_select_a_pod_sorted() {
+    let index = SelectorIndex::new();
+    set(&index, "z", "app=web");
+    set(&index, "everything", "");
+    set(&index, "b", "tier in (front,back)");
+    set(&index, "other", "app=db");
+    set(&index, "narrow", "app=web,tier=back");
+    index.set(&HpaKey::new("bank", "a"), Some(Selector::parse("app=web").unwrap()));
+    let pods = [web("web-1"), web("web-2")];
+    assert_eq!(controlling(&index, &pods), ["shop/b", "shop/everything", "shop/z"]);
+    assert!(controlling(&index, &[]).is_empty());
+    assert!(index.controlling("none", &pods).is_empty());
+    assert_eq!(index.len(), 6);
+}
+
+#[test]
+fn a_changed_or_cleared_selector_counts_no_more() {
+    let index = SelectorIndex::new();
+    let pods = [web("web-1")];
+    set(&index, "a", "app=web");
+    set(&index, "a", "app=web");
+    set(&index, "b", "tier=front");
+    assert_eq!(controlling(&index, &pods), ["shop/a", "shop/b"]);
+    set(&index, "a", "app=db");
+    assert_eq!(controlling(&index, &pods), ["shop/b"]);
+    set(&index, "a", "!nothing");
+    index.set(&HpaKey::new("shop", "b"), None);
+    assert_eq!(controlling(&index, &pods), ["shop/a"]);
+    index.remove(&HpaKey::new("shop", "a"));
+    index.remove(&HpaKey::new("shop", "a"));
+    assert!(controlling(&index, &pods).is_empty());
+    assert!(index.is_empty());
+}
+
+fn requirement() -> impl Strategy<Value = String> {
+    (0u8..3, 0u8..3, 0u8..5).prop_map(|(key, value, operator)| match operator {
+        0 | 1 => format!("k{key}=v{value}"),
+        2 => format!("k{key}!=v{value}"),
+        3 => format!("k{key} in (v{value},v0)"),
+        _ => format!("!k{key}"),
+    })
+}
+
+fn selector() -> impl Strategy<Value = Option<Selector>> {
+    let parsed = |requirements: Vec<String>| Selector::parse(&requirements.join(",")).unwrap();
+    prop::option::weighted(0.8, prop::collection::vec(requirement(), 0..3).prop_map(parsed))
+}
+
+proptest! {
+    #[test]
+    fn finds_what_a_full_scan_finds(
+        changes in prop::collection::vec((0u8..8, selector()), 0..30),
+        pods in prop::collection::vec(prop::collection::btree_map(0u8..3, 0u8..3, 0..3), 0..6),
+    ) {
+        let index = SelectorIndex::new();
+        let mut model = BTreeMap::new();
+        for (name, selector) in changes {
+            let key = HpaKey::new("ns", format!("hpa-{name}"));
+            index.set(&key, selector.clone());
+            match selector {
+                Some(selector) => { model.insert(key, selector); }
+                None => { model.remove(&key); }
+            }
+        }
+        let pods: Vec<_> = pods.iter().enumerate().map(|(at, labels)| {
+            pod(&format!("pod-{at}"), labels.iter().map(|(k, v)| (format!("k{k}"), format!("v{v}"))))
+        }).collect();
+        let expected: Vec<HpaKey> = model.iter()
+            .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&*pod.labels)))
+            .map(|(key, _)| key.clone())
+            .collect();
+        prop_assert_eq!(index.controlling("ns", &pods), expected);
+        prop_assert_eq!(index.len(), model.len());
+        prop_assert_eq!(index.is_empty(), model.is_empty());
+    }
+}
+
+#[test]
+fn autoscalers_of_both_apis_share_pods_and_not_a_name() {
+    let index = SelectorIndex::new();
+    let selector = Selector::parse("app=web").unwrap();
+    let [core, own] = AutoscalerApi::ALL.map(|api| HpaKey::of(api, "shop", "web"));
+    for key in [&core, &own] {
+        index.set(key, Some(selector.clone()));
+    }
+    let pods = [web("web-0")];
+    assert_eq!(index.controlling("shop", &pods), [core.clone(), own.clone()]);
+    assert_eq!([core.to_string(), own.to_string()], ["shop/web", "rhpa/shop/web"]);
+    index.remove(&core);
+    assert_eq!(index.controlling("shop", &pods), [own]);
+}

@@ -1,0 +1,158 @@
+//! What is counted as it happens.
+
+use std::time::Duration;
+
+use crate::shadow::Verdict;
+use hpa_calc::readings::MetricsApi;
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector,
+    exponential_buckets, proto::MetricFamily,
+};
+
+/// The prefix of the reference's own metrics.
+pub(super) const REFERENCE: &str = "horizontal_pod_autoscaler_controller";
+
+/// The name of the queue in `workqueue_*`.
+pub(super) const QUEUE: &str = "horizontalpodautoscaler";
+
+/// The bounds of client-go's request latencies.
+const REQUEST_SECONDS: [f64; 12] =
+    [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+
+/// Those of KEP-6003.
+const DELAY_RATIO: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
+
+/// From a metrics server's usual resolution to a pipeline that stands still.
+const AGE_SECONDS: [f64; 12] =
+    [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
+
+/// The counters and histograms.
+#[derive(Debug)]
+pub(super) struct Counters {
+    registry: Registry,
+    pub(super) reconciliations: IntCounterVec,
+    pub(super) reconciliation_seconds: HistogramVec,
+    pub(super) computations: IntCounterVec,
+    pub(super) computation_seconds: HistogramVec,
+    pub(super) delay_ratio: HistogramVec,
+    pub(super) queue_seconds: HistogramVec,
+    pub(super) work_seconds: HistogramVec,
+    pub(super) requests: IntCounterVec,
+    pub(super) request_seconds: HistogramVec,
+    pub(super) shadow_decisions: IntCounterVec,
+    sample_age: HistogramVec,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        let registry = Registry::new();
+        let counter = |name: &str, help, labels: &[&str]| {
+            register(&registry, IntCounterVec::new(Opts::new(name, help), labels))
+        };
+        let histogram = |name: &str, help, labels: &[&str], buckets: &[f64]| {
+            let options = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+            register(&registry, HistogramVec::new(options, labels))
+        };
+        let shadow_decisions = counter(
+            "hpa_shadow_decisions_total",
+            "Decisions that were compared with another controller's, and not written. 'result' is 'same', 'different', or 'unsettled': different, but not for long enough to count.",
+            &["result"],
+        );
+        for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
+            shadow_decisions.with_label_values(&[verdict.as_str()]);
+        }
+        let own = |name: &str| format!("{REFERENCE}_{name}");
+        // 1 ms to 16.384 s, and 10 ns to 10 s.
+        let seconds = exponential_buckets(0.001, 2.0, 15).unwrap_or_default();
+        let queue_seconds = exponential_buckets(10e-9, 10.0, 10).unwrap_or_default();
+        Self {
+            reconciliations: counter(
+                &own("reconciliations_total"),
+                "Number of reconciliations of HPA controller. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                &["action", "error"],
+            ),
+            reconciliation_seconds: histogram(
+                &own("reconciliation_duration_seconds"),
+                "The time(seconds) that the HPA controller takes to reconcile once. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                &["action", "error"],
+                &seconds,
+            ),
+            computations: counter(
+                &own("metric_computation_total"),
+                "Number of metric computations. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                &["action", "error", "metric_type"],
+            ),
+            computation_seconds: histogram(
+                &own("metric_computation_duration_seconds"),
+                "The time(seconds) that the HPA controller takes to calculate one metric. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                &["action", "error", "metric_type"],
+                &seconds,
+            ),
+            delay_ratio: histogram(
+                &own("reconciliation_delay_ratio"),
+                "The time between two periodic reconciliations of an autoscaler, as a multiple of its period: 1 is on time.",
+                &["period_source"],
+                &DELAY_RATIO,
+            ),
+            queue_seconds: histogram(
+                "workqueue_queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested.",
+                &["name"],
+                &queue_seconds,
+            ),
+            work_seconds: histogram(
+                "workqueue_work_duration_seconds",
+                "How long in seconds processing an item from workqueue takes.",
+                &["name"],
+                &queue_seconds,
+            ),
+            requests: counter(
+                "rest_client_requests_total",
+                "Number of HTTP requests, partitioned by status code, method, and host.",
+                &["code", "host", "method"],
+            ),
+            request_seconds: histogram(
+                "rest_client_request_duration_seconds",
+                "Request latency in seconds. Broken down by verb, and host.",
+                &["host", "verb"],
+                &REQUEST_SECONDS,
+            ),
+            shadow_decisions,
+            sample_age: histogram(
+                "hpa_controller_metric_sample_age_seconds",
+                "How old the oldest sample of an answer of a metrics API was when it came.",
+                &["api"],
+                &AGE_SECONDS,
+            ),
+            registry,
+        }
+    }
+}
+
+impl Counters {
+    /// All that was counted, by name and labels.
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
+    /// An answer of a metrics API came, its oldest sample this old.
+    pub(super) fn sample(&self, api: MetricsApi, age: Duration) {
+        let api = match api {
+            MetricsApi::Resource => "resource",
+            MetricsApi::Custom => "custom",
+            MetricsApi::External => "external",
+        };
+        self.sample_age.with_label_values(&[api]).observe(age.as_secs_f64());
+    }
+}
+
+/// Registers a collector. Names and labels are fixed, and each is used once: a test renders all of them.
+#[expect(clippy::expect_used, reason = "constant names are valid or not, whatever the input")]
+fn register<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    collector: prometheus::Result<C>,
+) -> C {
+    let collector = collector.expect("a valid name and valid labels");
+    registry.register(Box::new(collector.clone())).expect("a name of its own");
+    collector
+}

@@ -1,0 +1,85 @@
+//! How old the samples are that the metrics APIs answer with.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{api::CrossVersionObjectReference, readings::MetricsApi, selector::Selector};
+use hpa_metrics_client::{
+    FetchError, MetricsSource,
+    wire::{ExternalMetricValue, MetricValue, PodMetrics},
+};
+use jiff::Timestamp;
+
+use super::Telemetry;
+use crate::clock::Clock;
+
+/// A source of metrics whose samples' ages are told. Put below what shares answers, it sees each answer once.
+pub struct ObservedSource<S> {
+    source: S,
+    telemetry: Arc<Telemetry>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> ObservedSource<S> {
+    /// Has the samples of `source` told.
+    pub fn new(source: S, telemetry: Arc<Telemetry>, clock: Arc<dyn Clock>) -> Self {
+        Self { source, telemetry, clock }
+    }
+
+    fn tell<I>(&self, api: MetricsApi, items: &[I], timestamp: impl Fn(&I) -> Timestamp) {
+        // Go's zero time, in the year 1, stands for none.
+        let times = items.iter().map(timestamp).filter(|time| *time > Timestamp::UNIX_EPOCH);
+        let Some(oldest) = times.min() else { return };
+        // A clock that is ahead of ours has no future to show.
+        let age = self.clock.now().duration_since(oldest).try_into().unwrap_or(Duration::ZERO);
+        self.telemetry.counters.sample(api, age);
+    }
+}
+
+#[async_trait]
+impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
+    async fn pod_metrics(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+    ) -> Result<Vec<PodMetrics>, FetchError> {
+        let items = self.source.pod_metrics(namespace, pods).await?;
+        self.tell(MetricsApi::Resource, &items, |item| item.timestamp);
+        Ok(items)
+    }
+
+    async fn pod_values(
+        &self,
+        namespace: &str,
+        pods: &Selector,
+        metric: &str,
+        metric_selector: &Selector,
+    ) -> Result<Vec<MetricValue>, FetchError> {
+        let items = self.source.pod_values(namespace, pods, metric, metric_selector).await?;
+        self.tell(MetricsApi::Custom, &items, |item| item.timestamp);
+        Ok(items)
+    }
+
+    async fn object_values(
+        &self,
+        namespace: &str,
+        object: &CrossVersionObjectReference,
+        metric: &str,
+        metric_selector: &Selector,
+    ) -> Result<Vec<MetricValue>, FetchError> {
+        let items = self.source.object_values(namespace, object, metric, metric_selector).await?;
+        self.tell(MetricsApi::Custom, &items, |item| item.timestamp);
+        Ok(items)
+    }
+
+    async fn external_values(
+        &self,
+        namespace: &str,
+        metric: &str,
+        metric_selector: &Selector,
+    ) -> Result<Vec<ExternalMetricValue>, FetchError> {
+        let items = self.source.external_values(namespace, metric, metric_selector).await?;
+        self.tell(MetricsApi::External, &items, |item| item.timestamp);
+        Ok(items)
+    }
+}

@@ -1,0 +1,262 @@
+use std::time::Duration;
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, MetricSpec, ResourceMetricSource},
+    conclude::Conclusion,
+    explain::{Explanation, MetricExplanation},
+    history::{Direction, History},
+    readings::MetricsApi,
+};
+use tokio::time::advance;
+
+use super::*;
+use crate::health::HealthError;
+use crate::{
+    cache::hpas::Origin,
+    key::AutoscalerApi,
+    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
+};
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn key(name: &str) -> HpaKey {
+    HpaKey::new("shop", name)
+}
+
+fn hpa(name: &str, metrics: &[&str]) -> HorizontalPodAutoscaler {
+    let mut hpa = HorizontalPodAutoscaler::default();
+    hpa.metadata.uid = name.into();
+    hpa.status.current_replicas = 2;
+    let spec = |resource: &&str| MetricSpec {
+        source_type: hpa_calc::api::MetricSourceType::Resource,
+        resource: Some(Box::new(ResourceMetricSource {
+            name: (*resource).into(),
+            ..ResourceMetricSource::default()
+        })),
+        ..MetricSpec::default()
+    };
+    hpa.spec.metrics = metrics.iter().map(spec).collect();
+    hpa
+}
+
+/// Telemetry that knows these autoscalers.
+fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) {
+    let (telemetry, sources) = (Telemetry::new(options), Sources::default());
+    for name in names {
+        sources.autoscalers.apply(&key(name), hpa(name, &["cpu"]), Origin::Watch);
+    }
+    telemetry.attach(sources.clone());
+    (telemetry, sources)
+}
+
+fn finish(telemetry: &Telemetry, name: &str, desired: Option<i32>, error: Option<ErrorClass>) {
+    let key = key(name);
+    let scaled = desired.map(|_| Direction::Up);
+    let finished = Finished {
+        key: &key,
+        scaled,
+        desired_replicas: desired,
+        error,
+        took: Duration::from_millis(3),
+    };
+    telemetry.finished(&finished);
+}
+
+/// Tells of a reconcile whose metrics proposed this.
+fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>]) {
+    let explain = |proposal: &Result<i32, &str>| MetricExplanation {
+        proposed_replicas: proposal.ok(),
+        error: proposal.err().map(ToOwned::to_owned),
+        ..MetricExplanation::default()
+    };
+    let explanation = Explanation {
+        metrics: proposals.iter().map(explain).collect(),
+        limited_by: Some(hpa_calc::api::ConditionReason::TooManyReplicas),
+        ..Explanation::default()
+    };
+    let (status, events, history) =
+        (hpa_calc::api::HorizontalPodAutoscalerStatus::default(), Vec::new(), History::default());
+    let conclusion =
+        Conclusion { status, events, history, explanation, scaled_to: None, error: None };
+    let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
+    let reads = vec![Duration::from_millis(5); proposals.len()];
+    let key = key(name);
+    let took = Duration::ZERO;
+    telemetry.reconciled(&Reconciled {
+        key: &key,
+        hpa: &hpa,
+        conclusion: &conclusion,
+        took,
+        reads: &reads,
+    });
+}
+
+/// The value of a series.
+fn value(text: &str, series: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[tokio::test(start_paused = true)]
+async fn exposition_is_as_recorded() {
+    let (telemetry, sources) =
+        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    telemetry.set_leading("hpa-controller", true);
+    telemetry.set_working(true);
+    reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
+    finish(&telemetry, "web", Some(5), None);
+    finish(&telemetry, "api", None, Some(ErrorClass::Internal));
+    telemetry.counters.sample(MetricsApi::Resource, seconds(12));
+    sources.queue.add(key("web"));
+    telemetry.taken(&key("web"), Duration::from_micros(3), seconds(15));
+    telemetry.worked(Duration::from_millis(2));
+    telemetry.scheduled(&key("web"), tokio::time::Instant::now() + seconds(15));
+    advance(seconds(18)).await;
+    telemetry.taken(&key("web"), seconds(3), seconds(15));
+    let requests = &telemetry.counters;
+    requests.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
+    requests.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
+    let text = telemetry.render().replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    for (line, recorded) in text.lines().zip(include_str!("exposition.txt").lines()) {
+        assert_eq!(line, recorded);
+    }
+    assert_eq!(text.lines().count(), include_str!("exposition.txt").lines().count());
+}
+
+#[tokio::test]
+async fn deleted_autoscaler_leaves_no_series() {
+    let (telemetry, sources) =
+        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    for name in ["web", "api"] {
+        reconcile(&telemetry, name, &[Ok(3), Err("no answer")]);
+        finish(&telemetry, name, Some(3), Some(ErrorClass::Internal));
+    }
+    assert_eq!(telemetry.render().matches("hpa_name=\"web\"").count(), 4);
+    sources.autoscalers.remove(&key("web"));
+    // The reconcile that was under way.
+    reconcile(&telemetry, "web", &[Ok(4)]);
+    finish(&telemetry, "web", Some(4), None);
+    let text = telemetry.render();
+    assert!(!text.contains("hpa_name=\"web\""), "{text}");
+    assert_eq!(text.matches("hpa_name=\"api\"").count(), 4);
+    let count = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers";
+    assert_eq!(value(&text, count), Some(1.0));
+
+    // Another of that name begins without the other's.
+    sources.autoscalers.apply(&key("web"), hpa("other", &["cpu"]), Origin::Watch);
+    assert!(!telemetry.render().contains("hpa_name=\"web\""));
+}
+
+#[tokio::test]
+async fn desired_replicas_outlive_a_failure() {
+    let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
+    finish(&telemetry, "web", Some(3), None);
+    finish(&telemetry, "web", None, Some(ErrorClass::Internal));
+    let text = telemetry.render();
+    let desired = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"}";
+    assert_eq!(value(&text, desired), Some(3.0));
+    assert_eq!(value(&text, "hpa_controller_autoscalers_failing{error=\"internal\"}"), Some(1.0));
+    // Not asked for.
+    assert!(!text.contains("hpa_controller_failing"));
+}
+
+#[tokio::test]
+async fn metrics_beyond_the_bound_have_no_series() {
+    let (telemetry, _) = telemetry(&["web"], TelemetryOptions { per_autoscaler: true });
+    reconcile(&telemetry, "web", &[Ok(1); METRICS_PER_AUTOSCALER + 5]);
+    let text = telemetry.render();
+    assert_eq!(text.matches("\nhpa_controller_proposed_replicas{").count(), METRICS_PER_AUTOSCALER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_due_by_period_has_a_delay_ratio() {
+    let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
+    let count = |telemetry: &Telemetry| {
+        let name = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source=\"global\"}";
+        value(&telemetry.render(), name)
+    };
+    let period = seconds(10);
+    telemetry.taken(&key("web"), Duration::ZERO, period);
+    assert_eq!(count(&telemetry), None, "the first");
+    telemetry.scheduled(&key("web"), tokio::time::Instant::now() + period);
+    advance(seconds(4)).await;
+    telemetry.taken(&key("web"), seconds(1), period);
+    assert_eq!(count(&telemetry), None, "a changed spec");
+    advance(seconds(11)).await;
+    telemetry.taken(&key("web"), seconds(5), period);
+    assert_eq!(count(&telemetry), Some(1.0));
+    let sum = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_sum{period_source=\"global\"}";
+    assert_eq!(value(&telemetry.render(), sum), Some(1.5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_are_stuck_if_they_finish_nothing_while_some_are_due() {
+    let (telemetry, sources) = telemetry(&[], TelemetryOptions::default());
+    sources.queue.add(key("web"));
+    advance(seconds(600)).await;
+    assert_eq!(telemetry.alive(), Ok(()), "a standby has no workers");
+    telemetry.set_working(true);
+    advance(seconds(299)).await;
+    assert_eq!(telemetry.alive(), Ok(()));
+    advance(seconds(1)).await;
+    assert_eq!(telemetry.alive(), Err(HealthError::Stuck(seconds(300))));
+    let lease = sources.queue.get().await;
+    advance(seconds(600)).await;
+    assert_eq!(telemetry.alive(), Ok(()), "nothing else is due");
+    sources.queue.add(key("api"));
+    assert_eq!(telemetry.alive(), Err(HealthError::Stuck(seconds(600))));
+    drop(lease);
+    assert_eq!(telemetry.alive(), Ok(()));
+}
+
+#[tokio::test]
+async fn ready_is_who_has_filled_caches_and_goes_on() {
+    let telemetry = Telemetry::default();
+    assert_eq!(telemetry.ready(), Err(HealthError::NotSynced));
+    telemetry.set_synced();
+    assert_eq!(telemetry.ready(), Ok(()));
+    telemetry.set_stopping();
+    assert_eq!(telemetry.ready(), Err(HealthError::Stopping));
+}
+
+#[tokio::test]
+async fn scrape_grows_with_the_autoscalers_only() {
+    const COUNT: usize = 10_000;
+    let names: Vec<String> = (0..COUNT).map(|index| format!("web-{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (telemetry, _) = telemetry(&names, TelemetryOptions { per_autoscaler: true });
+    let empty = telemetry.render().lines().count();
+    for name in &names {
+        reconcile(&telemetry, name, &[Ok(3)]);
+        finish(&telemetry, name, Some(3), None);
+    }
+    let begun = std::time::Instant::now();
+    let text = telemetry.render();
+    println!("{COUNT} autoscalers: {} KiB in {:?}", text.len() / 1024, begun.elapsed());
+    let per_autoscaler = text.lines().filter(|line| line.contains("hpa_name=")).count();
+    // Desired, proposed, limited.
+    assert_eq!(per_autoscaler, 3 * COUNT);
+    assert!(text.lines().count() < empty + 3 * COUNT + 100);
+}
+
+#[tokio::test]
+async fn autoscaler_of_our_own_api_has_series_of_its_own() {
+    let (telemetry, sources) = telemetry(&["web"], TelemetryOptions::default());
+    finish(&telemetry, "web", Some(5), None);
+    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
+    sources.autoscalers.apply(&own, hpa("own", &["cpu"]), Origin::Watch);
+    let (scaled, took) = (None, Duration::ZERO);
+    telemetry.finished(&Finished {
+        key: &own,
+        scaled,
+        desired_replicas: Some(7),
+        error: None,
+        took,
+    });
+    let text = telemetry.render();
+    let name = "horizontal_pod_autoscaler_controller_desired_replicas";
+    assert_eq!(value(&text, &format!("{name}{{hpa_name=\"web\",namespace=\"shop\"}}")), Some(5.0));
+    let labels = "hpa_group=\"autoscaling.hpa-rs.dev\",hpa_name=\"web\",namespace=\"shop\"";
+    assert_eq!(value(&text, &format!("{name}{{{labels}}}")), Some(7.0));
+}

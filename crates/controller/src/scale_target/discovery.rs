@@ -1,0 +1,145 @@
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::mapper::Mapping;
+use crate::k8s::request::{ApiRequest, RequestError, path_segment};
+
+/// What the API server serves of one API group.
+#[derive(Debug, Default)]
+pub(super) struct GroupResources {
+    /// A mapping for each resource of each version, those of the preferred version first. With its kind.
+    mappings: Vec<Mapping>,
+    /// Why the resources of some version are not known.
+    incomplete: Option<RequestError>,
+}
+
+impl GroupResources {
+    /// The mappings of a kind. As for client-go, a kind may be given in lower case.
+    pub(super) fn of_kind(&self, kind: &str) -> Vec<Mapping> {
+        let of_kind =
+            |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
+        self.mappings.iter().filter(of_kind).cloned().collect()
+    }
+
+    /// Whether the group is not served.
+    pub(super) fn is_empty(&self) -> bool {
+        self.mappings.is_empty()
+    }
+
+    /// Why the resources of some version are not known, if so.
+    pub(super) fn incomplete(&self) -> Option<&RequestError> {
+        self.incomplete.as_ref()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApiGroup {
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+    #[serde(default)]
+    preferred_version: Option<GroupVersion>,
+}
+
+#[derive(Deserialize)]
+struct GroupVersion {
+    #[serde(default)]
+    version: String,
+}
+
+#[derive(Deserialize)]
+struct CoreVersions {
+    #[serde(default)]
+    versions: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ApiResourceList {
+    #[serde(default)]
+    resources: Vec<ApiResource>,
+}
+
+#[derive(Deserialize)]
+struct ApiResource {
+    name: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
+}
+
+/// Asks for the versions of a group and the resources of each. A group that is not served has none.
+pub(super) async fn discover(
+    client: &Client,
+    timeout: Duration,
+    group: &str,
+) -> Result<GroupResources, RequestError> {
+    let versions = match versions(client, timeout, group).await {
+        Ok(versions) => versions,
+        Err(error) if error.is_not_found() => return Ok(GroupResources::default()),
+        Err(error) => return Err(error),
+    };
+    let mut found = GroupResources::default();
+    let lists = futures::future::join_all(versions.iter().map(|version| {
+        let path = api_root(group, version);
+        get::<ApiResourceList>(client, timeout, path)
+    }));
+    for (version, list) in versions.iter().zip(lists.await) {
+        match list {
+            Ok(list) => found.mappings.extend(mappings(group, version, list)),
+            // The group's other versions are good without it, such as one whose extension server is down.
+            Err(error) => found.incomplete = Some(error),
+        }
+    }
+    Ok(found)
+}
+
+/// The versions of a group, the preferred one first.
+async fn versions(
+    client: &Client,
+    timeout: Duration,
+    group: &str,
+) -> Result<Vec<String>, RequestError> {
+    if group.is_empty() {
+        return Ok(get::<CoreVersions>(client, timeout, "/api".to_owned()).await?.versions);
+    }
+    let path = format!("/apis/{}", path_segment(group));
+    let ApiGroup { versions, preferred_version } = get(client, timeout, path).await?;
+    let preferred = preferred_version.map(|preferred| preferred.version);
+    let mut versions: Vec<String> = versions.into_iter().map(|version| version.version).collect();
+    versions.sort_by_key(|version| Some(version) != preferred.as_ref());
+    Ok(versions)
+}
+
+fn mappings(group: &str, version: &str, list: ApiResourceList) -> impl Iterator<Item = Mapping> {
+    // A name with a slash is a subresource.
+    let resources = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
+    resources.map(move |resource| Mapping {
+        group: group.into(),
+        version: version.into(),
+        kind: resource.kind.into(),
+        resource: resource.name.into(),
+        namespaced: resource.namespaced,
+    })
+}
+
+async fn get<T: DeserializeOwned>(
+    client: &Client,
+    timeout: Duration,
+    path: String,
+) -> Result<T, RequestError> {
+    ApiRequest { client, timeout, method: Method::GET, path, about: None }.send(Vec::new()).await
+}
+
+/// The path that a version's resources are under.
+pub(super) fn api_root(group: &str, version: &str) -> String {
+    let version = path_segment(version);
+    if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{}/{version}", path_segment(group))
+    }
+}
