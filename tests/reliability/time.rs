@@ -51,6 +51,6 @@ impl Clock for VirtualClock {
         let running = self.age();
         let skew = SignedDuration::from_millis(self.skew_ms.load(Ordering::Relaxed));
         let base: Timestamp = Timestamp::from_second(1_800_000_000).expect("a time");
-        Instants { wall: base + running + skew, running }
+        Instants { wall: base + running + skew, monotonic: running }
     }
 }

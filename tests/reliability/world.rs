@@ -169,7 +169,7 @@ impl World {
         let options = options();
         let limits =
             ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
-        let clients = Clients::of(self.testbed.service_named(name), &limits);
+        let clients = Clients::from_service(self.testbed.service_named(name), &limits);
         self.telemetry = Arc::default();
         let parts = Dependencies {
             clock: Arc::new(self.controller_clock.clone()),

@@ -15,33 +15,33 @@ pub struct AnnotationSettings {
     /// Whether nothing is to be written for it.
     pub dry_run: bool,
     /// What is wrong with the annotations, for its owner to read. What has no known value is not heeded.
-    pub fault: Option<String>,
+    pub invalid: Option<String>,
 }
 
 impl AnnotationSettings {
     /// Those of an autoscaler.
-    pub fn of(hpa: &HorizontalPodAutoscaler) -> Self {
+    pub fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Self {
         let annotations = &hpa.metadata.annotations;
         if annotations.is_empty() {
             return Self::default();
         }
-        let mut faults = Vec::new();
+        let mut problems = Vec::new();
         let pause = annotations.get(PAUSE).map(String::as_str);
         let pause = pause.map_or(Ok(Pause::NONE), str::parse).unwrap_or_else(|error| {
-            faults.push(format!("annotation {PAUSE} {error}"));
+            problems.push(format!("annotation {PAUSE} {error}"));
             Pause::NONE
         });
         let dry_run = match annotations.get(DRY_RUN).map(String::as_str) {
             Some("true") => true,
             None | Some("false") => false,
             Some(_) => {
-                faults.push(format!("annotation {DRY_RUN} must be \"true\" or \"false\""));
+                problems.push(format!("annotation {DRY_RUN} must be \"true\" or \"false\""));
                 false
             }
         };
-        let fault =
-            (!faults.is_empty()).then(|| format!("{}; it is not heeded", faults.join(", ")));
-        Self { pause, dry_run, fault }
+        let invalid =
+            (!problems.is_empty()).then(|| format!("{}; it is not heeded", problems.join(", ")));
+        Self { pause, dry_run, invalid }
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
         for (name, value) in annotations {
             hpa.metadata.annotations.insert((*name).to_owned(), (*value).to_owned());
         }
-        AnnotationSettings::of(&hpa)
+        AnnotationSettings::from_hpa(&hpa)
     }
 
     #[test]
@@ -73,17 +73,17 @@ mod tests {
             ..AnnotationSettings::default()
         };
         assert_eq!(wishes(&[(PAUSE, "down")]), down);
-        let both = AnnotationSettings { pause: Pause::BOTH, dry_run: true, fault: None };
+        let both = AnnotationSettings { pause: Pause::BOTH, dry_run: true, invalid: None };
         assert_eq!(wishes(&[(PAUSE, "true"), (DRY_RUN, "true")]), both);
     }
 
     #[test]
     fn unknown_value_is_a_fault_and_not_heeded() {
-        let AnnotationSettings { pause, dry_run, fault } =
+        let AnnotationSettings { pause, dry_run, invalid } =
             wishes(&[(PAUSE, "yes"), (DRY_RUN, "1")]);
         assert_eq!((pause, dry_run), (Pause::NONE, false));
         assert_eq!(
-            fault.as_deref(),
+            invalid.as_deref(),
             Some(
                 "annotation autoscaling.hpa-rs.dev/pause must be \"true\", \"up\", \"down\" or \"false\", annotation \
                  autoscaling.hpa-rs.dev/dry-run must be \"true\" or \"false\"; it is not heeded"

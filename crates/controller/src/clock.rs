@@ -11,7 +11,7 @@ pub struct Instants {
     /// What the wall clock shows. It may be set.
     pub wall: Timestamp,
     /// How long the clock has been running. It only grows, as fast as time passes.
-    pub running: Duration,
+    pub monotonic: Duration,
 }
 
 /// Tells the time by which autoscalers are decided: windows, periods, ages of pods. When they are reconciled goes by
@@ -40,6 +40,6 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn instants(&self) -> Instants {
-        Instants { wall: Timestamp::now(), running: self.origin.elapsed() }
+        Instants { wall: Timestamp::now(), monotonic: self.origin.elapsed() }
     }
 }

@@ -176,7 +176,7 @@ pub async fn run(
     let scopes = options.scopes();
     let caches = Caches {
         autoscalers: Arc::new(Autoscalers::default()),
-        pods: Arc::new(Pods::of(&scopes)),
+        pods: Arc::new(Pods::for_scopes(&scopes)),
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
@@ -264,7 +264,7 @@ impl Leader<'_> {
             }
         }
         // Filling the caches, or waiting for the lease, may have taken longer than all were spread over.
-        caches.requeue_all(InitialDelay::over(options.sync_period));
+        caches.requeue_all(InitialDelay::for_period(options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());
         let mut recording = JoinSet::new();
@@ -345,7 +345,7 @@ fn start_watches(
     scopes: Vec<Scope>,
     sync_period: Duration,
 ) -> Vec<watch::Receiver<bool>> {
-    let spread = InitialDelay::over(sync_period);
+    let spread = InitialDelay::for_period(sync_period);
     let mut synced = Vec::new();
     for scope in scopes {
         let (pods_synced, receiver) = watch::channel(false);

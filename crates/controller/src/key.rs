@@ -16,11 +16,11 @@ pub struct HpaKey {
 impl HpaKey {
     /// The key of an autoscaler of Kubernetes' own API.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
-        Self::of(AutoscalerApi::Core, namespace, name)
+        Self::for_api(AutoscalerApi::Core, namespace, name)
     }
 
     /// The key of an autoscaler.
-    pub fn of(
+    pub fn for_api(
         api: AutoscalerApi,
         namespace: impl Into<Arc<str>>,
         name: impl Into<Arc<str>>,

@@ -58,7 +58,7 @@ impl Clock for Skewed {
         let running = self.start.elapsed();
         let wall = Timestamp::from_second(1_800_000_000).expect("a time");
         let elapsed = SignedDuration::try_from(running).expect("short");
-        Instants { wall: wall + elapsed + self.skew, running }
+        Instants { wall: wall + elapsed + self.skew, monotonic: running }
     }
 }
 

@@ -291,7 +291,7 @@ fn key() -> HpaKey {
 /// replicas are wanted.
 fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     let client = client(server);
-    let pods = Pods::of(&[None]);
+    let pods = Pods::for_scopes(&[None]);
     for name in ["web-0", "web-1"] {
         pods.index("shop").expect("an index").apply("shop", pod(name));
     }
@@ -394,7 +394,7 @@ async fn autoscaler_of_our_own_api_is_written_there() {
     let (events, writer) =
         EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
     reconciler.events = events;
-    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
+    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     reconciler.autoscalers.remove(&key());
     reconciler.autoscalers.apply(&own, hpa(), Origin::List);
     reconciler.reconcile(&own).await;
@@ -410,7 +410,7 @@ async fn autoscaler_of_our_own_api_is_written_there() {
 async fn autoscaler_of_each_api_for_the_same_pods_is_ambiguous() {
     let server = Arc::new(Mutex::new(server()));
     let reconciler = reconciler(&server);
-    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
+    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     reconciler.selectors.set(&own, Some(Selector::parse("app=web").expect("a selector")));
     reconciler.reconcile(&key()).await;
     let server = server.lock();

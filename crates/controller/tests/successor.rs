@@ -54,7 +54,10 @@ impl Clock for Virtual {
     fn instants(&self) -> Instants {
         let running = self.0.elapsed();
         let start = Timestamp::from_second(1_800_000_000).expect("a time");
-        Instants { wall: start + SignedDuration::try_from(running).expect("short"), running }
+        Instants {
+            wall: start + SignedDuration::try_from(running).expect("short"),
+            monotonic: running,
+        }
     }
 }
 

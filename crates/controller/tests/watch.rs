@@ -34,7 +34,7 @@ const PERIOD: Duration = Duration::from_secs(15);
 fn caches() -> Caches {
     Caches {
         autoscalers: Arc::new(Autoscalers::default()),
-        pods: Arc::new(Pods::of(&[None])),
+        pods: Arc::new(Pods::for_scopes(&[None])),
         selectors: Arc::new(SelectorIndex::default()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
@@ -87,7 +87,7 @@ fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Clie
 async fn sync(client: Client) -> Caches {
     let caches = caches();
     let (synced, mut is_synced) = watch::channel(false);
-    let spread = InitialDelay::over(Duration::from_secs(15));
+    let spread = InitialDelay::for_period(Duration::from_secs(15));
     tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, spread));
     let wait = is_synced.wait_for(|synced| *synced);
     tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
@@ -226,14 +226,14 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
         client,
         None,
         synced,
-        InitialDelay::over(PERIOD),
+        InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(caches.autoscalers.is_empty());
     let waited = lists_reach(&lists, 4).await;
     assert!(waited < PERIOD * 4, "{waited:?}");
     tokio::task::yield_now().await;
-    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "one");
+    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
     assert_eq!(caches.autoscalers.keys_where(|_| true), [own]);
     assert_eq!(caches.queue.len(), 1);
 }
@@ -241,7 +241,7 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
 #[tokio::test(start_paused = true)]
 async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
     let caches = caches();
-    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "one");
+    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
     caches.autoscalers.apply(&own, serde_json::from_value(hpa("one")).unwrap(), Origin::List);
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
@@ -249,7 +249,7 @@ async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
         client,
         None,
         synced,
-        InitialDelay::over(PERIOD),
+        InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(caches.autoscalers.get(&own).is_some());
@@ -259,6 +259,11 @@ async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
 async fn missing_right_is_waited_for() {
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| failure(403));
-    tokio::spawn(caches().watch_own_autoscalers(client, None, synced, InitialDelay::over(PERIOD)));
+    tokio::spawn(caches().watch_own_autoscalers(
+        client,
+        None,
+        synced,
+        InitialDelay::for_period(PERIOD),
+    ));
     tokio::time::timeout(PERIOD * 4, is_synced.wait_for(|synced| *synced)).await.unwrap_err();
 }

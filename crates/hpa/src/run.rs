@@ -55,7 +55,7 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
         per_autoscaler: arguments.observation.per_hpa_metrics,
     }));
     let serving = serve::start(&arguments.observation, &telemetry).await?;
-    let clients = Clients::observed(&client_config(&arguments.cluster), &telemetry).await?;
+    let clients = Clients::with_observer(&client_config(&arguments.cluster), &telemetry).await?;
     let options = options(&arguments);
     let election = election(&arguments).await?;
     let namespaces =

@@ -75,7 +75,8 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     let shutdown = CancellationToken::new();
     run::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
-    let clients = Clients::observed(&run::client_config(&arguments.cluster), &telemetry).await?;
+    let clients =
+        Clients::with_observer(&run::client_config(&arguments.cluster), &telemetry).await?;
     let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let parts =

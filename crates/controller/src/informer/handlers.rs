@@ -104,7 +104,7 @@ impl Caches {
 
     /// The object, unless it cannot be decoded: then it is counted, logged and left out.
     fn decoded<K: CachedKind>(&self, key: &HpaKey, object: PartialObject<K>) -> Option<K> {
-        let decoded = object.into_result();
+        let decoded = object.decode();
         let kind = K::KIND;
         decoded
             .inspect_err(|error| {
@@ -206,7 +206,7 @@ impl Caches {
             Change::Created => true,
             Change::SpecChanged => !self.is_shadowed(key),
             Change::StatusChanged => self.is_shadowed(key),
-            Change::Nothing => false,
+            Change::Unchanged => false,
         };
         if is_due {
             self.queue.add(key.clone());
@@ -218,7 +218,7 @@ impl Caches {
         let is_asked = || {
             self.autoscalers
                 .get(key)
-                .is_some_and(|known| AnnotationSettings::of(&known.object()).dry_run)
+                .is_some_and(|known| AnnotationSettings::from_hpa(&known.object()).dry_run)
         };
         self.dry_run || is_asked()
     }
@@ -242,7 +242,7 @@ impl Caches {
     ) -> Option<Change> {
         if seen == Origin::Watch && self.autoscalers.has(key, object.uid(), object.version()) {
             // Mostly our own write, whose answer has told of it.
-            return Some(Change::Nothing);
+            return Some(Change::Unchanged);
         }
         let Some(object) = self.decoded(key, object) else {
             // What it asked for before need not be what it asks for now.
@@ -282,5 +282,5 @@ fn key_of<K>(object: &PartialObject<K>) -> HpaKey {
 }
 
 fn key_in<K>(api: AutoscalerApi, object: &PartialObject<K>) -> HpaKey {
-    HpaKey::of(api, object.namespace(), object.name())
+    HpaKey::for_api(api, object.namespace(), object.name())
 }

@@ -81,7 +81,7 @@ mod tests {
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3, "metrics": [] },
         }))
         .expect("an object");
-        let hpa: HorizontalPodAutoscaler = watched.into_result().expect("it decodes").into();
+        let hpa: HorizontalPodAutoscaler = watched.decode().expect("it decodes").into();
         assert_eq!((hpa.spec.metrics.len(), hpa.spec.min_replicas), (1, Some(1)));
     }
 }

@@ -115,11 +115,11 @@ impl Clients {
     /// Makes the clients. Reads files, and may run the credential plugin that a kubeconfig names; the API server is
     /// not asked anything. Needs a tokio runtime.
     pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
-        Self::observed(config, &Arc::default()).await
+        Self::with_observer(config, &Arc::default()).await
     }
 
     /// As [`Clients::new`], and has the requests counted.
-    pub async fn observed(
+    pub async fn with_observer(
         config: &ClientConfig,
         telemetry: &Arc<Telemetry>,
     ) -> Result<Self, ClientError> {
@@ -135,7 +135,7 @@ impl Clients {
     }
 
     /// Clients of an API server that is a tower service, such as one in the same process.
-    pub fn of<S, B>(service: S, limits: &ClientLimits) -> Self
+    pub fn from_service<S, B>(service: S, limits: &ClientLimits) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
         S::Future: Send + 'static,

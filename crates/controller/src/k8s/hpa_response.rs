@@ -43,7 +43,7 @@ impl HpaResponse<'_> {
     }
 
     /// The autoscaler, or why it cannot be decoded. `known_spec` is what its spec says, if that is known.
-    pub(crate) fn into_result(
+    pub(crate) fn decode(
         self,
         known_spec: Option<HorizontalPodAutoscalerSpec>,
     ) -> Result<HorizontalPodAutoscaler, String> {
@@ -81,17 +81,17 @@ mod tests {
     fn spec_that_is_known_is_not_decoded() {
         let text = text(&json!("garbled"));
         let answered = || serde_json::from_str::<HpaResponse<'_>>(&text).expect("an object");
-        answered().into_result(None).expect_err("it is no spec");
+        answered().decode(None).expect_err("it is no spec");
         let known = HorizontalPodAutoscalerSpec {
             max_replicas: 7,
             ..HorizontalPodAutoscalerSpec::default()
         };
-        assert_eq!(answered().into_result(Some(known.clone())).expect("it is known").spec, known);
+        assert_eq!(answered().decode(Some(known.clone())).expect("it is known").spec, known);
     }
 
     #[test]
     fn nameless_object_is_refused() {
         let answered: HpaResponse<'_> = serde_json::from_str("{}").expect("an object");
-        assert_eq!(answered.into_result(None), Err(NAMELESS.to_owned()));
+        assert_eq!(answered.decode(None), Err(NAMELESS.to_owned()));
     }
 }

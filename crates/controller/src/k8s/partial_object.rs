@@ -170,7 +170,7 @@ pub struct PartialObject<K> {
 
 impl<K: CachedKind> PartialObject<K> {
     /// The object, or why it cannot be decoded.
-    pub fn into_result(self) -> Result<K, String> {
+    pub fn decode(self) -> Result<K, String> {
         if !self.meta.is_named() {
             return Err(NAMELESS.to_owned());
         }
@@ -264,7 +264,7 @@ mod tests {
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
         }))
         .expect("an object");
-        assert_eq!(watched.into_result().expect("it decodes").spec.max_replicas, 3);
+        assert_eq!(watched.decode().expect("it decodes").spec.max_replicas, 3);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
         }))
         .expect("an object");
-        let annotations = watched.into_result().expect("it decodes").metadata.annotations;
+        let annotations = watched.decode().expect("it decodes").metadata.annotations;
         let expected =
             [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
         assert_eq!(annotations, BTreeMap::from(expected));
@@ -289,7 +289,7 @@ mod tests {
         }))
         .expect("an object");
         assert_eq!((watched.namespace(), watched.name()), ("shop", "web-0"));
-        watched.into_result().expect_err("its request is no quantity");
+        watched.decode().expect_err("its request is no quantity");
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
                 json!({ "metadata": { "name": name, "namespace": "shop" } }),
             )
             .expect("an object");
-            watched.into_result().expect_err("it has no name");
+            watched.decode().expect_err("it has no name");
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
             "status": { "phase": "Running" },
         }))
         .expect("an object");
-        let pod = watched.into_result().expect("it decodes");
+        let pod = watched.decode().expect("it decodes");
         assert_eq!(
             (pod.name.as_ref(), pod.label("app"), pod.terminating),
             ("web-0", Some("web"), true)
@@ -324,6 +324,6 @@ mod tests {
         let watched: PartialObject<HorizontalPodAutoscaler> =
             serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "shop" } }))
                 .expect("an object");
-        watched.into_result().expect_err("there is no spec");
+        watched.decode().expect_err("there is no spec");
     }
 }

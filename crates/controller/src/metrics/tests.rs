@@ -244,7 +244,7 @@ async fn scrape_grows_with_the_autoscalers_only() {
 async fn autoscaler_of_our_own_api_has_series_of_its_own() {
     let (telemetry, sources) = telemetry(&["web"], TelemetryOptions::default());
     finish(&telemetry, "web", Some(5), None);
-    let own = HpaKey::of(AutoscalerApi::Custom, "shop", "web");
+    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
     sources.autoscalers.apply(&own, hpa("own", &["cpu"]), Origin::Watch);
     let (scaled, took) = (None, Duration::ZERO);
     telemetry.finished(&Finished {

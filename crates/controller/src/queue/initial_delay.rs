@@ -17,7 +17,7 @@ const SLOTS: u32 = 150;
 
 impl InitialDelay {
     /// Spreads over this period.
-    pub fn over(period: Duration) -> Self {
+    pub fn for_period(period: Duration) -> Self {
         Self { period }
     }
 
@@ -40,17 +40,19 @@ mod tests {
 
     #[test]
     fn a_single_autoscaler_is_not_kept_waiting() {
-        assert_eq!(InitialDelay::over(Duration::from_secs(15)).delay(0, 1), Duration::ZERO);
+        assert_eq!(InitialDelay::for_period(Duration::from_secs(15)).delay(0, 1), Duration::ZERO);
     }
 
     #[test]
     fn few_autoscalers_start_close_together() {
-        assert!(InitialDelay::over(Duration::from_secs(15)).delay(9, 10) < Duration::from_secs(1));
+        assert!(
+            InitialDelay::for_period(Duration::from_secs(15)).delay(9, 10) < Duration::from_secs(1)
+        );
     }
 
     #[test]
     fn many_autoscalers_fill_the_period_evenly() {
-        let spread = InitialDelay::over(Duration::from_secs(15));
+        let spread = InitialDelay::for_period(Duration::from_secs(15));
         let last = spread.delay(9_999, 10_000);
         assert!(
             last >= Duration::from_millis(14_900) && last < Duration::from_secs(15),

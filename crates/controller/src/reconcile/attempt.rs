@@ -98,14 +98,16 @@ impl<'a> Attempt<'a> {
     /// Decides, writes the scale, and decides again while what was decided on turns out to be no longer so. `None` if
     /// the autoscaler itself changed: then nothing of what was decided holds.
     pub(super) async fn run(&mut self) -> Option<Outcome> {
-        if self.autoscaler.is_retargeted(&self.hpa.spec.scale_target_ref) {
+        if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
             // What it selected were the pods of another target, and this one may not be readable.
             self.reconciler.selectors.set(self.key, None);
         }
         let mut target = self.target().await;
         if let Ok(target) = &target {
-            self.autoscaler
-                .found(target.read.scale.spec_replicas, self.reconciler.clock.instants());
+            self.autoscaler.reconcile_restored_history(
+                target.read.scale.spec_replicas,
+                self.reconciler.clock.instants(),
+            );
         }
         loop {
             if let Ok(target) = &target {
@@ -153,7 +155,7 @@ impl<'a> Attempt<'a> {
 
     /// What a wall clock shows now that nobody has set since an earlier moment.
     fn now_since(&self, earlier: Instants) -> Timestamp {
-        let passed = self.reconciler.clock.instants().running.saturating_sub(earlier.running);
+        let passed = self.reconciler.clock.instants().monotonic.saturating_sub(earlier.monotonic);
         earlier.wall.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     annotations::AnnotationSettings,
-    cache::hpas::{Autoscaler, Autoscalers, Failure, desired_state_eq},
+    cache::hpas::{Autoscaler, Autoscalers, FailureChange, desired_state_eq},
     cache::pods::Pods,
     cache::scales::ScaleCache,
     cache::selectors::SelectorIndex,
@@ -89,19 +89,19 @@ impl Reconciler {
     /// Whether the spec turned out to be another than what was decided on, and is known by now: nobody else tells of it.
     async fn reconcile_once(&self, key: &HpaKey) -> bool {
         let Some(autoscaler) = self.known(key).await else { return false };
-        let begun = self.clock.instants().running;
+        let begun = self.clock.instants().monotonic;
         let hpa = autoscaler.object();
-        let AnnotationSettings { pause, fault, dry_run } = AnnotationSettings::of(&hpa);
+        let AnnotationSettings { pause, invalid, dry_run } = AnnotationSettings::from_hpa(&hpa);
         if dry_run || self.dry_run {
             self.look(key, &autoscaler, &hpa).await;
             return false;
         }
-        if autoscaler.set_fault(fault.as_deref()) {
+        if autoscaler.set_invalid_annotations(invalid.as_deref()) {
             let (event_type, reason) = (EventType::Warning, EventReason::InvalidAnnotation);
             self.record(
                 key,
                 &hpa,
-                Event { event_type, reason, message: fault.unwrap_or_default() },
+                Event { event_type, reason, message: invalid.unwrap_or_default() },
             );
         }
         let mut attempt = Attempt::new(self, key, &hpa, &autoscaler, pause);
@@ -118,7 +118,7 @@ impl Reconciler {
         if conclusion.error.is_some() {
             autoscaler.set_scale_trusted(false);
         }
-        let took = self.clock.instants().running.saturating_sub(begun);
+        let took = self.clock.instants().monotonic.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,
             hpa: &hpa,
@@ -140,13 +140,13 @@ impl Reconciler {
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
         let error =
-            if stored { error.as_ref().map(ErrorClass::of) } else { Some(ErrorClass::Internal) };
+            if stored { error.as_ref().map(ErrorClass::from) } else { Some(ErrorClass::Internal) };
         self.observer.finished(&Finished {
             key,
             scaled: scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down }),
             desired_replicas: is_decided.then_some(desired),
             error,
-            took: self.clock.instants().running.saturating_sub(begun),
+            took: self.clock.instants().monotonic.saturating_sub(begun),
         });
         false
     }
@@ -227,8 +227,9 @@ impl Reconciler {
         let answered: HpaResponse<'_> =
             serde_json::from_str(&text).map_err(kube::Error::SerdeError)?;
         let spec_hash = answered.spec_hash();
-        let known_spec = self.autoscalers.get(key).and_then(|known| known.spec_of(spec_hash));
-        Ok(answered.into_result(known_spec).map(|object| StoredHpa { object, spec_hash }))
+        let known_spec =
+            self.autoscalers.get(key).and_then(|known| known.spec_with_hash(spec_hash));
+        Ok(answered.decode(known_spec).map(|object| StoredHpa { object, spec_hash }))
     }
 
     fn record(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler, event: Event) {
@@ -275,11 +276,13 @@ fn report(conclusion: &Conclusion, autoscaler: &Autoscaler) {
         (Some(replicas), ..) => {
             info!(current = explanation.current_replicas, desired = replicas, decision = %explanation, "scaled");
         }
-        (None, Some(error), Failure::New) => {
+        (None, Some(error), FailureChange::New) => {
             warn!(%error, decision = %explanation, "reconcile failed")
         }
         (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
-        (None, None, Failure::Over) => info!(decision = %explanation, "reconcile works again"),
+        (None, None, FailureChange::Ended) => {
+            info!(decision = %explanation, "reconcile works again")
+        }
         (None, None, _) => debug!(decision = %explanation, "kept"),
     }
 }

@@ -32,9 +32,8 @@ pub enum ErrorClass {
     Internal,
 }
 
-impl ErrorClass {
-    /// The class of an error.
-    pub fn of(error: &ReconcileError) -> Self {
+impl From<&ReconcileError> for ErrorClass {
+    fn from(error: &ReconcileError) -> Self {
         match error {
             ReconcileError::InvalidApiVersion(_) => Self::Spec,
             _ => Self::Internal,

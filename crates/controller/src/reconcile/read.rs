@@ -143,7 +143,7 @@ impl Reconciler {
         let pods = pods.map_err(|error| {
             format!("the pods could not be listed once more: {}", describe(&error))
         })?;
-        Ok(pods.into_iter().filter_map(|pod| pod.into_result().ok()).map(Arc::new).collect())
+        Ok(pods.into_iter().filter_map(|pod| pod.decode().ok()).map(Arc::new).collect())
     }
 
     /// Asks all that the plan asks, several at once. With the answers comes how long each took.
@@ -161,11 +161,11 @@ impl Reconciler {
             .map(|(index, query)| {
                 let reading = self.metrics.read(namespace, selector, query);
                 async move {
-                    let begun = self.clock.instants().running;
+                    let begun = self.clock.instants().monotonic;
                     let reading =
                         async { reading.await.inspect_err(|error| debug!(target: TARGET, %error)) };
                     let reading = reading.instrument(trace::read_metric(query)).await;
-                    (index, reading, self.clock.instants().running.saturating_sub(begun))
+                    (index, reading, self.clock.instants().monotonic.saturating_sub(begun))
                 }
             })
             .collect();

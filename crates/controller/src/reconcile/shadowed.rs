@@ -28,7 +28,7 @@ impl Reconciler {
         autoscaler: &Autoscaler,
         hpa: &Arc<HorizontalPodAutoscaler>,
     ) {
-        let begun = self.clock.instants().running;
+        let begun = self.clock.instants().monotonic;
         let look = {
             let mut record = autoscaler.shadow.lock();
             let new = || Box::new(Record::begin(hpa.clone(), &self.settings, begun));
@@ -94,7 +94,7 @@ impl Reconciler {
             }
             None => premark_zero(decision, now.wall),
         };
-        let took = self.clock.instants().running.saturating_sub(begun);
+        let took = self.clock.instants().monotonic.saturating_sub(begun);
         self.observer.reconciled(&Reconciled {
             key,
             hpa,
@@ -107,7 +107,7 @@ impl Reconciler {
             key,
             scaled: None,
             desired_replicas: is_decided.then_some(conclusion.explanation.desired_replicas),
-            error: conclusion.error.as_ref().map(ErrorClass::of),
+            error: conclusion.error.as_ref().map(ErrorClass::from),
             took,
         });
         autoscaler.set_history(conclusion.history, now);
@@ -125,7 +125,7 @@ impl Reconciler {
             .shadow
             .lock()
             .as_mut()
-            .map(|record| record.judge(comparison, theirs, now.running));
+            .map(|record| record.judge(comparison, theirs, now.monotonic));
         let Comparison { conclusion, differences, .. } = comparison;
         let Some(judged) = judged else { return };
         self.observer.compared(key, judged.verdict);

@@ -21,7 +21,7 @@ impl DemoClock {
 
     /// Simulated seconds since the start.
     pub(crate) fn second(&self) -> f64 {
-        self.instants().running.as_secs_f64()
+        self.instants().monotonic.as_secs_f64()
     }
 }
 
@@ -30,7 +30,7 @@ impl Clock for DemoClock {
         let wall = self.clock.now();
         Instants {
             wall,
-            running: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default(),
+            monotonic: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default(),
         }
     }
 }

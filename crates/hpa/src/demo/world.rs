@@ -180,7 +180,7 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
         Ok(clients) => clients,
         Err(error) => {
             warn!(error = error.to_string(), "the controller runs without HTTP");
-            Clients::of(testbed.service_named(CLIENT), &limits)
+            Clients::from_service(testbed.service_named(CLIENT), &limits)
         }
     }
 }

@@ -125,7 +125,7 @@ pub(super) async fn exported() -> String {
     telemetry.set_leading("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
-    let clients = Clients::observed(&config, &telemetry).await.expect("clients");
+    let clients = Clients::with_observer(&config, &telemetry).await.expect("clients");
     let arguments =
         Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
     let Command::Run(arguments) = arguments.command else {

@@ -60,7 +60,7 @@ struct Known {
 
 /// What has become of an autoscaler's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum FailureChange {
     /// There is none, as before.
     None,
     /// It began, or is another than before.
@@ -68,7 +68,7 @@ pub enum Failure {
     /// It is as before.
     Same,
     /// It ended.
-    Over,
+    Ended,
 }
 
 /// The history, and when it was kept.
@@ -82,7 +82,7 @@ struct Past {
 
 /// How far the wall clock was set between two moments; less than a second is not told from its regulation.
 fn wall_clock_step(earlier: Instants, later: Instants) -> SignedDuration {
-    let passed = later.running.saturating_sub(earlier.running);
+    let passed = later.monotonic.saturating_sub(earlier.monotonic);
     let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
     let set = later.wall.duration_since(earlier.wall).saturating_sub(passed);
     if set.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { set }
@@ -114,7 +114,7 @@ impl Autoscaler {
     }
 
     /// The spec that is known by this hash.
-    pub(crate) fn spec_of(&self, spec_hash: u64) -> Option<HorizontalPodAutoscalerSpec> {
+    pub(crate) fn spec_with_hash(&self, spec_hash: u64) -> Option<HorizontalPodAutoscalerSpec> {
         let known = self.known.read();
         (known.spec_hash == Some(spec_hash)).then(|| known.object.spec.clone())
     }
@@ -156,14 +156,14 @@ impl Autoscaler {
     }
 
     /// Tells the target of a reconcile; whether it is another than that of the last.
-    pub fn is_retargeted(&self, target: &CrossVersionObjectReference) -> bool {
+    pub fn set_target(&self, target: &CrossVersionObjectReference) -> bool {
         let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
         std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
     }
 
     /// Tells the replicas that a reconcile found. If they are not those that a restored history ends with, then what
     /// changed them is not known: as after a start without a history, they are the first recommendation.
-    pub fn found(&self, replicas: i32, now: Instants) {
+    pub fn reconcile_restored_history(&self, replicas: i32, now: Instants) {
         let mut past = self.past.lock();
         if past.ends_with.take().is_some_and(|expected| expected != replicas) {
             past.history.recommendations.push(Recommendation { replicas, at: now.wall });
@@ -171,13 +171,13 @@ impl Autoscaler {
     }
 
     /// Keeps how a reconcile failed, if it did.
-    pub fn set_failure(&self, failure: Option<String>) -> Failure {
+    pub fn set_failure(&self, failure: Option<String>) -> FailureChange {
         let mut last = self.failure.lock();
         let change = match (last.as_ref(), failure.as_ref()) {
-            (None, None) => Failure::None,
-            (Some(last), Some(failure)) if last == failure => Failure::Same,
-            (_, Some(_)) => Failure::New,
-            (Some(_), None) => Failure::Over,
+            (None, None) => FailureChange::None,
+            (Some(last), Some(failure)) if last == failure => FailureChange::Same,
+            (_, Some(_)) => FailureChange::New,
+            (Some(_), None) => FailureChange::Ended,
         };
         *last = failure;
         change
@@ -191,7 +191,7 @@ impl Autoscaler {
     }
 
     /// Keeps what is wrong with the annotations, if anything; whether that is news to its owner.
-    pub fn set_fault(&self, fault: Option<&str>) -> bool {
+    pub fn set_invalid_annotations(&self, fault: Option<&str>) -> bool {
         let mut last = self.fault.lock();
         let is_news = fault.is_some() && last.as_deref() != fault;
         *last = fault.map(ToOwned::to_owned);
@@ -209,12 +209,12 @@ impl Autoscaler {
         let mut known = self.known.write();
         let Known { object: last, spec_hash: last_hash } = &mut *known;
         if seen == Origin::Watch && is_older(&object.metadata, &last.metadata) {
-            return Change::Nothing;
+            return Change::Unchanged;
         }
         let change = match () {
             () if !desired_state_eq(last, &object) => Change::SpecChanged,
             () if last.status != object.status => Change::StatusChanged,
-            () => Change::Nothing,
+            () => Change::Unchanged,
         };
         *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
         *last = Arc::new(object);
@@ -258,7 +258,7 @@ pub enum Change {
     /// Nothing but its status. That calls for no reconcile: it is our own write, unless another controller handles it.
     StatusChanged,
     /// Nothing that is looked at.
-    Nothing,
+    Unchanged,
 }
 
 /// All autoscalers that are known, by namespace and name.

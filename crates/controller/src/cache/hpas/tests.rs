@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::*;
 
 fn moment() -> Instants {
-    Instants { wall: Timestamp::UNIX_EPOCH, running: Duration::from_secs(5) }
+    Instants { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::from_secs(5) }
 }
 
 fn key() -> HpaKey {
@@ -51,7 +51,7 @@ fn changed_annotation_for_us_is_told_like_a_changed_spec() {
 fn fault_of_annotations_is_news_once() {
     let autoscaler = Autoscaler::new(object("a", "1", 5));
     let told = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
-        .map(|fault| autoscaler.set_fault(fault));
+        .map(|fault| autoscaler.set_invalid_annotations(fault));
     assert_eq!(told, [true, false, true, false, false, true]);
 }
 
@@ -59,7 +59,7 @@ fn fault_of_annotations_is_news_once() {
 fn older_version_is_not_taken_over() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
-    assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::Watch), Change::Nothing);
+    assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::Watch), Change::Unchanged);
     let known = autoscalers.get(&key()).expect("it was applied");
     assert_eq!(known.object().spec.max_replicas, 6);
 }
@@ -94,11 +94,11 @@ fn suspended_object_keeps_its_history() {
 
 #[test]
 fn failure_is_news_when_it_begins_changes_or_ends() {
-    use Failure::{New, None as Nothing, Over, Same};
+    use FailureChange::{Ended, New, None as Nothing, Same};
     let autoscaler = Autoscaler::new(object("a", "1", 5));
     let told = [None, Some("x"), Some("x"), Some("y"), None, None]
         .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
-    assert_eq!(told, [Nothing, New, Same, New, Over, Nothing]);
+    assert_eq!(told, [Nothing, New, Same, New, Ended, Nothing]);
 }
 
 #[test]
@@ -111,8 +111,9 @@ fn relist_counts_even_if_versions_went_back() {
 #[test]
 fn clock_that_was_set_is_noticed_and_one_that_runs_is_not() {
     let before = moment();
-    let running = before.running + Duration::from_secs(60);
-    let at = |seconds| Instants { wall: before.wall + SignedDuration::from_secs(seconds), running };
+    let monotonic = before.monotonic + Duration::from_secs(60);
+    let at =
+        |seconds| Instants { wall: before.wall + SignedDuration::from_secs(seconds), monotonic };
     assert_eq!(wall_clock_step(before, at(60)), SignedDuration::ZERO);
     assert_eq!(wall_clock_step(before, at(3660)), SignedDuration::from_hours(1));
     assert_eq!(wall_clock_step(before, at(-3540)), SignedDuration::from_hours(-1));
@@ -123,16 +124,16 @@ fn spec_is_known_by_its_hash_until_it_changes() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
     let known = autoscalers.get(&key()).expect("it was applied");
-    assert_eq!(known.spec_of(7), None);
+    assert_eq!(known.spec_with_hash(7), None);
     assert!(
         autoscalers
             .apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 })
     );
     autoscalers.apply(&key(), object("a", "3", 5), Origin::Watch);
-    assert_eq!(known.spec_of(7), Some(object("a", "3", 5).spec));
-    assert_eq!(known.spec_of(8), None);
+    assert_eq!(known.spec_with_hash(7), Some(object("a", "3", 5).spec));
+    assert_eq!(known.spec_with_hash(8), None);
     autoscalers.apply(&key(), object("a", "4", 6), Origin::Watch);
-    assert_eq!(known.spec_of(7), None);
+    assert_eq!(known.spec_with_hash(7), None);
 }
 
 #[test]
@@ -145,6 +146,6 @@ fn answer_of_an_older_version_or_of_another_spec_changes_nothing() {
         !autoscalers
             .apply_own_write(&key(), StoredHpa { object: object("a", "6", 6), spec_hash: 8 })
     );
-    assert_eq!((known.spec_of(7), known.spec_of(8)), (None, None));
+    assert_eq!((known.spec_with_hash(7), known.spec_with_hash(8)), (None, None));
     assert_eq!(known.object().metadata.resource_version, "5");
 }

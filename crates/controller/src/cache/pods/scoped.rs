@@ -16,7 +16,7 @@ pub enum Pods {
 
 impl Pods {
     /// Empty indexes for these scopes.
-    pub fn of(scopes: &[Scope]) -> Self {
+    pub fn for_scopes(scopes: &[Scope]) -> Self {
         let namespaces: Option<_> =
             scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::new()))).collect();
         namespaces.map_or_else(|| Self::All(PodIndex::new()), Self::ByNamespace)

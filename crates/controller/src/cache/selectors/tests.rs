@@ -108,7 +108,7 @@ proptest! {
 fn autoscalers_of_both_apis_share_pods_and_not_a_name() {
     let index = SelectorIndex::new();
     let selector = Selector::parse("app=web").unwrap();
-    let [core, own] = AutoscalerApi::ALL.map(|api| HpaKey::of(api, "shop", "web"));
+    let [core, own] = AutoscalerApi::ALL.map(|api| HpaKey::for_api(api, "shop", "web"));
     for key in [&core, &own] {
         index.set(key, Some(selector.clone()));
     }
