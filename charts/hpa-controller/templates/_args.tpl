@@ -1,4 +1,4 @@
-{{/* The flags of `hpa run`. One whose value is null is left to its default. */}}
+{{/* The flags of `hpa run`. A flag whose value is null is omitted and keeps its default. */}}
 {{- define "hpa-controller.args" -}}
 {{- $flags := list
   (list "horizontal-pod-autoscaler-sync-period" .Values.autoscaling.syncPeriod)

@@ -1,16 +1,17 @@
-{{/* The name of what this is: a label's value. */}}
+{{/* The value of the label app.kubernetes.io/name. */}}
 {{- define "hpa-controller.name" -}}
 {{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* The name of the objects: that of the release, if it has the chart's name in it. At most 52 characters, for suffixes. */}}
+{{/* The name of the objects: the release name, plus the chart's name if the release name does not
+     contain it. At most 52 characters, so that suffixes fit into 63. */}}
 {{- define "hpa-controller.fullname" -}}
 {{- $name := include "hpa-controller.name" . }}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
 {{- .Values.fullnameOverride | default $full | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
-{{/* What selects the pods; must never change. */}}
+{{/* The pods' selector labels. A Deployment's selector is immutable, so these must never change. */}}
 {{- define "hpa-controller.selector" -}}
 app.kubernetes.io/name: {{ include "hpa-controller.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -41,12 +42,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* The lease; the ConfigMaps of the kept histories begin with its name. */}}
+{{/* The name of the lease, and the prefix of the history ConfigMaps. */}}
 {{- define "hpa-controller.lease" -}}
 {{- .Values.leaderElection.resourceName | default (include "hpa-controller.fullname" .) }}
 {{- end }}
 
-{{/* The rules of what autoscaling needs, with their reasons, as text. With dryRun only what reads: it could not write if it would. */}}
+{{/* The rules of files/clusterrole.yaml as text, comments included. With dryRun only the verbs that
+     read, so that the controller cannot write. */}}
 {{- define "hpa-controller.rules" -}}
 {{- $file := .Files.Get "files/clusterrole.yaml" }}
 {{- if .Values.dryRun }}
@@ -67,17 +69,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* The rules of a role under files/, as text. */}}
+{{/* The rules of a role under files/ as text, comments included. */}}
 {{- define "hpa-controller.text" -}}
 {{- regexReplaceAll "(?s)^.*?\nrules:\n" . "" | trimSuffix "\n" }}
 {{- end }}
 
-{{/* Whether instances elect a leader; who writes nothing needs none. */}}
+{{/* "true" if instances elect a leader. With dryRun nothing is written, so no leader is needed. */}}
 {{- define "hpa-controller.elects" -}}
 {{- if and .Values.leaderElection.enabled (not .Values.dryRun) }}true{{ end }}
 {{- end }}
 
-{{/* What a role's binding has in common with all others. */}}
+{{/* The subjects of every role binding. */}}
 {{- define "hpa-controller.subjects" -}}
 subjects:
   - kind: ServiceAccount
@@ -89,7 +91,7 @@ subjects:
 {{- ternary "HTTPS" "HTTP" (not (empty .Values.metrics.tls.secretName)) }}
 {{- end }}
 
-{{/* What fits no schema. */}}
+{{/* Checks that a JSON schema can't express. */}}
 {{- define "hpa-controller.check" -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) (not .Values.dryRun) }}
 {{- fail "leaderElection.enabled=false needs replicas=1: two instances would overwrite each other's decisions" }}

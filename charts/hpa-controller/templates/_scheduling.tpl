@@ -1,4 +1,4 @@
-{{/* Where the pods run. */}}
+{{/* Affinity, topology spread, node selector and tolerations of the pods. */}}
 {{- define "hpa-controller.scheduling" -}}
 {{- $selector := dict "matchLabels" (include "hpa-controller.selector" . | fromYaml) -}}
 {{- $host := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" $selector -}}
