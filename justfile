@@ -37,8 +37,8 @@ bench:
 
 # Benchmark the controller with 1000 autoscalers of 10 pods. FLAGS are those of `hpa-bench run`.
 load *FLAGS:
-    cargo build --release -p hpa -p hpa-bench
-    MIMALLOC_PURGE_DELAY=0 target/release/hpa-bench run --controller ours=target/release/hpa {{ FLAGS }}
+    cargo build --profile dist -p hpa -p hpa-bench
+    MIMALLOC_PURGE_DELAY=0 target/dist/hpa-bench run --controller ours=target/dist/hpa {{ FLAGS }}
 
 # Fuzz a target (quantity, selector, autoscaler, decide). Needs nightly and cargo-fuzz.
 fuzz TARGET SECONDS="60":
@@ -77,8 +77,7 @@ image-all NAME:
 
 # Write shell completions and manual pages to target/dist.
 completions:
-    cargo build --release -p hpa
-    mkdir -p target/dist
-    for shell in bash elvish fish powershell zsh; do target/release/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
-    target/release/hpa man > target/dist/hpa.1
-    for command in run crd convert; do target/release/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    cargo build --profile dist -p hpa
+    for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
+    target/dist/hpa man > target/dist/hpa.1
+    for command in run crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done

@@ -1,6 +1,6 @@
 //! Logs go to standard error, or to a file where that is in use otherwise.
 
-use std::{fs::File, io::IsTerminal, sync::Mutex};
+use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::{
@@ -32,9 +32,10 @@ pub(crate) fn start(arguments: &LogArguments, traces: Option<TraceLayer>) -> any
 }
 
 /// Starts logging as text to a file.
-pub(crate) fn start_to_file(level: &str, file: File) -> anyhow::Result<()> {
+#[cfg(feature = "demo")]
+pub(crate) fn start_to_file(level: &str, file: std::fs::File) -> anyhow::Result<()> {
     let arguments = LogArguments { log_level: level.to_owned(), log_format: LogFormat::Text };
-    subscriber(&arguments, Mutex::new(file), false)?.try_init()?;
+    subscriber(&arguments, std::sync::Mutex::new(file), false)?.try_init()?;
     Ok(())
 }
 

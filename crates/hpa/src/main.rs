@@ -6,6 +6,7 @@
 mod args;
 mod completions;
 mod convert;
+#[cfg(feature = "demo")]
 mod demo;
 #[cfg(test)]
 mod export_tests;
@@ -31,6 +32,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let failure = match &command {
+        #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(demo::EXIT_UNABLE),
         _ => ExitCode::FAILURE,
     };
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(*arguments)?,
+        #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => shadow::report(&arguments)?,
         Command::Crd => print_definition()?,

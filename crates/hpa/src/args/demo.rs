@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use jiff::SignedDuration;
 
-use super::values::{log_filter, positive_duration, speed};
+use super::values::{log_filter, positive_duration};
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -59,4 +59,11 @@ pub(crate) struct DemoArguments {
     /// [default: warn, on a terminal info]
     #[arg(long, value_name = "LEVEL", value_parser = log_filter)]
     pub(crate) log_level: Option<String>,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1.0..=600.0).contains(&speed) => Ok(speed),
+        _ => Err("must be a number from 1 to 600".to_owned()),
+    }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the comments of flags are shown as they are")]
 
+#[cfg(feature = "demo")]
 mod demo;
 mod run;
 #[cfg(test)]
@@ -13,7 +14,6 @@ mod values;
 use clap::{Parser, Subcommand};
 
 pub(crate) use self::{
-    demo::DemoArguments,
     run::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,
@@ -21,6 +21,8 @@ pub(crate) use self::{
     values::{positive_duration, to_std},
 };
 
+#[cfg(feature = "demo")]
+pub(crate) use self::demo::DemoArguments;
 #[cfg(feature = "otlp")]
 pub(crate) use self::traces::TraceArguments;
 use crate::{
@@ -39,6 +41,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the controller at work on a simulated cluster: load rises and falls, replicas follow.
+    #[cfg(feature = "demo")]
     Demo(DemoArguments),
     /// Run the controller against a cluster, until it is told to stop.
     Run(Box<RunArguments>),

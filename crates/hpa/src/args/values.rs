@@ -27,13 +27,6 @@ pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-pub(super) fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if (1.0..=600.0).contains(&speed) => Ok(speed),
-        _ => Err("must be a number from 1 to 600".to_owned()),
-    }
-}
-
 pub(super) fn fraction(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(fraction) if fraction.is_finite() && fraction >= 0.0 => Ok(fraction),
