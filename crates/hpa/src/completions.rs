@@ -10,10 +10,10 @@ use crate::args::Arguments;
 
 const EXAMPLES: &str = "\
 Examples:
-  For this session of bash:
+  In this bash session:
     source <(hpa completions bash)
 
-  For good, for bash, zsh and fish:
+  Install for bash, zsh or fish:
     hpa completions bash > ~/.local/share/bash-completion/completions/hpa
     hpa completions zsh > \"${fpath[1]}/_hpa\"
     hpa completions fish > ~/.config/fish/completions/hpa.fish
@@ -22,14 +22,16 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompletionsArguments {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }
 
-/// Prints the completions of a shell.
+/// Prints the completion script of a shell.
 pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {
-    std::io::stdout().write_all(&completions(arguments.shell)).context("cannot write")
+    std::io::stdout()
+        .write_all(&completions(arguments.shell))
+        .context("unable to write to standard output")
 }
 
 fn completions(shell: Shell) -> Vec<u8> {
@@ -46,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_completes_every_flag() {
+    fn every_shell_completes_all_commands_and_flags() {
         for shell in Shell::value_variants() {
             let text = String::from_utf8(completions(*shell)).expect("UTF-8");
             for command in Arguments::command().get_subcommands() {

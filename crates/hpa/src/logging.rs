@@ -1,4 +1,4 @@
-//! Logs go to standard error, or to a file where that is in use otherwise.
+//! Logs to standard error, or to a file while the demo draws on the terminal.
 
 use std::io::IsTerminal;
 
@@ -13,15 +13,15 @@ use tracing_subscriber::{
 
 use crate::args::{LogArguments, LogFormat};
 
-/// The client logs every failed request of its own accord; what matters of it is logged where it was asked.
-/// The spans of a reconcile's steps are for traces.
-const QUIET: &str =
+/// kube logs every failed request, which the callers report themselves. The spans of the reconcile
+/// steps are for traces only.
+const DEFAULT_DIRECTIVES: &str =
     "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tower=warn,hpa_controller::trace=off";
 
-/// Makes traces of spans, with a filter of its own.
+/// A layer that exports spans as traces, with a filter of its own.
 pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts logging, and traces if there are to be any.
+/// Starts logging, and exporting traces if `traces` is set.
 pub(crate) fn start(arguments: &LogArguments, traces: Option<TraceLayer>) -> anyhow::Result<()> {
     let color = std::io::stderr().is_terminal();
     match traces {
@@ -39,7 +39,7 @@ pub(crate) fn start_to_file(level: &str, file: std::fs::File) -> anyhow::Result<
     Ok(())
 }
 
-/// What writes the log.
+/// Builds the subscriber that writes the log.
 fn subscriber<W>(
     arguments: &LogArguments,
     writer: W,
@@ -52,7 +52,7 @@ where
     Ok(tracing_subscriber::registry().with(filter(arguments)?).with(lines))
 }
 
-/// What writes the log and makes traces. The log is as without these.
+/// Builds the subscriber that writes the log and exports traces. Traces don't change the log.
 fn traced_subscriber<W>(
     arguments: &LogArguments,
     writer: W,
@@ -67,11 +67,11 @@ where
 }
 
 fn filter(arguments: &LogArguments) -> anyhow::Result<EnvFilter> {
-    // The later directive wins: what is asked for by module overrides the quiet ones.
-    Ok(EnvFilter::builder().parse(format!("{QUIET},{}", arguments.log_level))?)
+    // The last directive wins, so the user can override the defaults.
+    Ok(EnvFilter::builder().parse(format!("{DEFAULT_DIRECTIVES},{}", arguments.log_level))?)
 }
 
-/// Writes a line for each event. A JSON line about an autoscaler has its name as `span.hpa`.
+/// Writes a line per event. In JSON, the autoscaler is the field `span.hpa`.
 fn lines<S, W>(arguments: &LogArguments, writer: W, color: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -124,14 +124,14 @@ mod tests {
         lines.text()
     }
 
-    /// A reconcile that says something within a step.
+    /// Logs from within a step of a reconcile.
     fn reconcile() {
         let _span = tracing::info_span!("reconcile", hpa = "shop/web").entered();
         let _step =
             tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
         tracing::debug!(target: hpa_controller::trace::TARGET, error = "refused");
         tracing::info!(desired = 4, "scaled");
-        tracing::trace!("not asked for");
+        tracing::trace!("below the log level");
     }
 
     impl Lines {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Counts the spans that traces would be made of.
+    /// Counts the spans that reach the trace layer.
     #[derive(Clone, Default)]
     struct Spans(Arc<AtomicUsize>);
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn log_is_the_same_with_traces() {
+    fn traces_do_not_change_the_log() {
         for log_format in [LogFormat::Text, LogFormat::Json] {
             let arguments = LogArguments { log_level: "debug".into(), log_format };
             let (lines, spans) = (Lines::default(), Spans::default());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn autoscaler_is_a_field_of_a_json_line() {
+    fn json_line_has_the_autoscaler_as_a_field() {
         let line: serde_json::Value =
             serde_json::from_str(&logged(LogFormat::Json)).expect("one line");
         assert_eq!(line["span"]["hpa"], "shop/web");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn text_names_the_autoscaler() {
+    fn text_line_names_the_autoscaler() {
         let line = logged(LogFormat::Text);
         assert!(line.ends_with("INFO reconcile{hpa=\"shop/web\"}: scaled desired=4\n"), "{line}");
     }

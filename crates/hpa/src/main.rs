@@ -1,7 +1,8 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
-//! Arguments, logging, wiring; what it does is in the crates below: `hpa-controller` (the shell),
-//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the engine). `hpa demo` runs it against `hpa-testbed`.
+//! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
+//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs the
+//! controller against `hpa-testbed`.
 
 mod args;
 mod completions;
@@ -33,16 +34,16 @@ fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
     let failure = match &command {
         #[cfg(feature = "demo")]
-        Command::Demo(_) => ExitCode::from(demo::EXIT_UNABLE),
+        Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };
-    perform(command).unwrap_or_else(|error| {
+    execute(command).unwrap_or_else(|error| {
         eprintln!("hpa: {error:#}");
         failure
     })
 }
 
-fn perform(command: Command) -> anyhow::Result<ExitCode> {
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(*arguments)?,
         #[cfg(feature = "demo")]
@@ -58,5 +59,5 @@ fn perform(command: Command) -> anyhow::Result<ExitCode> {
 
 fn print_definition() -> anyhow::Result<()> {
     let manifest = hpa_crd::manifest()?;
-    std::io::stdout().write_all(manifest.as_bytes()).context("cannot write")
+    std::io::stdout().write_all(manifest.as_bytes()).context("unable to write to standard output")
 }

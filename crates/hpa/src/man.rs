@@ -10,10 +10,10 @@ use crate::args::Arguments;
 
 const EXAMPLES: &str = "\
 Examples:
-  Read the page of hpa run:
+  Read the manual of hpa run:
     hpa man run | man -l -
 
-  Install both:
+  Install both pages:
     hpa man > ~/.local/share/man/man1/hpa.1
     hpa man run > ~/.local/share/man/man1/hpa-run.1
 ";
@@ -21,35 +21,38 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ManArguments {
-    /// The command that the page is about [default: hpa itself]
+    /// Command to document [default: hpa itself]
     #[arg(value_name = "COMMAND")]
     command: Option<String>,
 }
 
-/// Prints a manual page in roff.
+/// Prints a man page in roff.
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {
     let page = page(arguments.command.as_deref())?;
-    std::io::stdout().write_all(&page).context("cannot write")
+    std::io::stdout().write_all(&page).context("unable to write to standard output")
 }
 
-/// The page of the program or of one of its commands.
+/// Renders the page of the program or of one of its commands.
 fn page(name: Option<&str>) -> anyhow::Result<Vec<u8>> {
     let mut program = Arguments::command();
     program.build();
     let command = match name {
         None => program,
-        Some(name) => of_command(&program, name)?,
+        Some(name) => subcommand(&program, name)?,
     };
     let mut page = Vec::new();
     let source = concat!("hpa ", env!("CARGO_PKG_VERSION"));
-    Man::new(command).source(source).render(&mut page).context("cannot write")?;
+    Man::new(command)
+        .source(source)
+        .render(&mut page)
+        .context("unable to write to standard output")?;
     Ok(page)
 }
 
-/// A command that is called as its page is.
-fn of_command(program: &Command, name: &str) -> anyhow::Result<Command> {
+/// Finds a subcommand and names it as its page: `hpa-run`.
+fn subcommand(program: &Command, name: &str) -> anyhow::Result<Command> {
     let command =
-        program.find_subcommand(name).with_context(|| format!("there is no command {name}"))?;
+        program.find_subcommand(name).with_context(|| format!("unknown command {name}"))?;
     Ok(command.clone().display_name(format!("hpa-{name}")))
 }
 
@@ -59,12 +62,12 @@ mod tests {
 
     fn text(name: Option<&str>) -> String {
         let page = page(name).expect("a page");
-        // roff escapes a hyphen.
+        // roff escapes hyphens.
         String::from_utf8(page).expect("UTF-8").replace("\\-", "-")
     }
 
     #[test]
-    fn page_of_the_program_names_every_command() {
+    fn main_page_lists_every_command() {
         let page = text(None);
         for command in Arguments::command().get_subcommands() {
             assert!(
@@ -76,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn page_of_a_command_has_every_flag_and_its_variable() {
+    fn command_page_lists_every_flag_and_variable() {
         for command in Arguments::command().get_subcommands() {
             let page = text(Some(command.get_name()));
             for argument in command.get_arguments() {
@@ -90,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn unknown_command_is_refused() {
+    fn unknown_command_is_rejected() {
         let error = page(Some("walk")).expect_err("no such command");
-        assert_eq!(error.to_string(), "there is no command walk");
+        assert_eq!(error.to_string(), "unknown command walk");
     }
 }

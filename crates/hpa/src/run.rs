@@ -22,33 +22,33 @@ use crate::{
     logging, serve,
 };
 
-/// The exit status after a second signal.
-const EXIT_IMPATIENT: i32 = 130;
+/// The exit status after a second signal, as shells report SIGINT.
+const EXIT_SECOND_SIGNAL: i32 = 130;
 
 /// Runs the controller until SIGTERM or SIGINT.
 pub(crate) fn run(arguments: RunArguments) -> anyhow::Result<()> {
     let threads = usize::from(arguments.threads);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
-    let runtime = runtime.context("cannot start threads")?;
+    let runtime = runtime.context("unable to start the runtime")?;
     #[cfg(feature = "otlp")]
     let traces = Traces::start(&arguments.traces, runtime.handle())?;
     #[cfg(feature = "otlp")]
     logging::start(&arguments.log, traces.as_ref().map(Traces::layer))?;
     #[cfg(not(feature = "otlp"))]
     logging::start(&arguments.log, None)?;
-    let outcome = runtime.block_on(control(arguments));
-    // Only now that the lease is released: nobody waits for it.
+    let outcome = runtime.block_on(run_controller(arguments));
+    // Flush only now that the lease is released, so that the next leader doesn't wait for it.
     #[cfg(feature = "otlp")]
     if let Some(traces) = traces {
         traces.finish();
     }
-    // Nothing that blocks a thread, such as a look-up of a name, is waited for.
+    // Don't wait for blocking tasks such as DNS lookups.
     runtime.shutdown_background();
     outcome
 }
 
-async fn control(arguments: RunArguments) -> anyhow::Result<()> {
+async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let shutdown = CancellationToken::new();
     cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
@@ -62,28 +62,29 @@ async fn control(arguments: RunArguments) -> anyhow::Result<()> {
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
     info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let parts = if arguments.dry_run {
+    let dependencies = if arguments.dry_run {
         Dependencies::for_dry_run(clients, &options, telemetry)
     } else {
         Dependencies::with_telemetry(clients, &options, telemetry)
     };
-    let parts = Dependencies { election, apis, ..parts };
+    let dependencies = Dependencies { election, apis, ..dependencies };
     #[cfg(feature = "otlp")]
-    let parts = Dependencies { observer: Traces::observer(), ..parts };
-    let outcome = hpa_controller::controller::run(parts, options, shutdown).await;
+    let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
+    let outcome = hpa_controller::controller::run(dependencies, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;
     }
     Ok(outcome?)
 }
 
-/// Where a pod finds its namespace.
+/// The file that names the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// The election to take part in. It has a client of its own, without limits: the lease is not to wait for its turn.
+/// Configures the election. It gets a client of its own without rate limits, so that renewals never
+/// queue behind other requests.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
     let election = &arguments.election;
-    // Who writes nothing need not be the only one, and the lease would be a write.
+    // A dry run writes nothing, not even the lease.
     if !election.leader_elect || arguments.dry_run {
         return Ok(None);
     }
@@ -109,21 +110,21 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
 }
 
 pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("unable to listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("unable to listen for SIGINT")?;
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
         let mut signal = async || {
             tokio::select! {
-                _ = terminate.recv() => info!("SIGTERM"),
-                _ = interrupt.recv() => info!("SIGINT"),
+                _ = terminate.recv() => info!("received SIGTERM"),
+                _ = interrupt.recv() => info!("received SIGINT"),
             }
         };
         signal().await;
         shutdown.cancel();
         signal().await;
-        info!("a second signal: not waiting any longer");
-        std::process::exit(EXIT_IMPATIENT);
+        info!("second signal: exiting without waiting");
+        std::process::exit(EXIT_SECOND_SIGNAL);
     });
     Ok(())
 }
@@ -138,7 +139,7 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     };
     let rate = cluster
         .kube_api_qps
-        .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(at_once(qps)) });
+        .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(default_burst(qps)) });
     let limits = ClientLimits {
         rate,
         request_timeout: to_std(cluster.request_timeout),
@@ -147,13 +148,13 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     ClientConfig { source, api: limits, metrics: limits }
 }
 
-/// How many requests a rate permits in a second, at least one.
+/// The default burst: the requests that a rate permits in a second, at least one.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "`as` saturates, and a rate is positive"
 )]
-fn at_once(qps: f64) -> u32 {
+fn default_burst(qps: f64) -> u32 {
     (qps.ceil() as u32).max(1)
 }
 
@@ -162,7 +163,7 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
     Options { shutdown_grace: to_std(arguments.shutdown_grace_period), ..options }
 }
 
-/// The options of a controller that may end at once.
+/// The options of a controller without a shutdown grace period.
 pub(crate) fn options_of(
     autoscaling: &AutoscalingArguments,
     cluster: &ClusterArguments,

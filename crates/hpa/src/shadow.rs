@@ -21,26 +21,26 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  Compare for ten minutes with the controller that runs in the cluster of the current kubeconfig context:
+  Compare for ten minutes with the controller of the current kubeconfig context:
     hpa shadow-report
 
-  Compare for an hour, in two namespaces, with a controller that keeps replicas for ten minutes and whose gate
-  HPAScaleToZero is off, as it is before Kubernetes 1.37:
+  Compare for an hour, in two namespaces, with a controller that has a downscale stabilization
+  of ten minutes and the gate HPAScaleToZero off (the default before Kubernetes 1.37):
     hpa shadow-report --for 1h -n shop,bank --scale-to-zero=false \\
       --horizontal-pod-autoscaler-downscale-stabilization 10m
 
-Give the flags that the other controller runs with: they are part of its decisions. What it recommended before is not
-known, so an autoscaler's differences count only after its stabilization windows have passed: five minutes, where
-nothing else is said. Nothing is written to the cluster, and rights to read are enough.
+Pass the flags that the other controller runs with: its decisions depend on them. Its earlier
+recommendations are unknown, so differences of an autoscaler count only after its
+stabilization windows have passed (five minutes by default). The command writes nothing to the
+cluster and needs read access only.
 
-It prints: N HPAs, N decisions, N differences; and for each HPA that differed what did, and both explanations. The exit
-status is 1 if there are differences, or nothing to compare.";
+Output: N HPAs, N decisions, N differences; then, for each HPA that differs, what differs and
+both explanations. Exit status: 1 if there are differences or nothing to compare.";
 
-/// The flags of `hpa shadow-report`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShadowReportArguments {
-    /// How long decisions are compared
+    /// How long to compare decisions
     #[arg(long = "for", value_name = "DURATION", default_value = "10m", value_parser = positive_duration)]
     pub(crate) length: SignedDuration,
     #[command(flatten)]
@@ -51,17 +51,18 @@ pub(crate) struct ShadowReportArguments {
     pub(crate) log: LogArguments,
 }
 
-/// Compares for a time, or until SIGTERM or SIGINT, and prints the report. Differences are an error.
+/// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
+/// Differences are an error.
 pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
     logging::start(&arguments.log, None)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("cannot start threads")?;
+        .context("unable to start the runtime")?;
     let summary = runtime.block_on(compare(arguments));
     runtime.shutdown_background();
     let summary = summary?;
-    write!(std::io::stdout(), "{summary}").context("cannot write")?;
+    write!(std::io::stdout(), "{summary}").context("unable to write to standard output")?;
     match summary {
         Summary { decisions: 0, .. } => {
             bail!("nothing was compared: no other controller wrote a status")
@@ -79,15 +80,15 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
         Clients::with_observer(&run::client_config(&arguments.cluster), &telemetry).await?;
     let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
-    let parts =
+    let dependencies =
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };
     let length = to_std(arguments.length);
-    info!(?length, "comparing decisions; nothing is written");
+    info!(?length, "comparing decisions, writing nothing");
     let end = async {
         tokio::time::sleep(length).await;
         shutdown.cancel();
     };
-    let controller = hpa_controller::controller::run(parts, options, shutdown.clone());
+    let controller = hpa_controller::controller::run(dependencies, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
         outcome = &mut controller => outcome?,

@@ -1,6 +1,7 @@
-//! The command line: kube-controller-manager's flag names, and an environment variable for each.
+//! The command line. Flags that kube-controller-manager has keep its names; each flag of
+//! `hpa run` has an environment variable.
 
-#![expect(clippy::doc_markdown, reason = "the comments of flags are shown as they are")]
+#![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
 #[cfg(feature = "demo")]
 mod demo;
@@ -30,7 +31,7 @@ use crate::{
     shadow::ShadowReportArguments,
 };
 
-/// A HorizontalPodAutoscaler controller: scales as the one in kube-controller-manager does, and says why.
+/// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.
 #[derive(Debug, Parser)]
 #[command(name = "hpa", version, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -40,18 +41,18 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show the controller at work on a simulated cluster: load rises and falls, replicas follow.
+    /// Run the controller on a simulated cluster and show how replicas follow the load
     #[cfg(feature = "demo")]
     Demo(DemoArguments),
-    /// Run the controller against a cluster, until it is told to stop.
+    /// Run the controller against a cluster
     Run(Box<RunArguments>),
-    /// Compare decisions with those of the controller that runs, writing nothing, and report the differences
+    /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
-    /// Print the CustomResourceDefinition of our own API, with the schema of autoscaling/v2
+    /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,
-    /// Turn HorizontalPodAutoscalers of Kubernetes' own API into ones of ours, and back
+    /// Convert HorizontalPodAutoscalers between autoscaling/v2 and autoscaling.hpa-rs.dev/v2
     Convert(ConvertArguments),
-    /// Print what lets a shell complete the arguments of this program
+    /// Print a shell completion script
     Completions(CompletionsArguments),
     /// Print a manual page
     Man(ManArguments),

@@ -15,12 +15,12 @@ fn parse(arguments: &[&str]) -> Result<RunArguments, String> {
 }
 
 #[test]
-fn definition_is_sound() {
+fn command_definition_is_valid() {
     Arguments::command().debug_assert();
 }
 
 #[test]
-fn defaults_are_the_reference_controllers() {
+fn defaults_match_kube_controller_manager() {
     let autoscaling = parse(&[]).expect("the defaults").autoscaling;
     assert_eq!(autoscaling.concurrent_horizontal_pod_autoscaler_syncs, 5);
     assert_eq!(autoscaling.horizontal_pod_autoscaler_sync_period, SignedDuration::from_secs(15));
@@ -40,7 +40,7 @@ fn defaults_are_the_reference_controllers() {
 }
 
 #[test]
-fn durations_are_written_as_in_kubernetes() {
+fn durations_use_go_notation() {
     for (text, seconds) in
         [("15s", 15), ("5m0s", 300), ("1h30m", 5400), ("0", 0), ("0s", 0), ("2m", 120)]
     {
@@ -51,7 +51,7 @@ fn durations_are_written_as_in_kubernetes() {
 }
 
 #[test]
-fn bad_value_is_refused_with_its_flag_named() {
+fn invalid_value_is_rejected_and_names_the_flag() {
     for (flag, value) in [
         ("--concurrent-horizontal-pod-autoscaler-syncs", "0"),
         ("--horizontal-pod-autoscaler-sync-period", "0s"),
@@ -82,7 +82,7 @@ fn bad_value_is_refused_with_its_flag_named() {
 }
 
 #[test]
-fn election_is_the_reference_controllers() {
+fn leader_election_defaults_match_kube_controller_manager() {
     let election = parse(&[]).expect("the defaults").election;
     let seconds = |duration: SignedDuration| duration.as_secs();
     assert!(election.leader_elect && election.keep_history);
@@ -95,7 +95,7 @@ fn election_is_the_reference_controllers() {
 }
 
 #[test]
-fn durations_of_the_election_must_fit_each_other() {
+fn inconsistent_election_durations_are_rejected() {
     for (arguments, named) in [
         (["--leader-elect-lease-duration=10s"], "--leader-elect-lease-duration must be greater"),
         (["--leader-elect-renew-deadline=15s"], "than --leader-elect-renew-deadline (15s, 15s)"),
@@ -111,36 +111,37 @@ fn durations_of_the_election_must_fit_each_other() {
 }
 
 #[test]
-fn namespaces_can_be_repeated_or_listed() {
+fn namespace_can_be_repeated_or_comma_separated() {
     let cluster = parse(&["--namespace", "a", "-n", "b,c"]).expect("namespaces").cluster;
     assert_eq!(cluster.namespaces, ["a", "b", "c"]);
 }
 
 #[test]
-fn autoscaler_api_is_kubernetes_own_unless_told() {
+fn autoscaler_api_defaults_to_core_and_accepts_the_old_name() {
     use AutoscalerApi::{Core, Custom};
     let apis = |arguments: &[&str]| parse(arguments).expect("an API").cluster.autoscaler_api.apis();
     assert_eq!(apis(&[]), [Core]);
+    assert_eq!(apis(&["--autoscaler-api=custom"]), [Custom]);
     assert_eq!(apis(&["--autoscaler-api=own"]), [Custom]);
     assert_eq!(apis(&["--autoscaler-api=both"]), [Core, Custom]);
 }
 
 #[test]
-fn certificate_goes_with_its_key() {
+fn certificate_without_key_is_rejected() {
     let error = parse(&["--tls-cert-file", "tls.crt"]).expect_err("no key");
     assert!(error.contains("--tls-private-key-file"), "{error}");
 }
 
 #[cfg(not(feature = "otlp"))]
 #[test]
-fn traces_are_unknown_without_their_feature() {
+fn otlp_flag_needs_the_otlp_feature() {
     let error = parse(&["--otlp-endpoint=http://collector:4318"]).expect_err("no such flag");
     assert!(error.contains("unexpected argument '--otlp-endpoint'"), "{error}");
 }
 
 #[cfg(feature = "otlp")]
 #[test]
-fn traces_go_to_a_url() {
+fn otlp_endpoint_must_be_a_url() {
     let endpoint =
         |url: &str| parse(&[&format!("--otlp-endpoint={url}")]).map(|run| run.traces.otlp_endpoint);
     for url in ["http://collector:4318", "https://collector.example/otlp/"] {

@@ -1,12 +1,12 @@
 use clap::Args;
 use http::Uri;
 
-/// Where traces go. The rest is told by OpenTelemetry's own environment variables.
+/// The destination of traces. OpenTelemetry's environment variables set everything else.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceArguments {
-    /// The OpenTelemetry collector that a trace of each reconcile is sent to, by OTLP as protobuf over HTTP:
-    /// http://collector:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else there are no traces]
+    /// Send a trace of each reconcile to this OpenTelemetry collector, as OTLP protobuf over HTTP, such
+    /// as http://collector:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else no traces]
     #[arg(long, env = "HPA_OTLP_ENDPOINT", value_name = "URL", value_parser = endpoint)]
     pub(crate) otlp_endpoint: Option<String>,
 }

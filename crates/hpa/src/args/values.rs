@@ -1,4 +1,4 @@
-//! How values of flags are read.
+//! Parsers of flag values.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     }
 }
 
-/// Longer than any window or period that makes sense, short enough for every calculation with it.
+/// Longer than any sensible window or period, and short enough to rule out overflow.
 const MAX_DURATION: SignedDuration = SignedDuration::from_hours(8760);
 
 pub(crate) fn positive_duration(text: &str) -> Result<SignedDuration, String> {
@@ -59,7 +59,7 @@ pub(super) fn log_filter(text: &str) -> Result<String, String> {
     }
 }
 
-/// A duration that is known not to be negative, as the standard library has it.
+/// Converts a duration that its parser has checked not to be negative.
 pub(crate) fn to_std(duration: SignedDuration) -> Duration {
     duration.unsigned_abs()
 }

@@ -1,17 +1,18 @@
-//! The documents of a YAML stream, as text: what is not converted is passed on to the letter.
+//! Splits a YAML stream into documents and keeps their text, so that documents that don't change
+//! are copied byte for byte.
 
 use anyhow::Context;
 use serde_json::Value;
 
-/// One document with the line that begins it.
+/// A document and its separator line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Document<'a> {
-    /// `---`, with what stands behind it and the end of the line; empty where the first document has none.
+    /// The whole `---` line; empty if the first document has none.
     separator: &'a str,
     body: &'a str,
 }
 
-/// Splits a stream at its separators.
+/// Splits a stream at its `---` lines.
 pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
     let mut documents = Vec::new();
     let (mut separator, mut start, mut place) = ("", 0, 0);
@@ -28,22 +29,23 @@ pub(super) fn split(stream: &str) -> Vec<Document<'_>> {
         place += line.len();
     }
     documents.push(Document { separator, body: stream.get(start..).unwrap_or_default() });
-    // A stream that begins with a separator has no document before it.
+    // Nothing precedes a leading separator.
     documents.retain(|document| !document.separator.is_empty() || !document.body.trim().is_empty());
     documents
 }
 
 impl Document<'_> {
-    /// The object, null where the document holds none.
+    /// Parses the document; an empty one gives null.
     pub(super) fn parse(&self) -> anyhow::Result<Value> {
-        let beside = self.separator.trim_start_matches('-');
-        let text = format!("{beside}{}", self.body);
+        let after_dashes = self.separator.trim_start_matches('-');
+        let text = format!("{after_dashes}{}", self.body);
         let is_empty =
             text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
         if is_empty { Ok(Value::Null) } else { parse(&text) }
     }
 
-    /// The document as it is if nothing was changed, with a new `apiVersion` if that says it all, else written anew.
+    /// Renders `after`. Edits the text in place if only the `apiVersion` line differs from `before`, so
+    /// that comments survive.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
         if before == after {
@@ -54,7 +56,7 @@ impl Document<'_> {
             return Ok(format!("{separator}{}", edited.unwrap_or_default()));
         }
         let separator = if separator.is_empty() { "" } else { "---\n" };
-        let body = serde_saphyr::to_string(after).context("cannot write YAML")?;
+        let body = serde_saphyr::to_string(after).context("unable to write YAML")?;
         Ok(format!("{separator}{body}"))
     }
 }
@@ -63,7 +65,7 @@ fn parse(text: &str) -> anyhow::Result<Value> {
     serde_saphyr::from_str(text).map_err(|error| anyhow::anyhow!("not YAML: {error}"))
 }
 
-/// The text with the `apiVersion` of the object, where that has a line of its own.
+/// Replaces the `apiVersion:` line of `body`, if there is one.
 fn with_api_version(body: &str, object: &Value) -> Option<String> {
     let api_version = object.get("apiVersion")?.as_str()?;
     let line = body.lines().find(|line| line.starts_with("apiVersion:"))?;

@@ -19,63 +19,64 @@ use self::document::Document;
 
 const EXAMPLES: &str = "\
 Examples:
-  Make the autoscalers of a manifest ours:
+  Convert the autoscalers of a manifest to autoscaling.hpa-rs.dev/v2:
     hpa convert -f autoscaler.yaml | kubectl apply -f -
 
-  And back:
+  Convert them back to autoscaling/v2:
     hpa convert -f autoscaler.yaml --to core
 
-  Every autoscaler of a namespace:
+  Convert all autoscalers of a namespace:
     kubectl get hpa --namespace shop -o yaml | hpa convert | kubectl apply -f -
 
-Objects of other kinds are passed on as they are. autoscaling/v1 and v2beta2 are brought to v2; v2beta1 is
-refused, and so is a v1 object that keeps metrics or behavior in annotations: get it as autoscaling/v2.
-What an API server set in the metadata (uid, resourceVersion, managedFields, ...) is left out, for it belongs to
-the object that was read.";
+Objects of other kinds pass through unchanged. autoscaling/v1 and v2beta2 become v2. v2beta1
+is rejected, and so is a v1 object that has metrics or behavior in annotations: get it as
+autoscaling/v2. Metadata that the API server sets (uid, resourceVersion, managedFields, ...)
+is dropped.";
 
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ConvertArguments {
-    /// The manifest, YAML or JSON, of one document or several; - is the standard input
+    /// Manifest in YAML or JSON, of one or more documents; - reads standard input
     #[arg(long, short = 'f', value_name = "FILE", default_value = "-")]
     pub(crate) filename: PathBuf,
-    /// Which API the autoscalers are to be of
-    #[arg(long, value_name = "API", default_value = "own")]
+    /// API to convert the autoscalers to
+    #[arg(long, value_name = "API", default_value = "custom")]
     pub(crate) to: TargetApi,
-    /// How the result is written
+    /// Output format
     #[arg(long, short = 'o', value_name = "FORMAT", default_value = "yaml")]
     pub(crate) output: Format,
 }
 
-/// An API with autoscalers.
+/// An API that serves autoscalers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TargetApi {
-    /// autoscaling/v2, Kubernetes' own.
+    /// autoscaling/v2
     Core,
-    /// The API of `hpa crd`.
-    Own,
+    /// autoscaling.hpa-rs.dev/v2 (see hpa crd); own is an alias
+    #[value(alias = "own")]
+    Custom,
 }
 
 impl TargetApi {
     fn api_version(self) -> &'static str {
         match self {
             Self::Core => "autoscaling/v2",
-            Self::Own => hpa_crd::API_VERSION,
+            Self::Custom => hpa_crd::API_VERSION,
         }
     }
 }
 
-/// How objects are written.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One YAML document for each.
+    /// One YAML document per object.
     Yaml,
-    /// One JSON object; a List where there are several.
+    /// One JSON object, or a List of several
     Json,
 }
 
-/// Converts what the arguments name and writes it to the standard output; nothing if any of it cannot be converted.
+/// Converts a manifest to standard output. Writes nothing if any object fails to convert.
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read(&arguments.filename)?;
     let output = convert(&input, arguments.to, arguments.output)?;
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
 fn read(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read the standard input")?;
+        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
         return Ok(text);
     }
     fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))

@@ -1,4 +1,4 @@
-//! Brings an autoscaler to another API.
+//! Converts one object to another API.
 
 use hpa_calc::{
     api::HorizontalPodAutoscalerSpec,
@@ -9,22 +9,23 @@ use serde_json::{Map, Value, json};
 
 use super::TargetApi;
 
-/// What an API server sets; it belongs to the object that was read.
+/// Metadata that the API server sets and rejects or ignores in a create.
 const SET_BY_SERVER: [&str; 6] =
     ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"];
-/// kubectl's copy of the manifest that was applied, of the other API.
+/// kubectl's copy of the applied manifest, which has the old API version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// Where autoscaling/v1 keeps the parts of a newer object that it has no field for, in a form that no other API has.
-const V1_KEPT: [&str; 2] =
+/// Annotations in which autoscaling/v1 encodes the v2 fields that it lacks. Only an API server can
+/// decode them.
+const V1_SPEC_ANNOTATIONS: [&str; 2] =
     ["autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"];
-/// The same of the status.
-const V1_STATUS: [&str; 2] = [
+/// The same for status fields.
+const V1_STATUS_ANNOTATIONS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/conditions",
     "autoscaling.alpha.kubernetes.io/current-metrics",
 ];
 
-/// Converts an autoscaler, or those in a list; any other object stays. Gives what is wrong, each as
-/// ` (KIND NAMESPACE/NAME): FIELD: REASON`.
+/// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns the
+/// errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let kind = text(object, "/kind").to_owned();
     let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");
@@ -48,11 +49,11 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
                 "apiVersion: {version} is not supported: get the object as autoscaling/v2"
             )]
         }
-        // Somebody else's kind of the same name.
+        // A kind of the same name in another group.
         _ => return Vec::new(),
     };
     set_api_version(object, to);
-    forget_server(object);
+    drop_server_metadata(object);
     let errors = if errors.is_empty() { check(object) } else { errors };
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
@@ -73,16 +74,16 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     }
 }
 
-/// The one target that autoscaling/v1 knows becomes a metric; its status has another shape and is written anew by the
-/// controller.
+/// Turns `targetCPUUtilizationPercentage` into a metric. Drops the status, whose shape differs: the
+/// controller writes a new one.
 fn from_v1(object: &mut Value) -> Vec<String> {
     let mut errors = Vec::new();
     if let Some(annotations) = annotations(object) {
-        for name in V1_KEPT.iter().filter(|name| annotations.contains_key(**name)) {
-            let reason = "only an API server can read it: get the object as autoscaling/v2";
+        for name in V1_SPEC_ANNOTATIONS.iter().filter(|name| annotations.contains_key(**name)) {
+            let reason = "only an API server can decode it: get the object as autoscaling/v2";
             errors.push(format!("metadata.annotations[{name}]: {reason}"));
         }
-        annotations.retain(|name, _| !V1_STATUS.contains(&name.as_str()));
+        annotations.retain(|name, _| !V1_STATUS_ANNOTATIONS.contains(&name.as_str()));
     }
     let Some(object) = object.as_object_mut() else { return errors };
     object.remove("status");
@@ -101,7 +102,7 @@ fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 
-fn forget_server(object: &mut Value) {
+fn drop_server_metadata(object: &mut Value) {
     if let Some(annotations) = annotations(object) {
         annotations.remove(LAST_APPLIED);
     }
@@ -110,7 +111,7 @@ fn forget_server(object: &mut Value) {
     }
 }
 
-/// What either API would refuse the object for.
+/// Validates the object as both APIs do.
 fn check(object: &Value) -> Vec<String> {
     match hpa_crd::type_errors(object) {
         Ok(errors) if errors.is_empty() => {}

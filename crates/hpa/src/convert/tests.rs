@@ -15,12 +15,12 @@ spec:
 ";
 const OTHER: &str = "kind:   ConfigMap\napiVersion: v1\ndata: {a: text} # kept\n";
 
-fn own(text: &str) -> Result<String, String> {
-    convert(text, TargetApi::Own, Format::Yaml).map_err(|error| error.to_string())
+fn to_custom(text: &str) -> Result<String, String> {
+    convert(text, TargetApi::Custom, Format::Yaml).map_err(|error| error.to_string())
 }
 
-fn own_object(object: &Value) -> Result<Value, String> {
-    let text = convert(&object.to_string(), TargetApi::Own, Format::Json);
+fn custom_object(object: &Value) -> Result<Value, String> {
+    let text = convert(&object.to_string(), TargetApi::Custom, Format::Json);
     Ok(serde_json::from_str(&text.map_err(|error| error.to_string())?).expect("JSON"))
 }
 
@@ -34,15 +34,15 @@ fn autoscaler(api_version: &str, spec: Value) -> Value {
 }
 
 #[test]
-fn only_the_api_version_changes_and_back() {
-    let converted = own(CORE).expect("ours");
+fn round_trip_changes_only_the_api_version() {
+    let converted = to_custom(CORE).expect("it converts");
     assert_eq!(converted, CORE.replace("autoscaling/v2", hpa_crd::API_VERSION));
     let back = convert(&converted, TargetApi::Core, Format::Yaml).expect("core");
     assert_eq!(back, CORE);
 }
 
 #[test]
-fn other_documents_stay_to_the_letter() {
+fn other_documents_pass_through_byte_for_byte() {
     for stream in [
         OTHER.to_owned(),
         format!("---\n{OTHER}---\n# nothing\n---\n"),
@@ -51,27 +51,27 @@ fn other_documents_stay_to_the_letter() {
         String::new(),
     ] {
         let expected = stream.replace("autoscaling/v2", hpa_crd::API_VERSION);
-        assert_eq!(own(&stream).expect("ours"), expected);
+        assert_eq!(to_custom(&stream).expect("it converts"), expected);
     }
 }
 
 #[test]
-fn what_is_of_the_target_already_stays() {
+fn object_of_the_target_or_a_foreign_api_is_unchanged() {
     let own_form = CORE.replace("autoscaling/v2", hpa_crd::API_VERSION);
-    assert_eq!(own(&own_form).expect("ours"), own_form);
+    assert_eq!(to_custom(&own_form).expect("it converts"), own_form);
     let foreign = CORE.replace("autoscaling/v2", "autoscaling.example.com/v2");
-    assert_eq!(own(&foreign).expect("foreign"), foreign);
+    assert_eq!(to_custom(&foreign).expect("foreign"), foreign);
 }
 
 #[test]
-fn what_a_server_set_is_left_out() {
+fn server_set_metadata_is_dropped() {
     let mut object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
     object["metadata"] = json!({
         "name": "web", "uid": "u", "resourceVersion": "7", "generation": 2, "managedFields": [],
         "creationTimestamp": null, "labels": { "a": "b" },
         "annotations": { "kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept" },
     });
-    let metadata = &own_object(&object).expect("ours")["metadata"];
+    let metadata = &custom_object(&object).expect("it converts")["metadata"];
     assert_eq!(
         *metadata,
         json!({ "name": "web", "labels": { "a": "b" }, "annotations": { "note": "kept" } })
@@ -79,18 +79,18 @@ fn what_a_server_set_is_left_out() {
 }
 
 #[test]
-fn lists_are_converted_inside() {
+fn items_of_a_list_are_converted() {
     let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "uid": "kept" } });
     let one = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": [one, pod] });
-    let converted = own_object(&list).expect("ours");
+    let converted = custom_object(&list).expect("it converts");
     assert_eq!(converted["apiVersion"], "v1");
     assert_eq!(converted["items"][0]["apiVersion"], hpa_crd::API_VERSION);
     assert_eq!(converted["items"][1], pod);
 }
 
 #[test]
-fn v1_becomes_v2() {
+fn v1_target_becomes_a_v2_metric() {
     let mut object = autoscaler(
         "autoscaling/v1",
         json!({ "maxReplicas": 5, "targetCPUUtilizationPercentage": 60 }),
@@ -98,7 +98,7 @@ fn v1_becomes_v2() {
     object["metadata"]["annotations"] =
         json!({ "autoscaling.alpha.kubernetes.io/conditions": "[]" });
     object["status"] = json!({ "currentCPUUtilizationPercentage": 3 });
-    let converted = own_object(&object).expect("ours");
+    let converted = custom_object(&object).expect("it converts");
     let target = json!({ "type": "Utilization", "averageUtilization": 60 });
     assert_eq!(
         converted["spec"]["metrics"],
@@ -109,7 +109,7 @@ fn v1_becomes_v2() {
     assert_eq!(converted["metadata"]["annotations"], json!({}));
 
     object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/metrics": "[]" });
-    let error = own_object(&object).expect_err("metrics in an annotation");
+    let error = custom_object(&object).expect_err("metrics in an annotation");
     assert!(
         error.contains("metadata.annotations[autoscaling.alpha.kubernetes.io/metrics]"),
         "{error}"
@@ -117,11 +117,12 @@ fn v1_becomes_v2() {
 }
 
 #[test]
-fn other_versions() {
+fn v2beta2_is_converted_and_v2beta1_rejected() {
     let spec = json!({ "maxReplicas": 5 });
-    let converted = own_object(&autoscaler("autoscaling/v2beta2", spec.clone())).expect("ours");
+    let converted =
+        custom_object(&autoscaler("autoscaling/v2beta2", spec.clone())).expect("it converts");
     assert_eq!(converted["apiVersion"], hpa_crd::API_VERSION);
-    let error = own_object(&autoscaler("autoscaling/v2beta1", spec)).expect_err("v2beta1");
+    let error = custom_object(&autoscaler("autoscaling/v2beta1", spec)).expect_err("v2beta1");
     assert!(error.contains("apiVersion: autoscaling/v2beta1 is not supported"), "{error}");
 }
 
@@ -129,7 +130,8 @@ fn other_versions() {
 fn errors_name_document_object_and_field() {
     let odd = CORE.replace("maxReplicas: 5", "maxReplicas: five");
     let bad = CORE.replace("maxReplicas: 5", "maxReplicas: -5");
-    let error = own(&format!("{OTHER_SHORT}---\n{odd}---\n{bad}---\n{{\n")).expect_err("errors");
+    let error =
+        to_custom(&format!("{OTHER_SHORT}---\n{odd}---\n{bad}---\n{{\n")).expect_err("errors");
     let lines: Vec<&str> = error.lines().collect();
     let of = |start: &str| lines.iter().any(|line| line.starts_with(start));
     assert!(
@@ -146,9 +148,9 @@ fn errors_name_document_object_and_field() {
 const OTHER_SHORT: &str = "kind: Namespace\napiVersion: v1\n";
 
 #[test]
-fn json_of_several_is_a_list() {
-    let text =
-        convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Own, Format::Json).expect("JSON");
+fn json_output_of_several_objects_is_a_list() {
+    let text = convert(&format!("{OTHER_SHORT}---\n{CORE}"), TargetApi::Custom, Format::Json)
+        .expect("JSON");
     let list: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(list["kind"], "List");
     assert_eq!(list["items"][1]["apiVersion"], hpa_crd::API_VERSION);

@@ -35,7 +35,7 @@ use crate::args::{DemoArguments, to_std};
 const SHOP: &str = include_str!("../../scenarios/shop.yaml");
 
 /// The exit status of a demonstration that could not run.
-pub(crate) const EXIT_UNABLE: u8 = 2;
+pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 /// The exit status after a signal, as shells have it for SIGINT.
 const EXIT_INTERRUPTED: u8 = 130;
 /// How often the view is drawn.

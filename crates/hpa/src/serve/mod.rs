@@ -1,4 +1,4 @@
-//! The endpoints `/metrics`, `/healthz` and `/readyz`, by HTTP or HTTPS.
+//! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS.
 
 #[cfg(test)]
 mod tests;
@@ -32,40 +32,41 @@ use tracing::{debug, info};
 use crate::args::ObservationArguments;
 use tls::Certificates;
 
-/// How many connections are served at once; more wait.
-const CONNECTIONS: usize = 64;
+/// Connections served concurrently; more wait.
+const MAX_CONNECTIONS: usize = 64;
 
-/// How long a connection may be idle, or take to send the head of a request: more than a scrape interval.
+/// How long a connection may stay idle or take to send a request head. Longer than a usual scrape
+/// interval, so that Prometheus can reuse its connection.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// How long a connection may live. A client that does not read its answer is not to keep a place for ever.
-const LIFETIME: Duration = Duration::from_mins(30);
+/// Maximum age of a connection, so that a client that doesn't read its response can't hold a slot
+/// forever.
+const MAX_CONNECTION_AGE: Duration = Duration::from_mins(30);
 
-/// How long a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long answers may take to be sent at the end.
+/// How long responses in progress may take at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Endpoints that are served.
-pub(crate) struct Serving {
+/// A running server.
+pub(crate) struct Server {
     task: JoinHandle<()>,
     stop: CancellationToken,
 }
 
-impl Serving {
-    /// Ends it: takes no more connections and finishes the answers under way.
+impl Server {
+    /// Stops accepting connections and finishes the responses in progress.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.task.await.ok();
     }
 }
 
-/// Serves the endpoints in the background, if that is wanted. Port and certificates are seen to be usable first.
+/// Starts the server unless the port is 0. Fails if the port or the certificates are unusable.
 pub(crate) async fn start(
     arguments: &ObservationArguments,
     telemetry: &Arc<Telemetry>,
-) -> anyhow::Result<Option<Serving>> {
+) -> anyhow::Result<Option<Server>> {
     if arguments.metrics_port == 0 {
         return Ok(None);
     }
@@ -81,50 +82,50 @@ pub(crate) async fn start(
     Ok(Some(serving))
 }
 
-/// Serves at an address; which one it is in the end, where the system chose the port.
+/// Serves at an address and returns it with the actual port.
 async fn serve(
     address: SocketAddr,
     certificates: Option<Certificates>,
     telemetry: Arc<Telemetry>,
-) -> anyhow::Result<(Serving, SocketAddr)> {
+) -> anyhow::Result<(Server, SocketAddr)> {
     let listener = TcpListener::bind(address).await.with_context(|| {
-        format!("cannot serve metrics and health on {address} (--bind-address, --metrics-port)")
+        format!("unable to serve metrics and probes on {address} (--bind-address, --metrics-port)")
     })?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
-    let server = Arc::new(Server { certificates, telemetry, stop: stop.clone() });
-    Ok((Serving { task: tokio::spawn(server.listen(listener)), stop }, address))
+    let endpoints = Arc::new(Endpoints { certificates, telemetry, stop: stop.clone() });
+    Ok((Server { task: tokio::spawn(endpoints.listen(listener)), stop }, address))
 }
 
-/// What connections share.
-struct Server {
+/// The state that connections share.
+struct Endpoints {
     certificates: Option<Certificates>,
     telemetry: Arc<Telemetry>,
     stop: CancellationToken,
 }
 
-impl Server {
+impl Endpoints {
     async fn listen(self: Arc<Self>, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let connections = TaskTracker::new();
         loop {
             let accepted = async {
-                let place = places.clone().acquire_owned().await;
-                (place, listener.accept().await)
+                let slot = slots.clone().acquire_owned().await;
+                (slot, listener.accept().await)
             };
             tokio::select! {
                 () = self.stop.cancelled() => break,
-                (place, accepted) = accepted => match accepted {
+                (slot, accepted) = accepted => match accepted {
                     Ok((stream, _)) => {
-                        let server = self.clone();
+                        let endpoints = self.clone();
                         connections.spawn(async move {
-                            let _place = place;
-                            server.connection(stream).await;
+                            let _slot = slot;
+                            endpoints.serve_connection(stream).await;
                         });
                     }
                     Err(error) => {
-                        debug!(%error, "cannot accept a connection");
-                        // Out of files, it would fail at once again.
+                        debug!(%error, "failed to accept a connection");
+                        // Without a pause, running out of file descriptors would become a busy loop.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -135,52 +136,58 @@ impl Server {
         timeout(STOP_TIMEOUT, connections.wait()).await.ok();
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
-        let Some(certificates) = &self.certificates else { return self.exchange(stream).await };
+    async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
+        let Some(certificates) = &self.certificates else {
+            return self.serve_requests(stream).await;
+        };
         match timeout(HANDSHAKE_TIMEOUT, certificates.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.exchange(stream).await,
-            Ok(Err(error)) => debug!(%error, "the TLS handshake failed"),
-            Err(_) => debug!("the TLS handshake took too long"),
+            Ok(Ok(stream)) => self.serve_requests(stream).await,
+            Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+            Err(_) => debug!("TLS handshake timed out"),
         }
     }
 
-    /// Answers the requests of a connection.
-    async fn exchange(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    async fn serve_requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let service = service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(self.answer(request.method(), request.uri().path()).await)
+            Ok::<_, Infallible>(self.respond(request.method(), request.uri().path()).await)
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         let mut connection =
             std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let outcome = tokio::select! {
-            outcome = timeout(LIFETIME, connection.as_mut()) => outcome,
+            outcome = timeout(MAX_CONNECTION_AGE, connection.as_mut()) => outcome,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 timeout(STOP_TIMEOUT, connection).await
             }
         };
         if let Ok(Err(error)) = outcome {
-            debug!(%error, "a connection broke off");
+            debug!(%error, "connection failed");
         }
     }
 
-    async fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    async fn respond(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".into());
+            return text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET and HEAD are supported\n".into(),
+            );
         }
         match path {
             "/healthz" => health(self.telemetry.alive()),
             "/readyz" => health(self.telemetry.ready()),
             "/metrics" => {
                 let telemetry = self.telemetry.clone();
-                // With many autoscalers it takes a while, which is not to hold up the workers.
+                // Rendering takes long with many autoscalers and must not block the workers.
                 match tokio::task::spawn_blocking(move || telemetry.render()).await {
                     Ok(metrics) => text(StatusCode::OK, metrics),
                     Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
                 }
             }
-            _ => text(StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz\n".into()),
+            _ => {
+                text(StatusCode::NOT_FOUND, "not found; try /metrics, /healthz or /readyz\n".into())
+            }
         }
     }
 }
@@ -188,7 +195,7 @@ impl Server {
 fn health(outcome: Result<(), HealthError>) -> Response<Full<Bytes>> {
     match outcome {
         Ok(()) => text(StatusCode::OK, "ok\n".into()),
-        Err(unfit) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{unfit}\n")),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
 }
 

@@ -16,12 +16,12 @@ use super::*;
 const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// Sends a request and reads until the server closes.
+/// Sends a request and reads until the server closes the connection.
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
     let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("a server");
     let mut answer = String::new();
-    // A peer that closes without TLS's farewell has answered all the same.
+    // The server may close without a TLS close_notify.
     stream.read_to_string(&mut answer).await.ok();
     answer
 }
@@ -31,9 +31,9 @@ async fn get(address: SocketAddr, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn endpoints_answer_what_telemetry_says() {
+async fn endpoints_report_the_state_of_the_controller() {
     let telemetry = Arc::new(Telemetry::default());
-    let (serving, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
+    let (server, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
     let answer = get(address, "GET /readyz").await;
     assert!(
         answer.starts_with("HTTP/1.1 503") && answer.ends_with("the caches are not filled yet\n")
@@ -52,20 +52,20 @@ async fn endpoints_answer_what_telemetry_says() {
     telemetry.set_stopping();
     assert!(get(address, "GET /readyz").await.ends_with("shutting down\n"));
 
-    // A connection without a request does not hold up the end.
+    // An idle connection must not delay shutdown.
     let _idle = TcpStream::connect(address).await.expect("a server");
-    serving.stop().await;
+    server.stop().await;
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
-async fn port_in_use_is_told_with_the_flags() {
-    let (_serving, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+async fn port_in_use_is_reported_with_the_flag() {
+    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
     let error = serve(address, None, Arc::default()).await.err().expect("the port is taken");
     assert!(error.to_string().contains("--metrics-port"), "{error}");
 }
 
-/// Writes a new certificate for `localhost`.
+/// Writes a new certificate for `localhost` to `folder`.
 fn certify(folder: &Path) -> CertificateDer<'static> {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
@@ -74,7 +74,7 @@ fn certify(folder: &Path) -> CertificateDer<'static> {
     cert.der().clone()
 }
 
-/// Asks over TLS, trusting one certificate.
+/// Requests `/healthz` over TLS, trusting one certificate.
 async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> Option<String> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted).expect("a certificate");
@@ -90,12 +90,12 @@ async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> 
 }
 
 #[tokio::test]
-async fn certificate_that_was_changed_is_used() {
+async fn changed_certificate_is_reloaded() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let first = certify(folder.path());
     let certificates = Certificates::load(path("tls.crt"), path("tls.key")).expect("certificates");
-    let (_serving, address) =
+    let (_server, address) =
         serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
     let answer = get_trusting(address, first.clone()).await.expect("it is trusted");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -103,13 +103,13 @@ async fn certificate_that_was_changed_is_used() {
     let second = certify(folder.path());
     assert!(get_trusting(address, second.clone()).await.is_some());
     assert!(get_trusting(address, first).await.is_none());
-    // What cannot be used changes nothing.
+    // An unusable file leaves the loaded certificate in place.
     fs::write(path("tls.key"), "no key").expect("a file");
     assert!(get_trusting(address, second).await.is_some());
 }
 
 #[test]
-fn certificate_that_cannot_be_used_is_named() {
+fn unusable_certificate_is_named_in_the_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let missing = Certificates::load(path("tls.crt"), path("tls.key")).err().expect("no file");

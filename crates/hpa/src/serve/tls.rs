@@ -1,4 +1,4 @@
-//! The certificates of the endpoints, read again when their files change.
+//! The serving certificate, reloaded when its files change.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
-/// The certificates of the endpoints, and their files.
+/// The serving certificate and its files.
 pub(super) struct Certificates {
     chain: PathBuf,
     key: PathBuf,
@@ -31,18 +31,18 @@ struct Loaded {
     modified: Modified,
 }
 
-/// When the two files were changed. A mounted Secret is changed by a new link, which shows here too.
+/// Modification times of the two files. The kubelet updates a mounted Secret by replacing a symlink,
+/// which changes these times too.
 type Modified = (Option<SystemTime>, Option<SystemTime>);
 
 impl Certificates {
-    /// Reads the files.
     pub(super) fn load(chain: PathBuf, key: PathBuf) -> anyhow::Result<Self> {
         let modified = (modified(&chain), modified(&key));
         let acceptor = acceptor(&chain, &key)?;
         Ok(Self { chain, key, loaded: Mutex::new(Loaded { acceptor, modified }) })
     }
 
-    /// What accepts connections, by the files as they are now; if those cannot be used, as they were.
+    /// Returns an acceptor for the current files. If they are unusable, keeps the last certificate.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut loaded = self.loaded.lock();
         let modified = (modified(&self.chain), modified(&self.key));
@@ -50,11 +50,14 @@ impl Certificates {
             loaded.modified = modified;
             match acceptor(&self.chain, &self.key) {
                 Ok(acceptor) => {
-                    info!("the certificates were changed and read again");
+                    info!("reloaded the serving certificate");
                     loaded.acceptor = acceptor;
                 }
                 Err(error) => {
-                    warn!(error = format!("{error:#}"), "keeping the earlier certificates")
+                    warn!(
+                        error = format!("{error:#}"),
+                        "unable to reload the serving certificate; keeping the old one"
+                    )
                 }
             }
         }
@@ -67,7 +70,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 fn acceptor(certificates: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
-    let unreadable = |path: &Path| format!("cannot use {}", path.display());
+    let unreadable = |path: &Path| format!("unable to use {}", path.display());
     let chain = CertificateDer::pem_file_iter(certificates)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .with_context(|| unreadable(certificates))?;
