@@ -48,7 +48,7 @@ fuzz TARGET SECONDS="60":
 each-alone:
     for crate in hpa-calc hpa-crd hpa-metrics-client hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
-# Test the chart, with helm and a real kube-apiserver if found. HELM names one or several, separated by colons.
+# Test the chart, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:
     cargo test --test chart
 
