@@ -33,7 +33,7 @@ control-plane *SCENARIOS:
 
 # Benchmark the decision engine, with allocations.
 bench:
-    cargo bench -p hpa-calc --bench engine
+    cargo bench --profile dist -p hpa-calc --bench engine
 
 # Benchmark the controller with 1000 autoscalers of 10 pods. FLAGS are those of `hpa-bench run`.
 load *FLAGS:
