@@ -2,7 +2,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 
-use crate::{interceptor::Interceptor, metrics::MetricsProvider, store::ChangeListener};
+use crate::{faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener};
 
 const LOG_LIMIT: usize = 10_000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
@@ -28,6 +28,13 @@ pub struct Config {
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     /// What `/version` tells, such as `v1.37.0`.
     pub git_version: String,
+}
+
+impl Config {
+    /// The groups and versions of the metrics APIs that are served.
+    pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
+        self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
+    }
 }
 
 impl Default for Config {

@@ -186,3 +186,8 @@ impl ApiError {
         status
     }
 }
+
+/// The connection broke: there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection broke")]
+pub struct Disconnected;

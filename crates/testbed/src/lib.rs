@@ -28,39 +28,48 @@
 mod config;
 mod discovery;
 mod error;
+mod fault_injection;
 mod faults;
 mod gate;
-mod interceptor;
 mod json;
 mod kubeconfig;
-mod metrics;
+mod metrics_api;
+mod metrics_provider;
 mod names;
+mod objects;
+mod output;
 mod patch;
 mod registry;
-mod render;
 mod request;
+mod response;
 mod rest;
 mod restart;
+mod router;
 mod selection;
 mod server;
+mod service;
+mod state;
 mod store;
 mod table;
+mod target;
 mod testbed;
 pub mod workload;
 
 pub use self::{
     config::Config,
-    error::ApiError,
-    faults::{Active, Effect, Fault, FaultId, Faults, InvalidFault, Match, SkewedClock, Trigger},
+    error::{ApiError, Disconnected},
+    faults::{
+        Action, Active, Effect, Fault, FaultId, Faults, Interceptor, InvalidFault, Match,
+        SkewedClock, Trigger,
+    },
     gate::{Gate, Release},
-    interceptor::{Action, Interceptor},
-    metrics::{
+    metrics_provider::{
         CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
         PodMetrics, PodMetricsQuery,
     },
     request::RequestInfo,
     restart::{Restart, Snapshot},
-    server::Disconnected,
+    service::{ServerHandle, Service},
     store::{ChangeListener, ResourceName},
-    testbed::{ServerHandle, Service, Testbed},
+    testbed::Testbed,
 };

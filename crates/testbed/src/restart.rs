@@ -1,12 +1,11 @@
 //! Servers that stop and come back, with the state they had or another.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     registry::Registry,
-    server::Server,
     store::{Id, Key, Object},
 };
 
@@ -42,7 +41,7 @@ pub(crate) enum Up {
 /// When the server runs.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    up: watch::Sender<Up>,
+    pub(crate) up: watch::Sender<Up>,
 }
 
 impl Lifecycle {
@@ -61,48 +60,5 @@ impl Lifecycle {
     /// Tells of the next time that the server stops.
     pub(crate) fn stops(&self) -> watch::Receiver<Up> {
         self.up.subscribe()
-    }
-}
-
-impl Server {
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        let state = self.state.lock();
-        Snapshot { registry: state.registry.clone(), objects: state.store.all() }
-    }
-
-    /// Takes no requests, and breaks those that run and the watches.
-    pub(crate) fn stop(&self) {
-        self.lifecycle.up.send_replace(Up::Never);
-        self.drop_watches();
-    }
-
-    /// Ends all watches that run.
-    pub(crate) fn drop_watches(&self) {
-        self.watches_dropped.send_modify(|count| *count += 1);
-    }
-
-    /// Takes requests again, after a time, with this state.
-    pub(crate) fn start(&self, state: Restart, after: Duration) {
-        self.stop();
-        match state {
-            Restart::Same => self.state.lock().store.compact(),
-            Restart::Older(snapshot) => {
-                let mut state = self.state.lock();
-                state.registry = snapshot.registry;
-                state.store.restore(snapshot.objects);
-            }
-            Restart::Fresh => {
-                {
-                    let mut state = self.state.lock();
-                    state.registry = Registry::new(self.config.autoscalers_count_generations);
-                    state.store.restore(BTreeMap::new());
-                }
-                self.create_namespaces();
-            }
-        }
-        // None may have begun between the stop and the change of the state.
-        self.drop_watches();
-        let up = if after.is_zero() { Up::Always } else { Up::From(Instant::now() + after) };
-        self.lifecycle.up.send_replace(up);
     }
 }

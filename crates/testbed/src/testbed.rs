@@ -1,32 +1,22 @@
-use std::{
-    fmt,
-    future::Future,
-    io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    serve::ListenerExt as _,
-};
-use http::{Request, Response};
+use axum::{Router, body::Body, serve::ListenerExt as _};
+use http::Request;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::net::TcpListener;
 
 use crate::{
     config::Config,
     error::ApiError,
     json, kubeconfig,
+    objects::{create, delete, update},
     registry::Resource,
-    rest::{Target, delete_one, write, write::Part},
     restart::{Restart, Snapshot},
-    server::{self, Disconnected, Server, State},
+    server::Server,
+    service::{ServerHandle, Service, handle_http},
+    state::State,
     store::{Id, Key, Object},
+    target::{Part, Target},
 };
 
 /// A Kubernetes API server in memory. Clones are the same server.
@@ -80,8 +70,8 @@ impl Testbed {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let server = Arc::clone(&self.server);
-        let router = Router::new()
-            .fallback(move |request: Request<Body>| server::handle_http(server, request));
+        let router =
+            Router::new().fallback(move |request: Request<Body>| handle_http(server, request));
         // As kube-apiserver does: an answer is not to wait for the acknowledgement of its first part.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
@@ -105,9 +95,9 @@ impl Testbed {
         json::remove(&mut object, &["metadata", "uid"]);
         let exists = state.store.get(&target.resource.key(), &target.id()).is_some();
         let mut stored = if exists {
-            write::update(&mut state, config, &target, Part::Main, false, |_| Ok(object.clone()))?
+            update(&mut state, config, &target, Part::Main, false, |_| Ok(object.clone()))?
         } else {
-            write::create(&mut state, config, &target, object.clone(), false)?
+            create(&mut state, config, &target, object.clone(), false)?
         };
         let status = object.get("status").filter(|_| !target.resource.is_definition());
         if let Some(status) =
@@ -115,7 +105,7 @@ impl Testbed {
         {
             let target =
                 Target { name: json::text(&stored, "/metadata/name").to_owned(), ..target };
-            stored = write::update(&mut state, config, &target, Part::Status, false, |live| {
+            stored = update(&mut state, config, &target, Part::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
                 Ok(live)
@@ -158,7 +148,7 @@ impl Testbed {
         let named = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
         let mut state = self.server.state.lock();
         let target = target_of(&state, &named)?;
-        delete_one(&mut state, &target, &now).map(drop)
+        delete(&mut state, &target, &now).map(drop)
     }
 
     /// All objects of a resource as they are stored.
@@ -252,48 +242,4 @@ fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
     };
     let (namespace, name) = (namespace.to_owned(), json::text(object, "/metadata/name").to_owned());
     Ok(Target { resource, version, namespace, name })
-}
-
-/// A [`Testbed`] as a tower service.
-#[derive(Clone)]
-pub struct Service {
-    server: Arc<Server>,
-    client: Option<Arc<str>>,
-}
-
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").finish_non_exhaustive()
-    }
-}
-
-impl<B> tower::Service<Request<B>> for Service
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: fmt::Display + Send,
-{
-    type Response = Response<Body>;
-    type Error = Disconnected;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Disconnected>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = Arc::clone(&self.server);
-        Box::pin(server::handle(server, self.client.clone(), request))
-    }
-}
-
-/// Serves HTTP as long as it lives.
-#[derive(Debug)]
-pub struct ServerHandle {
-    task: JoinHandle<io::Result<()>>,
-}
-
-impl Drop for ServerHandle {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{SUBRESOURCE_VERBS, all_groups, verbs};
+use super::groups::{SUBRESOURCE_VERBS, all_groups, verbs};
 use crate::{
-    json, metrics,
+    json, metrics_provider,
     registry::{Resource, Version},
-    server::State,
+    state::State,
 };
 
 pub(super) fn core(state: &State) -> Value {
@@ -93,7 +93,7 @@ fn metric_resources(group: &str, version: &str) -> Vec<Value> {
             "verbs": resource.get("verbs"),
         })
     };
-    metrics::resources(group).iter().map(entry).collect()
+    metrics_provider::resources(group).iter().map(entry).collect()
 }
 
 fn kind(group: &str, version: &str, kind: &str) -> Value {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{SUBRESOURCE_VERBS, all_groups, verbs};
+use super::groups::{SUBRESOURCE_VERBS, all_groups, verbs};
 use crate::{
-    metrics,
+    metrics_provider,
     registry::{Resource, Version, api_version},
-    server::State,
+    state::State,
 };
 
 type Served = [(String, String)];
@@ -48,7 +48,7 @@ pub(super) fn resources(
 ) -> Option<Value> {
     let is_metrics = served.iter().any(|(own, one)| own == group && one == version);
     let resources: Vec<Value> = if is_metrics {
-        metrics::resources(group)
+        metrics_provider::resources(group)
     } else {
         let served = state.registry.iter().filter(|resource| resource.group == group);
         served

@@ -1,6 +1,7 @@
 //! What the server tells about itself: groups, versions, resources, health.
 
 mod aggregated;
+mod groups;
 mod legacy;
 mod openapi;
 
@@ -10,11 +11,9 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ApiError,
-    metrics,
-    registry::Resource,
-    render,
     request::Call,
-    server::{Server, State, plain},
+    response::{self, plain},
+    server::Server,
 };
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -29,7 +28,7 @@ pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Bod
         return Some(Ok(plain("ok")));
     }
     let state = server.state.lock();
-    let metrics_served = metrics::served(&server.config);
+    let metrics_served = server.config.metrics_apis();
     let body = match path.as_slice() {
         ["version"] => version(&server.config.git_version),
         ["api"] if wants_aggregated(call) => {
@@ -51,7 +50,7 @@ pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Bod
         }
         _ => return None,
     };
-    Some(Ok(render::json(StatusCode::OK, &body)))
+    Some(Ok(response::json(StatusCode::OK, &body)))
 }
 
 fn wants_aggregated(call: &Call) -> bool {
@@ -62,7 +61,7 @@ fn wants_aggregated(call: &Call) -> bool {
 }
 
 fn aggregated_answer(body: &Value) -> Response<Body> {
-    let mut response = render::json(StatusCode::OK, body);
+    let mut response = response::json(StatusCode::OK, body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
     response
 }
@@ -74,36 +73,4 @@ fn version(git_version: &str) -> Value {
         "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "", "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
     })
-}
-
-/// What can be done with a resource: namespaces are deleted one by one.
-fn verbs(resource: &Resource) -> Vec<&'static str> {
-    let spared = if resource.is_namespace() { "deletecollection" } else { "" };
-    VERBS.iter().copied().filter(|verb| *verb != spared).collect()
-}
-
-const VERBS: &[&str] =
-    &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-
-/// What a subresource can do.
-const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
-
-/// The groups but the core one, with their versions, the metrics APIs among them.
-fn all_groups<'a>(
-    state: &'a State,
-    served: &'a [(String, String)],
-) -> Vec<(&'a str, Vec<&'a str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = state
-        .registry
-        .groups()
-        .into_iter()
-        .map(|group| (group, state.registry.versions(group)))
-        .collect();
-    for (group, version) in served {
-        match groups.iter_mut().find(|(name, _)| name == group) {
-            Some((_, versions)) => versions.push(version),
-            None => groups.push((group, vec![version])),
-        }
-    }
-    groups
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{json, registry::api_version, server::State};
+use crate::{json, registry::api_version, state::State};
 
 /// Which documents there are.
 pub(super) fn index(state: &State) -> Value {

@@ -48,7 +48,7 @@ struct Shared {
 
 /// Lets the next of those that wait go on when it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _gate: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
 }
@@ -67,18 +67,18 @@ impl Span {
         Self { shared: Arc::new(shared) }
     }
 
-    pub(super) fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.shared.clock.elapsed() >= self.shared.from && !self.is_over()
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let until = self.shared.until;
         *self.shared.ended.borrow()
             || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
     }
 
     /// Ends it before its time.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.shared.ended.send_replace(true);
         self.open();
     }
@@ -90,12 +90,12 @@ impl Span {
     }
 
     /// Waits for its beginning.
-    pub(super) async fn begun(&self) {
+    pub(crate) async fn begun(&self) {
         self.shared.clock.sleep_until(self.shared.from).await;
     }
 
     /// Waits for its end.
-    pub(super) async fn over(&self) {
+    pub(crate) async fn over(&self) {
         let mut ended = self.shared.ended.subscribe();
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => {}
@@ -111,7 +111,7 @@ impl Span {
     }
 
     /// Waits for its end and then for those that came before; none if too many wait already.
-    pub(super) async fn turn(&self) -> Option<Turn> {
+    pub(crate) async fn turn(&self) -> Option<Turn> {
         let place = Arc::clone(&self.shared.places).try_acquire_owned().ok()?;
         let mut gate = pin!(Arc::clone(&self.shared.gate).acquire_owned());
         let gate = tokio::select! {

@@ -4,7 +4,7 @@ use jiff::fmt::serde::unsigned_duration::friendly::compact::required as duration
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::missing;
+use super::missing_group;
 use crate::{error::ApiError, request::RequestInfo};
 
 /// What becomes of a request that meets a fault.
@@ -112,7 +112,7 @@ pub enum Effect {
 
 impl Effect {
     /// The error that it is, if it is one.
-    pub(super) fn error(&self, request: &RequestInfo) -> Option<ApiError> {
+    pub(crate) fn error(&self, request: &RequestInfo) -> Option<ApiError> {
         let error = match self {
             Self::Conflict => conflict(request),
             Self::Expired => {
@@ -133,7 +133,7 @@ impl Effect {
                 retry_after: *retry_after,
                 ..ApiError::new(*code, reason.clone(), message.clone())
             },
-            Self::MissingGroup { group } if missing::is_of_group(group, request) => {
+            Self::MissingGroup { group } if missing_group::is_of_group(group, request) => {
                 ApiError::no_such_path()
             }
             _ => return None,
@@ -142,19 +142,19 @@ impl Effect {
     }
 
     /// Whether it is an answer, so that nothing else can become of the request.
-    pub(super) fn answers(&self, request: &RequestInfo) -> bool {
+    pub(crate) fn answers(&self, request: &RequestInfo) -> bool {
         let has_no_status =
             matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostAnswer);
         has_no_status || self.error(request).is_some()
     }
 
     /// Whether it acts on the events of a watch.
-    pub(super) fn is_of_watch(&self) -> bool {
+    pub(crate) fn is_of_watch(&self) -> bool {
         matches!(self, Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. })
     }
 
     /// Whether the request is of a kind that it can act on.
-    pub(super) fn concerns(&self, request: &RequestInfo) -> bool {
+    pub(crate) fn concerns(&self, request: &RequestInfo) -> bool {
         match self {
             Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. } => {
                 request.verb == "watch"
@@ -163,7 +163,7 @@ impl Effect {
             Self::Malformed { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
             Self::HalfBody => request.verb != "watch",
             Self::MissingGroup { group } => {
-                missing::is_of_group(group, request) || missing::is_index(request)
+                missing_group::is_of_group(group, request) || missing_group::is_index(request)
             }
             _ => true,
         }

@@ -4,7 +4,7 @@ use jiff::fmt::serde::unsigned_duration::friendly::compact::optional as duration
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{effect::Effect, matching::Match};
+use super::{effect::Effect, matcher::Match};
 
 /// A fault: which requests it meets, when, and what becomes of them.
 ///

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::json;
 
 /// Spoils what a body shows: an object, the items of a list, or the object of a watch's event.
-pub(super) fn spoil(body: &mut Value, object: &str, pointer: &str, value: &Value) {
+pub(crate) fn spoil(body: &mut Value, object: &str, pointer: &str, value: &Value) {
     if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
             spoil_one(item, object, pointer, value);

@@ -1,14 +1,13 @@
 //! Faults on demand: which requests fail, when, and how.
 
 mod active;
-mod answer;
 mod clock;
 mod effect;
 mod fault;
-mod malformed;
-mod matching;
-mod missing;
-mod watching;
+mod interceptor;
+pub(crate) mod malformed;
+mod matcher;
+pub(crate) mod missing_group;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -16,19 +15,17 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use self::answer::answer;
+pub(crate) use self::active::Turn;
 pub use self::{
     active::Active,
     clock::SkewedClock,
     effect::Effect,
     fault::{Fault, InvalidFault, Trigger},
-    matching::Match,
+    interceptor::{Action, Interceptor},
+    matcher::Match,
 };
 use self::{active::Span, clock::FaultClock};
-use crate::{
-    interceptor::{Action, Interceptor},
-    request::RequestInfo,
-};
+use crate::request::RequestInfo;
 
 /// Names a fault that was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

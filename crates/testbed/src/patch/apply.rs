@@ -1,78 +1,35 @@
 //! Server-side apply: who set which field, what no longer is wanted, and who disagrees.
 
-use std::sync::Arc;
-
-use hpa_calc::validation::{Cause, CauseReason};
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
     fields::{self, Fields},
     strategic::{is_set, merge_key},
 };
-use crate::{
-    error::ApiError,
-    json,
-    request::Call,
-    rest::{
-        Target,
-        options::refuse,
-        write::{self, Part},
-    },
-    server::Server,
-    store::Object,
-};
+use crate::{error::ApiError, json};
 
 /// Who applies, and how.
-struct Applier<'a> {
-    manager: &'a str,
-    api_version: String,
-    subresource: &'a str,
-    time: String,
-    force: bool,
+pub(crate) struct Applier<'a> {
+    pub(crate) manager: &'a str,
+    pub(crate) api_version: String,
+    pub(crate) subresource: &'a str,
+    pub(crate) time: String,
+    pub(crate) force: bool,
 }
 
-pub(super) fn answer(
-    server: &Server,
-    call: &Call,
-    target: &Target,
-    part: Part,
-    applied: Value,
-) -> Result<(Object, StatusCode), ApiError> {
-    let manager = call.parameter("fieldManager");
-    if manager.is_empty() {
-        let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
-        let message = "Required value: is required for apply patch".to_owned();
-        refuse("PatchOptions", &[Cause { reason, message, field }])?;
-    }
-    let (version, kind) = (json::text(&applied, "/apiVersion"), json::text(&applied, "/kind"));
-    if version.is_empty() || kind.is_empty() {
-        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {group}/{version}, Kind={kind}"
-        )));
-    }
-    let by = Applier {
-        manager,
-        api_version: target.resource.api_version(&target.version),
-        subresource: &call.info.subresource,
-        time: server.now(),
-        force: call.is_set("force"),
-    };
-    let mut state = server.state.lock();
-    let dry_run = call.is_dry_run();
-    if part == Part::Main && state.store.get(&target.resource.key(), &target.id()).is_none() {
+impl Applier<'_> {
+    /// The object that is created by applying to none.
+    pub(crate) fn create(&self, applied: Value) -> Value {
         let mut object = applied;
-        json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
-        let entry = entry(&by, &fields::of(&object));
+        let entry = entry(self, &fields::of(&object));
         json::set(&mut object, &["metadata", "managedFields"], vec![entry]);
-        let created = write::create(&mut state, &server.config, target, object, dry_run)?;
-        return Ok((created, StatusCode::CREATED));
+        object
     }
-    let object = write::update(&mut state, &server.config, target, part, dry_run, |live| {
-        apply(live, &applied, &by)
-    })?;
-    Ok((Arc::clone(&object), StatusCode::OK))
+
+    /// What applying makes of a live object.
+    pub(crate) fn apply(&self, live: &Value, applied: &Value) -> Result<Value, ApiError> {
+        apply(live, applied, self)
+    }
 }
 
 fn apply(live: &Value, applied: &Value, by: &Applier<'_>) -> Result<Value, ApiError> {

@@ -7,20 +7,10 @@ mod merge;
 mod record;
 mod strategic;
 
-pub(crate) use self::record::Writer;
-use http::StatusCode;
 use serde_json::Value;
 
-use crate::{
-    error::ApiError,
-    request::Call,
-    rest::{
-        Target, admission,
-        write::{Part, update},
-    },
-    server::Server,
-    store::Object,
-};
+pub(crate) use self::{apply::Applier, record::Writer};
+use crate::{error::ApiError, request::Call};
 
 const MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
@@ -92,29 +82,4 @@ fn operations(patch: Value) -> Result<Vec<json_patch::Operation>, ApiError> {
         return Err(ApiError::bad_request("error decoding patch: not a list of operations"));
     }
     serde_json::from_value(patch).map_err(|_| rejected())
-}
-
-/// Patches an object; 201 if it was applied and thereby created.
-pub(crate) fn answer(
-    server: &Server,
-    call: &Call,
-    target: &Target,
-    part: Part,
-) -> Result<(Object, StatusCode), ApiError> {
-    let patch = Patch::new(call, !target.resource.custom)?;
-    if let Patch::Apply(applied) = patch {
-        return apply::answer(server, call, target, part, applied);
-    }
-    let (dry_run, is_builtin) = (call.is_dry_run(), !target.resource.custom);
-    let writer = Writer::new(call, server.now());
-    let mut state = server.state.lock();
-    let object = update(&mut state, &server.config, target, part, dry_run, |object| {
-        let mut new = patch.apply_to(object, is_builtin)?;
-        if part == Part::Status {
-            admission::admit_status(target, &mut new)?;
-        }
-        writer.record(&mut new, object, part);
-        Ok(new)
-    })?;
-    Ok((object, StatusCode::OK))
 }

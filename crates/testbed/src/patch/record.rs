@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fields::{self, Fields, Path};
-use crate::{json, registry::api_version, request::Call, rest::write::Part};
+use crate::{json, registry::api_version, request::Call, target::Part};
 
 /// Who writes.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! The resources that are there without a definition.
 
-use super::{Resource, ScalePaths, ScaleSelector, Version};
+use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 
 // Each is a property of its own.
 #[allow(clippy::struct_excessive_bools)]

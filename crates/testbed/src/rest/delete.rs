@@ -5,28 +5,19 @@ use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    Target,
-    options::refuse,
-    write::{has_finalizers, success},
-};
+use super::options::refuse;
 use crate::{
     error::{ApiError, Subject},
     json,
-    render::{self, View},
+    objects::{Deleted, delete},
+    output::View,
     request::Call,
+    response,
     selection::Selection,
-    server::{Server, State},
-    store::{Id, Object},
+    server::Server,
+    store::Id,
+    target::Target,
 };
-
-/// What became of an object.
-pub(crate) enum Deleted {
-    /// It is gone; its last state.
-    Gone(Object),
-    /// Its finalizers keep it for now.
-    Waits(Object),
-}
 
 pub(super) fn one(
     server: &Server,
@@ -42,21 +33,21 @@ pub(super) fn one(
     };
     check_preconditions(target, &options, &object)?;
     if call.is_dry_run() || json::items(&options, "/dryRun").next().is_some() {
-        return Ok(render::json(
+        return Ok(response::json(
             StatusCode::OK,
             &success(target, json::text(&object, "/metadata/uid")),
         ));
     }
-    let deleted = delete_one(&mut state, target, &now);
+    let deleted = delete(&mut state, target, &now);
     drop(state);
-    let view = View::new(server, call, target)?;
+    let view = View::new(call, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
         Deleted::Gone(object) if returns_object => view.one(&object),
         Deleted::Gone(object) => success(target, json::text(&object, "/metadata/uid")),
         Deleted::Waits(object) => view.one(&object),
     };
-    Ok(render::json(StatusCode::OK, &answer))
+    Ok(response::json(StatusCode::OK, &answer))
 }
 
 pub(super) fn collection(
@@ -76,64 +67,16 @@ pub(super) fn collection(
     let mut deleted = Vec::with_capacity(selected.len());
     for (namespace, name) in selected {
         let target = Target { namespace, name, ..target.clone() };
-        let (Deleted::Gone(object) | Deleted::Waits(object)) =
-            delete_one(&mut state, &target, &now)?;
+        let (Deleted::Gone(object) | Deleted::Waits(object)) = delete(&mut state, &target, &now)?;
         deleted.push(object);
     }
     let revision = state.store.revision();
     drop(state);
-    let view = View::new(server, call, target)?;
-    Ok(render::json(
+    let view = View::new(call, target, (server.config.clock)())?;
+    Ok(response::json(
         StatusCode::OK,
         &view.list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
     ))
-}
-
-/// Deletes an object, or marks it as deleted while it has finalizers.
-pub(crate) fn delete_one(
-    state: &mut State,
-    target: &Target,
-    now: &str,
-) -> Result<Deleted, ApiError> {
-    let (key, id) = (target.resource.key(), target.id());
-    let Some(object) = state.store.get(&key, &id).cloned() else {
-        return Err(ApiError::not_found(&target.subject()));
-    };
-    if has_finalizers(&object) {
-        return Ok(Deleted::Waits(mark(state, target, &object, now)));
-    }
-    if target.resource.is_definition() {
-        remove_custom(state, &object);
-    }
-    if target.resource.is_namespace() {
-        for (key, id) in state.store.in_namespace(&target.name) {
-            state.store.remove(&key, &id);
-        }
-    }
-    Ok(Deleted::Gone(state.store.remove(&key, &id).unwrap_or(object)))
-}
-
-fn mark(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
-        return Object::clone(object);
-    }
-    let mut marked = (**object).clone();
-    json::set(&mut marked, &["metadata", "deletionTimestamp"], now);
-    json::set(&mut marked, &["metadata", "deletionGracePeriodSeconds"], 0);
-    if let Some(generation) = json::number(object, "/metadata/generation") {
-        json::set(&mut marked, &["metadata", "generation"], generation + 1);
-    }
-    state.store.put(&target.resource.key(), target.id(), marked)
-}
-
-/// Removes what a definition defines.
-fn remove_custom(state: &mut State, definition: &Value) {
-    let resource = crate::registry::resource_of(definition);
-    let ids: Vec<Id> = state.store.collection(&resource.key()).objects().keys().cloned().collect();
-    for id in ids {
-        state.store.remove(&resource.key(), &id);
-    }
-    state.registry.remove(&resource.key());
 }
 
 fn options(call: &Call) -> Result<Value, ApiError> {
@@ -169,4 +112,13 @@ fn check_policy(options: &Value) -> Result<(), ApiError> {
     let message = format!("Unsupported value: \"{policy}\": {supported}");
     let (reason, field) = (CauseReason::NotSupported, "propagationPolicy".to_owned());
     refuse("DeleteOptions", &[Cause { reason, message, field }])
+}
+
+/// The `Status` of a success.
+fn success(target: &Target, uid: &str) -> Value {
+    let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
+    if !target.resource.group.is_empty() {
+        json::set(&mut details, &["group"], target.resource.group.as_str());
+    }
+    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
 }

@@ -6,15 +6,18 @@ use axum::body::Body;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Target, options};
+use super::options;
 use crate::{
     error::ApiError,
     json,
-    render::{self, View},
+    output::View,
     request::Call,
+    response,
     selection::Selection,
-    server::{Server, State},
+    server::Server,
+    state::State,
     store::{Id, Listed, Object},
+    target::Target,
 };
 
 /// Where a list that was cut goes on: the version it shows, and the last object that was sent.
@@ -60,8 +63,8 @@ pub(super) fn answer(
     let remaining = selected.count();
     let metadata = metadata(revision, page.last().map(|(id, _)| *id), remaining, call);
     let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
-    let view = View::new(server, call, target)?;
-    Ok(render::json(StatusCode::OK, &view.list(&page, &metadata)))
+    let view = View::new(call, target, (server.config.clock)())?;
+    Ok(response::json(StatusCode::OK, &view.list(&page, &metadata)))
 }
 
 /// The objects at the version that the list is to show, and after which of them it goes on.

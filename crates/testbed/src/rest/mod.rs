@@ -1,12 +1,12 @@
 //! The operations on resources.
 
-pub(crate) mod admission;
 mod delete;
 mod list;
-pub(crate) mod options;
+mod object;
+mod options;
+mod patch;
 mod scale;
 mod watch;
-pub(crate) mod write;
 
 use std::sync::Arc;
 
@@ -14,40 +14,16 @@ use axum::body::Body;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-pub(crate) use self::delete::delete_one;
-use self::write::{Part, update};
+use self::object::{show, stored};
 use crate::{
-    error::{ApiError, Subject},
-    json, patch,
-    registry::{Resource, Version},
-    render::{self, View},
+    error::ApiError,
+    json,
+    objects::{self, admit_status, check_uid, check_version_given, update},
+    patch::Writer,
     request::Call,
     server::Server,
-    store::{Id, Object},
+    target::{Part, Target},
 };
-
-/// What an operation works on.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) resource: Arc<Resource>,
-    pub(crate) version: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Target {
-    pub(crate) fn id(&self) -> Id {
-        (self.namespace.clone(), self.name.clone())
-    }
-
-    pub(crate) fn subject(&self) -> Subject<'_> {
-        self.resource.subject(&self.name)
-    }
-
-    pub(crate) fn served(&self) -> Result<&Version, ApiError> {
-        self.resource.version(&self.version).ok_or_else(ApiError::no_such_path)
-    }
-}
 
 /// Answers a request for a resource.
 pub(crate) fn answer(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
@@ -100,9 +76,9 @@ fn create(server: &Server, call: &Call, target: &Target) -> Result<Response<Body
         return Err(ApiError::method_not_allowed());
     }
     let mut body = call.json()?;
-    patch::Writer::new(call, server.now()).record(&mut body, &Value::Null, Part::Main);
+    Writer::new(call, server.now()).record(&mut body, &Value::Null, Part::Main);
     let created =
-        write::create(&mut server.state.lock(), &server.config, target, body, call.is_dry_run())?;
+        objects::create(&mut server.state.lock(), &server.config, target, body, call.is_dry_run())?;
     show(server, call, target, &created, StatusCode::CREATED)
 }
 
@@ -119,18 +95,18 @@ fn one(
         }
         (&Method::PUT, _) => {
             let mut body = call.json()?;
-            let writer = patch::Writer::new(call, server.now());
+            let writer = Writer::new(call, server.now());
             let mut state = server.state.lock();
             let dry_run = call.is_dry_run();
             let object = update(&mut state, &server.config, target, part, dry_run, |old| {
-                write::check_uid(target, &body, old)?;
-                write::check_version_given(target, &body)?;
+                check_uid(target, &body, old)?;
+                check_version_given(target, &body)?;
                 if json::items(&body, "/metadata/managedFields").next().is_none() {
                     json::carry(old, &mut body, &["metadata", "managedFields"]);
                 }
                 // So that nobody is recorded for what is left out of the status.
                 if part == Part::Status {
-                    admission::admit_status(target, &mut body)?;
+                    admit_status(target, &mut body)?;
                 }
                 writer.record(&mut body, old, part);
                 Ok(body)
@@ -145,26 +121,4 @@ fn one(
         (&Method::DELETE, Part::Main) => delete::one(server, call, target),
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-/// The object that a target names.
-fn stored(server: &Server, call: &Call, target: &Target) -> Result<Object, ApiError> {
-    let mut state = server.state.lock();
-    let object = if call.revisions_back == 0 {
-        state.store.get(&target.resource.key(), &target.id()).cloned()
-    } else {
-        list::earlier(&mut state, call, target)?.objects.get(&target.id()).cloned()
-    };
-    object.ok_or_else(|| ApiError::not_found(&target.subject()))
-}
-
-fn show(
-    server: &Server,
-    call: &Call,
-    target: &Target,
-    object: &Object,
-    code: StatusCode,
-) -> Result<Response<Body>, ApiError> {
-    let view = View::new(server, call, target)?;
-    Ok(render::json(code, &view.one(object)))
 }

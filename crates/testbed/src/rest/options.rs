@@ -65,7 +65,7 @@ pub(super) fn check_dry_run(call: &Call) -> Result<(), ApiError> {
 }
 
 /// Refuses options, if there are causes to.
-pub(crate) fn refuse(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
+pub(super) fn refuse(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
     if causes.is_empty() {
         return Ok(());
     }

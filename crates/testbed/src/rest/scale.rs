@@ -8,17 +8,18 @@ use hpa_calc::{
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{
-    Target, admission, stored,
-    write::{Part, check_namespace, check_uid, not_convertible, update},
-};
+use super::object::stored;
 use crate::{
-    error::ApiError,
-    json, patch,
+    error::{ApiError, Subject},
+    json,
+    objects::{check_namespace, check_uid, negative, not_convertible, update},
+    patch::{Patch, Writer},
     registry::{ScalePaths, ScaleSelector},
-    render,
     request::Call,
+    response,
     server::Server,
+    store::Object,
+    target::{Part, Target},
 };
 
 pub(super) fn answer(
@@ -34,14 +35,14 @@ pub(super) fn answer(
             write(server, call, target, paths, |_| Ok(body))?
         }
         Method::PATCH => {
-            let patch = patch::Patch::new(call, !target.resource.custom)?;
+            let patch = Patch::new(call, !target.resource.custom)?;
             write(server, call, target, paths, |scale| {
                 patch.apply_to(scale, !target.resource.custom)
             })?
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
-    Ok(render::json(StatusCode::OK, &scale_of(&object, paths)?))
+    Ok(response::json(StatusCode::OK, &scale_of(&object, paths)?))
 }
 
 /// Writes the replicas of the scale that `change` makes of the present one.
@@ -51,8 +52,8 @@ fn write(
     target: &Target,
     paths: &ScalePaths,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
-) -> Result<crate::store::Object, ApiError> {
-    let writer = patch::Writer::new(call, server.now());
+) -> Result<Object, ApiError> {
+    let writer = Writer::new(call, server.now());
     let mut state = server.state.lock();
     update(&mut state, &server.config, target, Part::Main, call.is_dry_run(), |old| {
         let mut scale = change(&scale_to_write(old, paths)?)?;
@@ -109,13 +110,9 @@ fn check(
         let cause = Cause { reason: CauseReason::Invalid, message, field };
         return Err(ApiError::invalid(&target.subject(), &[cause]));
     }
-    let subject = crate::error::Subject {
-        group: "autoscaling",
-        plural: "scales",
-        kind: "Scale",
-        name: &target.name,
-    };
-    Err(ApiError::invalid(&subject, &[admission::negative("spec.replicas", replicas)]))
+    let subject =
+        Subject { group: "autoscaling", plural: "scales", kind: "Scale", name: &target.name };
+    Err(ApiError::invalid(&subject, &[negative("spec.replicas", replicas)]))
 }
 
 /// The autoscaling/v1 Scale of an object.

@@ -8,15 +8,17 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::Instant};
 
-use super::{Target, options};
+use super::options;
 use crate::{
     error::ApiError,
     json,
-    render::{self, View},
+    output::View,
     request::Call,
+    response,
     selection::Selection,
     server::Server,
     store::{Change, at_version},
+    target::Target,
 };
 
 /// How long a watch lasts that does not say.
@@ -52,11 +54,11 @@ pub(super) fn answer(
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
     });
-    Ok(render::stream(StatusCode::OK, Body::from_stream(lines)))
+    Ok(response::stream(StatusCode::OK, Body::from_stream(lines)))
 }
 
 fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, ApiError> {
-    let view = View::new(server, call, target)?;
+    let view = View::new(call, target, (server.config.clock)())?;
     let selection = Selection::new(call, &target.resource)?;
     let timeout = call.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(TIMEOUT, Duration::from_secs);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{age::age, name};
+use super::cell::{age, name};
 use crate::json;
 
 /// How many metrics are shown.

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Column, age::since, name};
+use super::{
+    cell::{name, since},
+    column::Column,
+};
 use crate::json;
 
 /// The columns: the name, then as defined.

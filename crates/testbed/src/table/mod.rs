@@ -1,35 +1,19 @@
 //! Tables as `kubectl get` prints them.
 
-mod age;
 mod autoscaler;
+mod cell;
+mod column;
 mod custom;
 mod workload;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::age::age;
-use crate::{error::ApiError, json, render, rest::Target};
-
-/// A column.
-#[derive(Clone, Debug)]
-struct Column {
-    name: String,
-    /// `string`, `integer`, `date`.
-    holds: String,
-    /// Only `-o wide` shows it.
-    is_wide: bool,
-}
-
-impl Column {
-    /// A column of a built-in table, by its name and whether only `-o wide` shows it; one of whole numbers has a name
-    /// that begins with `#`.
-    fn built_in((name, is_wide): &(&str, bool)) -> Self {
-        let (name, holds) =
-            name.strip_prefix('#').map_or((*name, "string"), |name| (name, "integer"));
-        Self { name: name.to_owned(), holds: holds.to_owned(), is_wide: *is_wide }
-    }
-}
+use self::{
+    cell::{age, name},
+    column::Column,
+};
+use crate::{error::ApiError, json, target::Target};
 
 /// A function that makes the cells of an object.
 type Cells = fn(&Value, Timestamp) -> Vec<Value>;
@@ -98,7 +82,7 @@ impl Table {
 
     /// A table without a row.
     pub(crate) fn empty(&self, metadata: &Value) -> Value {
-        let columns: Vec<Value> = self.columns.iter().map(definition).collect();
+        let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         json!({
             "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
             "columnDefinitions": columns, "rows": [],
@@ -122,7 +106,7 @@ impl Table {
         };
         let object = match self.include {
             Include::Nothing => return json!({ "cells": cells }),
-            Include::Metadata => render::metadata_of(object),
+            Include::Metadata => metadata_of(object),
             Include::Object => object.clone(),
         };
         json!({ "cells": cells, "object": object })
@@ -145,14 +129,8 @@ fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], Cell
     }
 }
 
-fn definition(column: &Column) -> Value {
-    let format = if column.name == "Name" { "name" } else { "" };
-    json!({
-        "name": column.name, "type": column.holds, "format": format, "description": column.name,
-        "priority": i32::from(column.is_wide),
-    })
-}
-
-fn name(object: &Value) -> Value {
-    json::text(object, "/metadata/name").into()
+/// The `PartialObjectMetadata` of an object.
+pub(crate) fn metadata_of(object: &Value) -> Value {
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
 }

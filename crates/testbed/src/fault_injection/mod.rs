@@ -1,5 +1,7 @@
 //! From a request that meets faults to its answer.
 
+mod watch;
+
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -7,16 +9,12 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::{
-    active::{Active, Turn},
-    effect::Effect,
-    malformed, missing, watching,
-};
 use crate::{
-    error::ApiError,
-    render,
+    error::{ApiError, Disconnected},
+    faults::{Active, Effect, Turn, malformed, missing_group},
     request::Call,
-    server::{self, Disconnected, Server},
+    response, router,
+    server::Server,
 };
 
 const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n<body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
@@ -51,7 +49,7 @@ pub(crate) async fn answer(
             Before::Answer(response) => return Ok(response),
         }
     }
-    let mut response = server::route(server, &call).unwrap_or_else(|error| render::error(&error));
+    let mut response = router::route(server, &call).unwrap_or_else(|error| response::error(&error));
     drop(turns);
     for fault in faults {
         response = after(server, &call, fault, response).await?;
@@ -78,7 +76,7 @@ async fn before(fault: &Active, call: &mut Call) -> Result<Before, Disconnected>
 }
 
 fn refusal(effect: &Effect, call: &Call) -> Before {
-    effect.error(&call.info).map_or(Before::Pass, |error| Before::Answer(render::error(&error)))
+    effect.error(&call.info).map_or(Before::Pass, |error| Before::Answer(response::error(&error)))
 }
 
 fn html(code: u16) -> Response<Body> {
@@ -98,11 +96,11 @@ async fn after(
     let (parts, body) = response.into_parts();
     let body = match &fault.effect {
         Effect::Disconnect { .. } => return Err(Disconnected),
-        Effect::LostAnswer => return Ok(render::error(&ApiError::timeout())),
+        Effect::LostAnswer => return Ok(response::error(&ApiError::timeout())),
         // An answer that is an error is left alone.
         _ if !parts.status.is_success() => body,
-        effect if effect.is_of_watch() => watching::broken(server, body, fault),
-        Effect::Malformed { .. } if is_watch => watching::malformed(body, fault.effect),
+        effect if effect.is_of_watch() => watch::broken(server, body, fault),
+        Effect::Malformed { .. } if is_watch => watch::malformed(body, fault.effect),
         Effect::Malformed { object, pointer, value } => {
             changed(body, |shown| malformed::spoil(shown, object, pointer, value)).await
         }
@@ -110,7 +108,9 @@ async fn after(
             let whole = collected(body).await;
             Body::from(whole.slice(..whole.len() / 2))
         }
-        Effect::MissingGroup { group } => changed(body, |index| missing::hide(group, index)).await,
+        Effect::MissingGroup { group } => {
+            changed(body, |index| missing_group::hide(group, index)).await
+        }
         _ => body,
     };
     Ok(Response::from_parts(parts, body))

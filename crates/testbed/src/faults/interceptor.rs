@@ -1,10 +1,7 @@
 use std::time::Duration;
 
-use crate::{
-    faults::{Active, Effect},
-    gate::Gate,
-    request::RequestInfo,
-};
+use super::{active::Active, effect::Effect};
+use crate::{gate::Gate, request::RequestInfo};
 
 /// Decides what becomes of a request before the server looks at it: the place for faults.
 pub trait Interceptor: Send + Sync {

@@ -10,6 +10,11 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
+/// The name of an object.
+pub(super) fn name(object: &Value) -> Value {
+    json::text(object, "/metadata/name").into()
+}
+
 /// The age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(json::text(object, "/metadata/creationTimestamp"), now).into()

@@ -7,8 +7,7 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use super::Target;
-use crate::{config::Config, error::ApiError, json};
+use crate::{config::Config, error::ApiError, json, target::Target};
 
 /// Completes and checks a new or a changed object.
 pub(crate) fn admit(

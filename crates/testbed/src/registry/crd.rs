@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Resource, ScalePaths, ScaleSelector, Version};
+use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 use crate::json;
 
 /// The resource that a `CustomResourceDefinition` defines.

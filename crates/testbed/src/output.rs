@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
-use axum::body::Body;
-use http::{HeaderValue, Response, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    error::ApiError, json, request::Call, rest::Target, server::Server, store::Object, table::Table,
+    error::ApiError,
+    json,
+    request::Call,
+    store::Object,
+    table::{Table, metadata_of},
+    target::Target,
 };
 
 /// The media types that mean JSON.
@@ -31,12 +34,11 @@ enum Form {
 
 impl View {
     /// What the request accepts.
-    pub(crate) fn new(server: &Server, call: &Call, target: &Target) -> Result<Self, ApiError> {
+    pub(crate) fn new(call: &Call, target: &Target, now: Timestamp) -> Result<Self, ApiError> {
         if !is_acceptable(&call.accept) {
             let text = "406: Not Acceptable\n\nAvailable representations: application/json";
             return Err(ApiError::about_nothing(406, "NotAcceptable", text));
         }
-        let now: Timestamp = (server.config.clock)();
         let form = match accepted_form(&call.accept) {
             "Table" => Form::Table(Table::new(target, call.parameter("includeObject"), now)?),
             "PartialObjectMetadata" | "PartialObjectMetadataList" => Form::Metadata,
@@ -135,35 +137,4 @@ fn accepted_form(accept: &str) -> &str {
         }
     }
     ""
-}
-
-/// The `PartialObjectMetadata` of an object.
-pub(crate) fn metadata_of(object: &Value) -> Value {
-    let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
-}
-
-/// An answer in JSON.
-pub(crate) fn json(code: StatusCode, body: &Value) -> Response<Body> {
-    stream(code, Body::from(body.to_string()))
-}
-
-/// An answer in JSON whose body is there already.
-pub(crate) fn stream(code: StatusCode, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// The answer that tells of an error.
-pub(crate) fn error(error: &ApiError) -> Response<Body> {
-    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = json(code, &error.to_status());
-    if let Some(seconds) = error.retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
 }

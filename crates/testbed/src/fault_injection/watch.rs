@@ -6,8 +6,10 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
 
-use super::{active::Active, effect::Effect, malformed};
-use crate::server::Server;
+use crate::{
+    faults::{Active, Effect, malformed},
+    server::Server,
+};
 
 /// A watch that breaks after some events.
 struct Broken {

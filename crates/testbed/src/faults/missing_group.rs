@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{json, request::RequestInfo};
 
 /// Whether the request is for a resource of the group, or for what discovery tells of it.
-pub(super) fn is_of_group(group: &str, request: &RequestInfo) -> bool {
+pub(crate) fn is_of_group(group: &str, request: &RequestInfo) -> bool {
     if !request.resource.is_empty() {
         return request.group == group;
     }
@@ -24,12 +24,12 @@ pub(super) fn is_of_group(group: &str, request: &RequestInfo) -> bool {
 }
 
 /// Whether the request is for what discovery tells of all groups.
-pub(super) fn is_index(request: &RequestInfo) -> bool {
+pub(crate) fn is_index(request: &RequestInfo) -> bool {
     ["/apis", "/openapi/v3"].contains(&request.path.trim_end_matches('/'))
 }
 
 /// Takes a group out of what discovery tells of all.
-pub(super) fn hide(group: &str, index: &mut Value) {
+pub(crate) fn hide(group: &str, index: &mut Value) {
     if let Some(groups) = index.get_mut("groups").and_then(Value::as_array_mut) {
         groups.retain(|one| json::text(one, "/name") != group);
     }

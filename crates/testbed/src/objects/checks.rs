@@ -1,0 +1,108 @@
+//! What is checked of objects that are written, whatever their kind.
+
+use hpa_calc::validation::{Cause, CauseReason};
+use serde_json::Value;
+
+use crate::{
+    error::{ApiError, Subject},
+    json,
+    target::Target,
+};
+
+/// Members of `metadata` that only the server writes.
+pub(super) const SERVERS_OWN: &[&str] = &[
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "generateName",
+    "selfLink",
+];
+
+pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    if !object.is_object() {
+        return Err(ApiError::bad_request("the object provided is not an object"));
+    }
+    let (wanted, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
+    if target.resource.custom && json::text(object, "/kind").is_empty() {
+        let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
+        return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
+    }
+    json::set_default(object, &["apiVersion"], wanted.as_str());
+    json::set_default(object, &["kind"], kind.as_str());
+    let (given, given_kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    if given == wanted && given_kind == kind {
+        return Ok(());
+    }
+    if !target.resource.custom {
+        return Err(not_convertible(kind, given, given_kind));
+    }
+    let text = if given == wanted {
+        format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
+    } else {
+        format!(
+            "the API version in the data ({given}) does not match the expected API version ({wanted})"
+        )
+    };
+    Err(ApiError::bad_request(text))
+}
+
+/// The answer to an object of another type than the path is about.
+pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
+    let version = given.rsplit('/').next().unwrap_or_default();
+    let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
+    let text =
+        format!("{given_kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+    ApiError::bad_request(text)
+}
+
+pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(), ApiError> {
+    if !target.resource.namespaced {
+        json::remove(object, &["metadata", "namespace"]);
+        return Ok(());
+    }
+    let given = json::text(object, "/metadata/namespace");
+    if given.is_empty() {
+        json::set(object, &["metadata", "namespace"], target.namespace.as_str());
+    } else if given != target.namespace {
+        let text =
+            "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(ApiError::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Refuses a PUT of an object that is not the one that is stored.
+pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
+    let (given, stored) = (json::text(new, "/metadata/uid"), json::text(old, "/metadata/uid"));
+    if given.is_empty() || given == stored {
+        return Ok(());
+    }
+    let place = [target.resource.plural.as_str(), &target.namespace, &target.name];
+    let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+         Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
+        place.join("/"),
+    );
+    Err(ApiError::conflict(&target.subject(), &why))
+}
+
+/// Refuses a PUT of a custom resource that does not say which version it replaces.
+pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
+    if !target.resource.custom || !json::text(new, "/metadata/resourceVersion").is_empty() {
+        return Ok(());
+    }
+    let message = "Invalid value: 0: must be specified for an update".to_owned();
+    let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
+    let subject = target.subject();
+    Err(ApiError::invalid(
+        &Subject { kind: subject.plural, ..subject },
+        &[Cause { reason, message, field }],
+    ))
+}
+
+pub(crate) fn has_finalizers(object: &Value) -> bool {
+    json::items(object, "/metadata/finalizers").next().is_some()
+}

@@ -1,0 +1,48 @@
+//! Building responses.
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// An answer in JSON.
+pub(crate) fn json(code: StatusCode, body: &Value) -> Response<Body> {
+    stream(code, Body::from(body.to_string()))
+}
+
+/// An answer in JSON whose body is there already.
+pub(crate) fn stream(code: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The answer that tells of an error.
+pub(crate) fn error(error: &ApiError) -> Response<Body> {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(code, &error.to_status());
+    if let Some(seconds) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The answer where there is not even a group and version.
+pub(crate) fn no_page() -> Response<Body> {
+    let mut response = plain("404 page not found\n");
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// An answer in plain text.
+pub(crate) fn plain(text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(text.to_owned()));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

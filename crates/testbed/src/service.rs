@@ -1,0 +1,115 @@
+//! The server as a tower service and over HTTP.
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::body::{Body, Bytes};
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use tokio::task::JoinHandle;
+
+use crate::{
+    error::{ApiError, Disconnected},
+    fault_injection,
+    faults::Action,
+    request::Call,
+    response, router,
+    server::Server,
+};
+
+/// A [`Testbed`] as a tower service.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) server: Arc<Server>,
+    pub(crate) client: Option<Arc<str>>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").finish_non_exhaustive()
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: fmt::Display + Send,
+{
+    type Response = Response<Body>;
+    type Error = Disconnected;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Disconnected>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Disconnected>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.server);
+        Box::pin(handle(server, self.client.clone(), request))
+    }
+}
+
+/// Serves HTTP as long as it lives.
+#[derive(Debug)]
+pub struct ServerHandle {
+    pub(crate) task: JoinHandle<io::Result<()>>,
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Answers a request of a client that may have a name.
+async fn handle<B>(
+    server: Arc<Server>,
+    client: Option<Arc<str>>,
+    request: Request<B>,
+) -> Result<Response<Body>, Disconnected>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: fmt::Display,
+{
+    if server.lifecycle.is_down() {
+        return Err(Disconnected);
+    }
+    let (parts, body) = request.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => {
+            return Ok(response::error(&ApiError::bad_request(format!(
+                "the body broke off: {error}"
+            ))));
+        }
+    };
+    let mut call = Call::new(parts.method, &parts.uri, &parts.headers, body);
+    if let Some(client) = client {
+        (*client).clone_into(&mut call.info.client);
+    }
+    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
+    let action = action.unwrap_or_default();
+    if let Action::Hold(gate) = &action {
+        gate.clone().pass().await;
+    }
+    let met = action.into_faults();
+    if met.is_empty() {
+        return Ok(router::route(&server, &call).unwrap_or_else(|error| response::error(&error)));
+    }
+    // Apart, so that a request without faults does not carry its state.
+    Box::pin(fault_injection::answer(&server, call, met)).await
+}
+
+/// Answers over HTTP: a body that fails at once makes the server close the connection.
+pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
+    handle(server, None, request).await.unwrap_or_else(|broken| {
+        let body = futures::stream::once(async move { Err::<Bytes, _>(broken) });
+        Response::new(Body::from_stream(body))
+    })
+}
