@@ -18,7 +18,7 @@ use std::{
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     controller::{Dependencies, Options, RunError},
-    k8s::client::Clients,
+    k8s::Clients,
 };
 use hpa_testbed::{
     Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery,

@@ -6,7 +6,7 @@ use hpa_calc::settings::Settings;
 use hpa_controller::{
     clock::Clock,
     controller::{Dependencies, Options, RunError},
-    k8s::client::{ClientLimits, Clients},
+    k8s::{ClientLimits, Clients},
     leader_election::{Election, ElectionConfig},
     metrics::Telemetry,
 };

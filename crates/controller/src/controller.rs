@@ -17,20 +17,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    cache::hpas::Autoscalers,
-    cache::pods::Pods,
-    cache::scales::ScaleCache,
-    cache::selectors::SelectorIndex,
+    cache::Caches,
     clock::{Clock, SystemClock},
     events::{EventRecorder, EventWriterConfig},
     history_store::HistoryStore,
-    informer::handlers::Caches,
-    k8s::client::Clients,
+    informer::{Informers, ScaleInformers},
+    k8s::Clients,
     key::{AutoscalerApi, HpaKey},
     leader_election::{Candidate, Election, Leadership, Predecessor},
     metrics::{ObservedSource, Sources, Telemetry},
+    queue::InitialDelay,
     queue::WorkQueue,
-    queue::initial_delay::InitialDelay,
     reconcile::Reconciler,
     reconcile::observer::Observer,
     scale_target::{MapperConfig, RestMapper, ScaleClient},
@@ -174,23 +171,21 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let telemetry = parts.telemetry.clone();
     let scopes = options.scopes();
-    let caches = Caches {
-        autoscalers: Arc::new(Autoscalers::default()),
-        pods: Arc::new(Pods::for_scopes(&scopes)),
-        selectors: Arc::new(SelectorIndex::default()),
+    let informers = Informers {
+        caches: Caches::new(&scopes),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
         // So that what was missed is known in time for the next reconcile but one.
-        pace: options.sync_period / 2,
+        relist_interval: options.sync_period / 2,
         dry_run: parts.dry_run,
     };
     telemetry.attach(Sources {
-        autoscalers: caches.autoscalers.clone(),
-        queue: caches.queue.clone(),
-        undecodable: caches.undecodable.clone(),
+        autoscalers: informers.caches.autoscalers.clone(),
+        queue: informers.queue.clone(),
+        undecodable: informers.undecodable.clone(),
     });
     let mut watches = JoinSet::new();
-    let synced = start_watches(&mut watches, &parts, &caches, scopes, options.sync_period);
+    let synced = start_watches(&mut watches, &parts, &informers, scopes, options.sync_period);
     tokio::select! {
         () = all_synced(synced) => {}
         () = shutdown.cancelled() => return Ok(()),
@@ -198,8 +193,8 @@ pub async fn run(
     }
     telemetry.set_synced();
     info!(
-        autoscalers = caches.autoscalers.len(),
-        pods = caches.pods.len(),
+        autoscalers = informers.caches.autoscalers.len(),
+        pods = informers.caches.pods.len(),
         "the caches are filled"
     );
     let candidate = Candidate::new(parts.election.as_ref(), parts.clock.clone());
@@ -211,7 +206,7 @@ pub async fn run(
     let outcome = match gained {
         Ok(Some(predecessor)) => {
             let leader = Leader { leadership: candidate.leadership(), predecessor };
-            leader.work(parts, &options, &caches, &mut watches, &shutdown).await
+            leader.work(parts, &options, &informers, &mut watches, &shutdown).await
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),
@@ -235,7 +230,7 @@ impl Leader<'_> {
         &self,
         parts: Dependencies,
         options: &Options,
-        caches: &Caches,
+        informers: &Informers,
         watches: &mut JoinSet<()>,
         shutdown: &CancellationToken,
     ) -> Result<(), RunError> {
@@ -258,29 +253,30 @@ impl Leader<'_> {
         if let Some(election) = election {
             telemetry.set_leading(&election.config.name, true);
             if election.config.keep_history {
-                let keeper = self.keeper(&election, options, caches, &clock).await;
+                let keeper = self.keeper(&election, options, informers, &clock).await;
                 observer = Arc::new(vec![observer, keeper.clone()]);
                 keepers.spawn(keeper.run(keeping.clone()));
             }
         }
         // Filling the caches, or waiting for the lease, may have taken longer than all were spread over.
-        caches.requeue_all(InitialDelay::for_period(options.sync_period));
+        informers.requeue_all(InitialDelay::for_period(options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());
         let mut recording = JoinSet::new();
         recording.spawn(writer.run());
         // A dry run looks as closely as it can.
-        let scale_cache = (options.watch_scales && !dry_run)
-            .then(|| ScaleCache::new(clients.api.clone(), options.scopes(), caches.pace));
+        let scale_informers = (options.watch_scales && !dry_run).then(|| {
+            ScaleInformers::new(clients.api.clone(), options.scopes(), informers.relist_interval)
+        });
         let reconciler = Arc::new(Reconciler {
             client: client.clone(),
             settings: options.settings,
-            autoscalers: caches.autoscalers.clone(),
-            pods: caches.pods.clone(),
-            selectors: caches.selectors.clone(),
+            autoscalers: informers.caches.autoscalers.clone(),
+            pods: informers.caches.pods.clone(),
+            selectors: informers.caches.selectors.clone(),
             mapper,
             scales: ScaleClient::new(client, options.request_timeout),
-            scale_cache,
+            scale_informers,
             metrics,
             events,
             clock,
@@ -290,7 +286,7 @@ impl Leader<'_> {
         info!(dry_run, "reconciling");
         let mut workers = JoinSet::new();
         for _ in 0..options.workers {
-            let (queue, reconciler) = (caches.queue.clone(), reconciler.clone());
+            let (queue, reconciler) = (informers.queue.clone(), reconciler.clone());
             workers.spawn(work(queue, reconciler, telemetry.clone(), options.sync_period));
         }
         telemetry.set_working(true);
@@ -303,7 +299,7 @@ impl Leader<'_> {
         };
         info!("shutting down: running reconciles finish");
         telemetry.set_stopping();
-        caches.queue.shut_down();
+        informers.queue.shut_down();
         let finish = async {
             while workers.join_next().await.is_some() {}
             // The recorder ends when all its handles are gone and its queue is empty.
@@ -326,11 +322,11 @@ impl Leader<'_> {
         &self,
         election: &Election,
         options: &Options,
-        caches: &Caches,
+        informers: &Informers,
         clock: &Arc<dyn Clock>,
     ) -> Arc<HistoryStore> {
         let client = self.leadership.fence(&election.client);
-        let (settings, autoscalers) = (options.settings, caches.autoscalers.clone());
+        let (settings, autoscalers) = (options.settings, informers.caches.autoscalers.clone());
         let keeper =
             HistoryStore::new(client, &election.config, settings, autoscalers, clock.clone());
         keeper.restore(self.predecessor).await;
@@ -341,7 +337,7 @@ impl Leader<'_> {
 fn start_watches(
     watches: &mut JoinSet<()>,
     parts: &Dependencies,
-    caches: &Caches,
+    informers: &Informers,
     scopes: Vec<Scope>,
     sync_period: Duration,
 ) -> Vec<watch::Receiver<bool>> {
@@ -351,30 +347,18 @@ fn start_watches(
         let (pods_synced, receiver) = watch::channel(false);
         synced.push(receiver);
         let client = parts.clients.api.clone();
-        watches.spawn(caches.clone().watch_pods(client, scope.clone(), pods_synced));
+        watches.spawn(informers.clone().watch_pods(client, scope.clone(), pods_synced));
         for api in &parts.apis {
             let (autoscalers_synced, receiver) = watch::channel(false);
             synced.push(receiver);
-            let (caches, client, scope) =
-                (caches.clone(), parts.clients.api.clone(), scope.clone());
-            match api {
-                AutoscalerApi::Core => {
-                    watches.spawn(caches.watch_autoscalers(
-                        client,
-                        scope,
-                        autoscalers_synced,
-                        spread,
-                    ));
-                }
-                AutoscalerApi::Custom => {
-                    watches.spawn(caches.watch_own_autoscalers(
-                        client,
-                        scope,
-                        autoscalers_synced,
-                        spread,
-                    ));
-                }
-            }
+            let client = parts.clients.api.clone();
+            watches.spawn(informers.clone().watch_autoscalers(
+                *api,
+                client,
+                scope.clone(),
+                autoscalers_synced,
+                spread,
+            ));
         }
     }
     synced

@@ -1,4 +1,4 @@
-//! The imperative shell of a HorizontalPodAutoscaler controller: all the I/O around the decisions of [`hpa_calc`].
+//! A HorizontalPodAutoscaler controller: the I/O around the decisions of [`hpa_calc`].
 //!
 //! ```text
 //!  watches ──► caches: autoscalers, pods (by namespace and label), selectors
@@ -10,16 +10,34 @@
 //!                                                       status patch, events ◄──────┘
 //! ```
 //!
-//! [`run::run`] wires it. Each part stands alone: [`queue`], [`pods`], [`selectors`], [`targets`], [`events`],
-//! [`client`]. Of several instances the one that [`leader`] elects writes; it [`keep`]s the histories for the next.
-//! [`clock`] tells it the time, and an [`observer`] is told of every reconcile; [`telemetry`] is the one that makes
-//! Prometheus metrics of it.
+//! # Modules
+//!
+//! A module imports only modules above it in this table.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`key`], [`scope`], [`clock`], [`annotations`], `hash`, [`trace`] | basic types |
+//! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
+//! | [`scale_target`] | kinds to resources, and their scales |
+//! | [`cache`] | autoscalers, pods, selectors and scales in memory |
+//! | [`queue`] | which autoscaler to reconcile when |
+//! | [`informer`] | lists and watches that fill the caches and the queue |
+//! | [`events`] | Kubernetes events |
+//! | [`shadow`] | comparison with a peer controller |
+//! | [`reconcile`] | one reconcile: read, decide, write |
+//! | [`leader_election`] | which instance may write |
+//! | [`history_store`] | histories for the next leader |
+//! | [`metrics`], [`health`] | Prometheus metrics and probes |
+//! | [`controller`] | wiring |
+
+#![allow(missing_docs, reason = "not a library for others: names say what they are")]
 
 pub mod annotations;
 pub mod cache;
 pub mod clock;
 pub mod controller;
 pub mod events;
+mod hash;
 pub mod health;
 pub mod history_store;
 pub mod informer;

@@ -22,9 +22,9 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::{DRY_RUN, PAUSE},
-    cache::hpas::{Autoscalers, Origin},
-    cache::pods::Pods,
-    cache::selectors::SelectorIndex,
+    cache::Pods,
+    cache::SelectorIndex,
+    cache::{Autoscalers, Origin},
     clock::SystemClock,
     events::{EventRecorder, EventWriterConfig},
     key::{AutoscalerApi, HpaKey},
@@ -306,7 +306,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         selectors: Arc::new(SelectorIndex::new()),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
-        scale_cache: None,
+        scale_informers: None,
         metrics: Arc::new(usage(100)),
         events,
         clock: Arc::new(SystemClock::default()),

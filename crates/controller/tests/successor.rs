@@ -22,7 +22,7 @@ use hpa_calc::settings::Settings;
 use hpa_controller::{
     clock::{Clock, Instants},
     controller::{Dependencies, Options, RunError, run},
-    k8s::client::Clients,
+    k8s::Clients,
     leader_election::{Election, ElectionConfig},
 };
 use hpa_testbed::{

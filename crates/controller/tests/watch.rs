@@ -13,13 +13,10 @@ use std::{
 
 use futures::StreamExt;
 use hpa_controller::{
-    cache::hpas::{Autoscalers, Origin},
-    cache::pods::Pods,
-    cache::selectors::SelectorIndex,
-    informer::handlers::Caches,
+    cache::{Caches, Origin},
+    informer::Informers,
     key::{AutoscalerApi, HpaKey},
-    queue::WorkQueue,
-    queue::initial_delay::InitialDelay,
+    queue::{InitialDelay, WorkQueue},
 };
 use http::{Request, Response};
 use http_body::Frame;
@@ -31,14 +28,12 @@ use tokio_util::bytes::Bytes;
 
 const PERIOD: Duration = Duration::from_secs(15);
 
-fn caches() -> Caches {
-    Caches {
-        autoscalers: Arc::new(Autoscalers::default()),
-        pods: Arc::new(Pods::for_scopes(&[None])),
-        selectors: Arc::new(SelectorIndex::default()),
+fn informers() -> Informers {
+    Informers {
+        caches: Caches::new(&[None]),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        pace: PERIOD,
+        relist_interval: PERIOD,
         dry_run: false,
     }
 }
@@ -84,26 +79,32 @@ fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Clie
 }
 
 /// Fills the caches with what is listed.
-async fn sync(client: Client) -> Caches {
-    let caches = caches();
+async fn sync(client: Client) -> Informers {
+    let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
     let spread = InitialDelay::for_period(Duration::from_secs(15));
-    tokio::spawn(caches.clone().watch_autoscalers(client, None, synced, spread));
+    tokio::spawn(informers.clone().watch_autoscalers(
+        AutoscalerApi::Core,
+        client,
+        None,
+        synced,
+        spread,
+    ));
     let wait = is_synced.wait_for(|synced| *synced);
     tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
-    caches
+    informers
 }
 
 #[tokio::test(start_paused = true)]
 async fn autoscaler_of_a_list_that_broke_off_is_reconciled_too() {
     let second_pages = AtomicUsize::new(0);
-    let caches = sync(client(move |query| match query.contains("continue=next") {
+    let informers = sync(client(move |query| match query.contains("continue=next") {
         false => page(&[hpa("one")], "next"),
         true if second_pages.fetch_add(1, Ordering::SeqCst) == 0 => failure(503),
         true => page(&[hpa("two")], ""),
     }))
     .await;
-    assert_eq!((caches.autoscalers.len(), caches.queue.len()), (2, 2));
+    assert_eq!((informers.caches.autoscalers.len(), informers.queue.len()), (2, 2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,9 +113,9 @@ async fn object_that_cannot_be_decoded_is_counted_and_the_others_are_read() {
     bad["spec"]["maxReplicas"] = json!("many");
     let mut odd = hpa("odd");
     odd["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
-    let caches = sync(client(move |_| page(&[hpa("one"), bad.clone(), odd.clone()], ""))).await;
-    assert_eq!(caches.undecodable.load(Ordering::Relaxed), 1);
-    let mut known: Vec<HpaKey> = caches.autoscalers.keys_where(|_| true);
+    let informers = sync(client(move |_| page(&[hpa("one"), bad.clone(), odd.clone()], ""))).await;
+    assert_eq!(informers.undecodable.load(Ordering::Relaxed), 1);
+    let mut known: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
     known.sort();
     assert_eq!(known, [HpaKey::new("shop", "odd"), HpaKey::new("shop", "one")]);
 }
@@ -128,7 +129,7 @@ async fn failing_list_is_backed_off() {
         failure(503)
     });
     let (synced, _is_synced) = watch::channel(false);
-    let endless = caches().watch_pods(client, None, synced);
+    let endless = informers().watch_pods(client, None, synced);
     tokio::time::timeout(Duration::from_mins(10), endless).await.unwrap_err();
     let lists = lists.load(Ordering::SeqCst);
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
@@ -150,16 +151,16 @@ async fn what_was_garbled_on_its_way_is_read_again() {
     let count = lists.clone();
     let mut garbled = hpa("one");
     garbled["spec"]["maxReplicas"] = json!("many");
-    let caches = sync(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+    let informers = sync(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
         0 => page(&[garbled.clone()], ""),
         _ => page(&[hpa("one")], ""),
     }))
     .await;
-    assert!(caches.autoscalers.is_empty());
+    assert!(informers.caches.autoscalers.is_empty());
     let waited = lists_reach(&lists, 2).await;
     assert!(waited <= PERIOD + Duration::from_secs(1), "{waited:?}");
     tokio::task::yield_now().await;
-    assert_eq!(caches.autoscalers.len(), 1);
+    assert_eq!(informers.caches.autoscalers.len(), 1);
     // All is well: there is no third list.
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(lists.load(Ordering::SeqCst), 2);
@@ -220,46 +221,53 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
         0..3 => failure(404),
         _ => page(&[hpa("one")], ""),
     });
-    let caches = caches();
+    let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
-    tokio::spawn(caches.clone().watch_own_autoscalers(
+    tokio::spawn(informers.clone().watch_autoscalers(
+        AutoscalerApi::Custom,
         client,
         None,
         synced,
         InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
-    assert!(caches.autoscalers.is_empty());
+    assert!(informers.caches.autoscalers.is_empty());
     let waited = lists_reach(&lists, 4).await;
     assert!(waited < PERIOD * 4, "{waited:?}");
     tokio::task::yield_now().await;
     let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
-    assert_eq!(caches.autoscalers.keys_where(|_| true), [own]);
-    assert_eq!(caches.queue.len(), 1);
+    assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [own]);
+    assert_eq!(informers.queue.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
-    let caches = caches();
+    let informers = informers();
     let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
-    caches.autoscalers.apply(&own, serde_json::from_value(hpa("one")).unwrap(), Origin::List);
+    informers.caches.autoscalers.apply(
+        &own,
+        serde_json::from_value(hpa("one")).unwrap(),
+        Origin::List,
+    );
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| page(&[], ""));
-    tokio::spawn(caches.clone().watch_autoscalers(
+    tokio::spawn(informers.clone().watch_autoscalers(
+        AutoscalerApi::Core,
         client,
         None,
         synced,
         InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
-    assert!(caches.autoscalers.get(&own).is_some());
+    assert!(informers.caches.autoscalers.get(&own).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn missing_right_is_waited_for() {
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| failure(403));
-    tokio::spawn(caches().watch_own_autoscalers(
+    tokio::spawn(informers().watch_autoscalers(
+        AutoscalerApi::Custom,
         client,
         None,
         synced,

@@ -6,7 +6,7 @@ use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     controller::{Dependencies, Options},
-    k8s::client::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+    k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
     leader_election,
     leader_election::{Election, ElectionConfig},
     metrics::{Telemetry, TelemetryOptions},
@@ -55,7 +55,8 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         per_autoscaler: arguments.observation.per_hpa_metrics,
     }));
     let serving = serve::start(&arguments.observation, &telemetry).await?;
-    let clients = Clients::with_observer(&client_config(&arguments.cluster), &telemetry).await?;
+    let clients =
+        Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
     let options = options(&arguments);
     let election = election(&arguments).await?;
     let namespaces =

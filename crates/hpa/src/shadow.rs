@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use hpa_controller::{
     controller::Dependencies,
-    k8s::client::Clients,
+    k8s::Clients,
     metrics::{Telemetry, TelemetryOptions},
     shadow::Summary,
 };
@@ -77,7 +77,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     run::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients =
-        Clients::with_observer(&run::client_config(&arguments.cluster), &telemetry).await?;
+        Clients::with_observer(&run::client_config(&arguments.cluster), telemetry.clone()).await?;
     let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let dependencies =

@@ -1,6 +1,39 @@
-//! The controller's view of the cluster: autoscalers, pods, selectors and scales.
+//! The controller's copy of the cluster's state: autoscalers, pods, selectors and scales.
+//!
+//! Caches only store. [`crate::informer`] keeps them up to date.
 
-pub mod hpas;
-pub mod pods;
-pub mod scales;
-pub mod selectors;
+mod hpas;
+mod pods;
+mod scales;
+mod selectors;
+mod str_pair;
+
+use std::sync::Arc;
+
+pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
+pub(crate) use hpas::{MetricProposal, ReconcileDetail, desired_state_eq};
+pub use pods::{PodIndex, Pods};
+pub(crate) use scales::ScaleCache;
+pub use selectors::SelectorIndex;
+pub(crate) use str_pair::StrPair;
+
+use crate::scope::Scope;
+
+/// The caches that every reconcile reads.
+#[derive(Clone, Debug)]
+pub struct Caches {
+    pub autoscalers: Arc<Autoscalers>,
+    pub pods: Arc<Pods>,
+    pub selectors: Arc<SelectorIndex>,
+}
+
+impl Caches {
+    /// Empty caches for these scopes.
+    pub fn new(scopes: &[Scope]) -> Self {
+        Self {
+            autoscalers: Arc::default(),
+            pods: Arc::new(Pods::for_scopes(scopes)),
+            selectors: Arc::default(),
+        }
+    }
+}

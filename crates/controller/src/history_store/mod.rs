@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    cache::hpas::Autoscalers,
+    cache::Autoscalers,
     clock::Clock,
     key::HpaKey,
     leader_election::{ElectionConfig, Predecessor},

@@ -1,4 +1,68 @@
-//! Watches that keep the caches up to date.
+//! Informers: lists and watches that keep the caches up to date.
 
-pub mod handlers;
-pub(crate) mod stream;
+mod autoscalers;
+mod pods;
+mod scales;
+mod stream;
+
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::{Api, Client, Resource, core::NamespaceResourceScope};
+use tracing::warn;
+
+pub use scales::ScaleInformers;
+
+use crate::{
+    cache::Caches,
+    k8s::{CachedKind, PartialObject},
+    key::HpaKey,
+    queue::WorkQueue,
+    scope::Scope,
+};
+
+/// The informers of autoscalers and pods: the caches that they fill, and the work queue to which
+/// they add new and changed autoscalers.
+#[derive(Clone, Debug)]
+pub struct Informers {
+    pub caches: Caches,
+    pub queue: Arc<WorkQueue<HpaKey>>,
+    /// How many objects were skipped because they could not be decoded.
+    pub undecodable: Arc<AtomicU64>,
+    /// The delay from an undecodable object to the relist that it causes, and the longest backoff
+    /// of a watch that failed.
+    pub relist_interval: Duration,
+    /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's
+    /// decisions instead of scaled.
+    pub dry_run: bool,
+}
+
+impl Informers {
+    /// Decodes an object. If that fails, counts and logs it under the name given.
+    fn decode<K: CachedKind>(&self, name: impl Display, object: PartialObject<K>) -> Option<K> {
+        let kind = K::KIND;
+        object
+            .decode()
+            .inspect_err(|error| {
+                self.undecodable.fetch_add(1, Ordering::Relaxed);
+                warn!(%kind, object = %name, %error, "skipping an object that cannot be decoded");
+            })
+            .ok()
+    }
+}
+
+fn api_in_scope<T>(client: Client, scope: &Scope) -> Api<T>
+where
+    T: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match scope {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    }
+}

@@ -1,4 +1,4 @@
-//! A watch that goes on whatever happens.
+//! The events of a watch that never ends: failures are logged, backed off and retried.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -21,98 +21,98 @@ use tracing::{info, warn};
 
 use crate::scope::Scope;
 
-/// Objects a page of a list holds: it bounds what is in memory before it is made small.
+/// Objects per page of a list. A page is in memory as a whole before its objects are reduced to
+/// what the caches need.
 const PAGE_SIZE: u32 = 250;
 
-/// A failure this long after the last one is news.
-const QUIET: Duration = Duration::from_mins(1);
+/// A failure is logged again if the last one is this long ago.
+const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-/// A watch's events, a failure being what a retry follows on.
 type Events<T> = stream::BoxStream<'static, watcher::Result<watcher::Event<T>>>;
 
-/// What can be watched.
-pub(crate) trait Watchable:
+pub(super) trait Watchable:
     Resource + DeserializeOwned + Clone + Debug + Send + 'static
 {
 }
 
 impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
 
-/// Watches objects, without end, backing off after failures.
-fn events<T: Watchable>(api: Api<T>, longest: Duration) -> Events<T> {
+/// Lists and watches without end. Backs off after failures.
+fn events<T: Watchable>(api: Api<T>, max_backoff: Duration) -> Events<T> {
     let config = watcher::Config::default().page_size(PAGE_SIZE);
-    let backoff = SteadyBackoff { backoff: DefaultBackoff::default(), longest };
+    let backoff = CappedBackoff { backoff: DefaultBackoff::default(), max: max_backoff };
     watcher(api, config).backoff(backoff).boxed()
 }
 
-/// kube's backoff, but never longer than `longest`, and not reset by an event: every retry of a list begins with one,
-/// though nothing has been answered yet. It resets itself after two minutes without a failure.
-struct SteadyBackoff {
+/// kube's backoff with a maximum. An event doesn't reset it, because every retry of a list starts
+/// with an event before the API server has responded. kube's backoff resets itself after two
+/// minutes without a failure.
+struct CappedBackoff {
     backoff: DefaultBackoff,
-    longest: Duration,
+    max: Duration,
 }
 
-impl Iterator for SteadyBackoff {
+impl Iterator for CappedBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        self.backoff.next().map(|wait| wait.min(self.longest))
+        self.backoff.next().map(|delay| delay.min(self.max))
     }
 }
 
-impl Backoff for SteadyBackoff {
+impl Backoff for CappedBackoff {
     fn reset(&mut self) {}
 }
 
-/// Logs the failures of a watch once when they begin and once when they end.
-struct Health {
-    what: String,
+/// Logs the failures of a watch: once when they start, and once when they end.
+struct FailureLog {
+    watch: String,
     scope: String,
-    /// When it failed last, if it did not work since.
-    failed: Option<Instant>,
+    /// The last failure, if the watch hasn't recovered since.
+    last_failure: Option<Instant>,
 }
 
-impl Health {
-    fn new(what: String, scope: &Scope) -> Self {
+impl FailureLog {
+    fn new(watch: String, scope: &Scope) -> Self {
         let scope = scope.clone().unwrap_or_else(|| "all namespaces".to_owned());
-        Self { what, scope, failed: None }
+        Self { watch, scope, last_failure: None }
     }
 
     fn failed(&mut self, error: &watcher::Error) {
-        let now = Instant::now();
-        // A watch that goes on where it broke off shows in nothing that it works again.
-        if self.failed.replace(now).is_none_or(|last| now.duration_since(last) > QUIET) {
+        if self.is_worth_logging() {
+            let error = describe(error);
+            warn!(watch = self.watch, scope = self.scope, error, "watch failed, retrying");
+        }
+    }
+
+    fn not_installed(&mut self, group: &str) {
+        if self.is_worth_logging() {
             warn!(
-                watch = self.what,
+                watch = self.watch,
                 scope = self.scope,
-                error = describe(error),
-                "the watch failed; retrying"
+                "API group {group} is not installed: its autoscalers are not handled until it is \
+                 (hpa crd prints its definition)"
             );
         }
     }
 
-    /// The kind is not served at all, which it need not be.
-    fn absent(&mut self, group: &str) {
+    /// Records a failure. A watch that resumes without a relist delivers no event that would show
+    /// its recovery, so a failure after a longer time is logged as a new one.
+    fn is_worth_logging(&mut self) -> bool {
         let now = Instant::now();
-        if self.failed.replace(now).is_none_or(|last| now.duration_since(last) > QUIET) {
-            warn!(
-                watch = self.what,
-                scope = self.scope,
-                "the API group {group} is not installed (hpa crd prints its definition): none of its autoscalers is \
-                 handled until it is"
-            );
-        }
+        let last = self.last_failure.replace(now);
+        last.is_none_or(|last| now.duration_since(last) > LOG_AGAIN_AFTER)
     }
 
     fn succeeded(&mut self) {
-        if self.failed.take().is_some() {
-            info!(watch = self.what, scope = self.scope, "the watch works again");
+        if self.last_failure.take().is_some() {
+            info!(watch = self.watch, scope = self.scope, "watch recovered");
         }
     }
 }
 
-/// The HTTP status by which a list or a watch was refused.
-fn code(error: &watcher::Error) -> Option<u16> {
+/// The HTTP status with which the API server refused a list or a watch.
+fn status_code(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
@@ -120,103 +120,107 @@ fn code(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// Whether an event was lost: it came, but nobody can tell of what. The next one would go on after it.
-fn is_lost(error: &watcher::Error) -> bool {
+/// Whether an event arrived but could not be parsed. The watch would resume after that event.
+fn is_event_lost(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchFailed(cause) => !matches!(cause, kube::Error::ReadEvents(_)),
         _ => false,
     }
 }
 
-/// When to list anew because objects could not be decoded. What is garbled on its way is whole the next time; what is
-/// stored so stays, and is asked for ever less often.
-struct Relist {
-    after: Duration,
-    wait: Duration,
+/// When to relist because of undecodable objects. An object that was damaged in transit is intact
+/// in the next list. One that is stored like that stays undecodable, so the interval doubles with
+/// every list that still contains one.
+struct RelistTimer {
+    initial_interval: Duration,
+    interval: Duration,
     at: Option<Instant>,
 }
 
-impl Relist {
-    const LONGEST: Duration = Duration::from_mins(5);
+impl RelistTimer {
+    const MAX_INTERVAL: Duration = Duration::from_mins(5);
 
-    fn after(first: Duration) -> Self {
-        Self { after: first, wait: first, at: None }
+    fn new(interval: Duration) -> Self {
+        Self { initial_interval: interval, interval, at: None }
     }
 
-    /// An object could not be decoded.
-    fn wanted(&mut self) {
-        self.at.get_or_insert_with(|| Instant::now() + self.wait);
+    fn schedule(&mut self) {
+        self.at.get_or_insert_with(|| Instant::now() + self.interval);
     }
 
-    /// A list begins.
-    fn begun(&mut self) {
+    fn list_started(&mut self) {
         self.at = None;
     }
 
-    /// A list has ended.
-    fn done(&mut self) {
+    fn list_finished(&mut self) {
         if self.at.is_none() {
-            self.wait = self.after;
+            self.interval = self.initial_interval;
             return;
         }
-        // What was wanted early in a long list waits as long as what was wanted late.
-        self.at = Some(Instant::now() + self.wait);
-        self.wait = (self.wait * 2).min(Self::LONGEST.max(self.after));
+        // The interval starts at the end of a list, wherever in the list the object was.
+        self.at = Some(Instant::now() + self.interval);
+        self.interval = (self.interval * 2).min(Self::MAX_INTERVAL.max(self.initial_interval));
     }
 }
 
-/// The events of a watch of a kind in a scope, without end. Failures are logged and waited out.
-pub(crate) struct WatchStream<T> {
+/// The events of a watch of one kind in one scope. It never ends: failures are logged and retried.
+pub(super) struct WatchStream<T> {
     api: Api<T>,
     events: Events<T>,
-    health: Health,
-    relist: Relist,
-    /// Of a kind that need not be served: its API group, and who is told that it is not.
-    absent: Option<(&'static str, watch::Sender<bool>)>,
-    may_be_forbidden: bool,
+    failures: FailureLog,
+    relist: RelistTimer,
+    /// For a kind that need not be installed: its API group, and the channel to send `true` to if
+    /// it isn't.
+    optional: Option<(&'static str, watch::Sender<bool>)>,
+    tolerates_forbidden: bool,
 }
 
-/// A watch failed; it goes on.
+/// A watch failed and will be retried. Events may have been missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interrupted {
-    /// Whether it is not permitted, so that there is little sense in trying again soon.
-    pub(crate) is_forbidden: bool,
-    /// Whether an event could not be read at all. Everything is listed anew for it.
-    pub(crate) is_lost: bool,
+pub(super) struct Interrupted {
+    /// RBAC forbids the watch, so an early retry is unlikely to succeed.
+    pub(super) is_forbidden: bool,
+    /// An event could not be parsed. A relist is scheduled.
+    pub(super) event_lost: bool,
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// A watch that lists anew `pace` after an object that could not be decoded, and never waits longer after a failure.
-    pub(crate) fn new(what: impl Into<String>, api: Api<T>, scope: &Scope, pace: Duration) -> Self {
-        let (events, health) = (events(api.clone(), pace), Health::new(what.into(), scope));
+    /// `relist_interval` is the delay from an undecodable object to a relist, and the longest
+    /// backoff after a failure.
+    pub(super) fn new(
+        name: impl Into<String>,
+        api: Api<T>,
+        scope: &Scope,
+        relist_interval: Duration,
+    ) -> Self {
         Self {
+            events: events(api.clone(), relist_interval),
             api,
-            events,
-            health,
-            relist: Relist::after(pace),
-            absent: None,
-            may_be_forbidden: false,
+            failures: FailureLog::new(name.into(), scope),
+            relist: RelistTimer::new(relist_interval),
+            optional: None,
+            tolerates_forbidden: false,
         }
     }
 
-    /// The same for a kind of a group that need not be served: `absent` is told if it is not, and it is asked for
-    /// again and again.
-    pub(crate) fn optional(self, group: &'static str, absent: watch::Sender<bool>) -> Self {
-        Self { absent: Some((group, absent)), ..self }
+    /// For a kind that need not be installed. If it isn't, sends `true` to `not_installed` and
+    /// keeps retrying.
+    pub(super) fn optional(self, group: &'static str, not_installed: watch::Sender<bool>) -> Self {
+        Self { optional: Some((group, not_installed)), ..self }
     }
 
-    /// The same for what need not be permitted: whoever takes the events says so in its own words.
-    pub(crate) fn tolerate_forbidden(self) -> Self {
-        Self { may_be_forbidden: true, ..self }
+    /// Doesn't log that the watch is forbidden. The caller handles [`Interrupted::is_forbidden`].
+    pub(super) fn tolerate_forbidden(self) -> Self {
+        Self { tolerates_forbidden: true, ..self }
     }
 
-    /// Tells that an object could not be decoded.
-    pub(crate) fn relist(&mut self) {
-        self.relist.wanted();
+    /// To be called for each undecodable object.
+    pub(super) fn schedule_relist(&mut self) {
+        self.relist.schedule();
     }
 
-    /// The next event; `None` does not occur while kube's watches are endless.
-    pub(crate) async fn next(&mut self) -> Option<watcher::Event<T>> {
+    /// The next event. `None` does not occur as long as kube's watches are endless.
+    pub(super) async fn next(&mut self) -> Option<watcher::Event<T>> {
         loop {
             if let Ok(event) = self.next_or_interrupted().await {
                 return event;
@@ -224,14 +228,14 @@ impl<T: Watchable> WatchStream<T> {
         }
     }
 
-    /// As [`WatchStream::next`], for those who have to know that something may have been missed for a while.
-    pub(crate) async fn next_or_interrupted(
+    /// Like [`WatchStream::next`], for callers that must know when events may have been missed.
+    pub(super) async fn next_or_interrupted(
         &mut self,
     ) -> Result<Option<watcher::Event<T>>, Interrupted> {
         loop {
-            let at = self.relist.at;
-            let due = async {
-                match at {
+            let relist_at = self.relist.at;
+            let relist_due = async {
+                match relist_at {
                     Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -239,49 +243,48 @@ impl<T: Watchable> WatchStream<T> {
             let event = tokio::select! {
                 biased;
                 event = self.events.try_next() => event,
-                () = due => {
-                    self.relist.begun();
-                    self.events = events(self.api.clone(), self.relist.after);
+                () = relist_due => {
+                    self.relist.list_started();
+                    self.events = events(self.api.clone(), self.relist.initial_interval);
                     continue;
                 }
             };
             return match event {
-                Ok(event) => Ok(self.seen(event)),
-                Err(error) => {
-                    let (is_forbidden, is_lost) = (code(&error) == Some(403), is_lost(&error));
-                    if is_lost {
-                        self.relist.wanted();
-                    }
-                    if !(is_forbidden && self.may_be_forbidden) {
-                        self.failed(&error);
-                    }
-                    Err(Interrupted { is_forbidden, is_lost })
+                Ok(event) => {
+                    self.observe(event.as_ref());
+                    Ok(event)
                 }
+                Err(error) => Err(self.interrupted(&error)),
             };
         }
     }
 
-    fn failed(&mut self, error: &watcher::Error) {
-        match &self.absent {
-            // The API server does not know the kind.
-            Some((group, absent)) if code(error) == Some(404) => {
-                absent.send_replace(true);
-                self.health.absent(group);
-            }
-            _ => self.health.failed(error),
+    fn interrupted(&mut self, error: &watcher::Error) -> Interrupted {
+        let is_forbidden = status_code(error) == Some(403);
+        let event_lost = is_event_lost(error);
+        if event_lost {
+            self.relist.schedule();
         }
+        match &self.optional {
+            _ if is_forbidden && self.tolerates_forbidden => {}
+            Some((group, not_installed)) if status_code(error) == Some(404) => {
+                not_installed.send_replace(true);
+                self.failures.not_installed(group);
+            }
+            _ => self.failures.failed(error),
+        }
+        Interrupted { is_forbidden, event_lost }
     }
 
-    fn seen(&mut self, event: Option<watcher::Event<T>>) -> Option<watcher::Event<T>> {
-        // A list begins with every retry, and may break off at a later page.
+    fn observe(&mut self, event: Option<&watcher::Event<T>>) {
+        // Every retry of a list starts with `Init`, and the list may fail at a later page.
         if !matches!(event, Some(watcher::Event::Init | watcher::Event::InitApply(_))) {
-            self.health.succeeded();
+            self.failures.succeeded();
         }
         match event {
-            Some(watcher::Event::Init) => self.relist.begun(),
-            Some(watcher::Event::InitDone) => self.relist.done(),
+            Some(watcher::Event::Init) => self.relist.list_started(),
+            Some(watcher::Event::InitDone) => self.relist.list_finished(),
             _ => {}
         }
-        event
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use hpa_calc::api::HorizontalPodAutoscaler;
 use kube::{Resource, core::Request};
 
-use crate::k8s::partial_object::{CachedKind, PartialMeta, PartialObject};
+use super::partial_object::{CachedKind, PartialMeta, PartialObject};
 use crate::key::AutoscalerApi;
 
 impl AutoscalerApi {
@@ -20,7 +20,7 @@ impl AutoscalerApi {
 }
 
 /// A kind of autoscaler: it is read as the API has it and handled as if it were Kubernetes' own.
-pub trait AutoscalerKind:
+pub(crate) trait AutoscalerKind:
     CachedKind + Into<HorizontalPodAutoscaler> + Clone + fmt::Debug + Send + Sync + 'static
 {
     /// The API it belongs to.
@@ -33,7 +33,7 @@ impl AutoscalerKind for HorizontalPodAutoscaler {
 
 /// An autoscaler of our own API. What a schema cannot default is defaulted here.
 #[derive(Clone, Debug)]
-pub struct CustomAutoscaler(HorizontalPodAutoscaler);
+pub(crate) struct CustomAutoscaler(HorizontalPodAutoscaler);
 
 impl CachedKind for CustomAutoscaler {
     const KIND: &'static str = hpa_crd::KIND;

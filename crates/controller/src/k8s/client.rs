@@ -12,12 +12,10 @@ use kube::{
 use tokio_util::bytes::Bytes;
 use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer};
 
-use crate::metrics::{RequestMetricsLayer, Telemetry};
-
-pub use super::limits::RateLimit;
 use super::{
     backpressure::BackpressureLayer,
-    limits::{RateLimitLayer, RequestTimeoutLayer},
+    limits::{RateLimit, RateLimitLayer, RequestTimeoutLayer},
+    request_observer::{RequestObserver, RequestObserverLayer},
     watch_throttle::WatchThrottleLayer,
 };
 
@@ -115,13 +113,13 @@ impl Clients {
     /// Makes the clients. Reads files, and may run the credential plugin that a kubeconfig names; the API server is
     /// not asked anything. Needs a tokio runtime.
     pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
-        Self::with_observer(config, &Arc::default()).await
+        Self::with_observer(config, Arc::new(())).await
     }
 
     /// As [`Clients::new`], and has the requests counted.
     pub async fn with_observer(
         config: &ClientConfig,
-        telemetry: &Arc<Telemetry>,
+        observer: Arc<dyn RequestObserver>,
     ) -> Result<Self, ClientError> {
         let (mut kube, from) = read(&config.source).await?;
         // kube would try again for minutes while a metrics server is down.
@@ -129,8 +127,8 @@ impl Clients {
         let agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
         kube.headers.push((header::USER_AGENT, agent));
         Ok(Self {
-            api: build(kube.clone(), &config.api, telemetry, &from)?,
-            metrics: build(kube, &config.metrics, telemetry, &from)?,
+            api: build(kube.clone(), &config.api, observer.clone(), &from)?,
+            metrics: build(kube, &config.metrics, observer, &from)?,
         })
     }
 
@@ -143,12 +141,11 @@ impl Clients {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let telemetry = Arc::default();
         let client = || {
             limited(
                 ClientBuilder::new(service.clone(), "default"),
                 limits,
-                &telemetry,
+                Arc::new(()),
                 String::new(),
             )
         };
@@ -161,7 +158,7 @@ impl Clients {
 fn build(
     config: Config,
     limits: &ClientLimits,
-    telemetry: &Arc<Telemetry>,
+    observer: Arc<dyn RequestObserver>,
     from: &str,
 ) -> Result<Client, ClientError> {
     let server = config.cluster_url.host().unwrap_or_default().to_owned();
@@ -172,13 +169,13 @@ fn build(
         from: from.to_owned(),
         cause: build_failure(&error),
     })?;
-    Ok(limited(builder, limits, telemetry, host))
+    Ok(limited(builder, limits, observer, host))
 }
 
 fn limited<S, B>(
     builder: ClientBuilder<S>,
     limits: &ClientLimits,
-    telemetry: &Arc<Telemetry>,
+    observer: Arc<dyn RequestObserver>,
     host: String,
 ) -> Client
 where
@@ -191,7 +188,7 @@ where
     builder
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
-        .with_layer(&RequestMetricsLayer::new(telemetry.clone(), host))
+        .with_layer(&RequestObserverLayer::new(observer, host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
         .with_layer(&BackpressureLayer(LONGEST_BACKPRESSURE))

@@ -1,9 +1,6 @@
 //! Autoscalers as an API server answers them to a request.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::LazyLock,
-};
+use std::hash::BuildHasher;
 
 use hpa_calc::api::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
@@ -11,10 +8,8 @@ use hpa_calc::api::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::k8s::partial_object::{NAMELESS, PartialMeta, autoscaler, autoscaler_spec};
-
-/// Makes hashes that stand for what they are made of as long as the process lives: nobody can aim at equal ones.
-pub(crate) static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+use super::partial_object::{NAMELESS, PartialMeta, autoscaler, autoscaler_spec};
+use crate::hash::HASHER;
 
 /// An autoscaler as it is stored.
 #[derive(Clone, Debug)]

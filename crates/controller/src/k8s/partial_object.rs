@@ -21,7 +21,7 @@ use crate::annotations::{DRY_RUN, PAUSE};
 /// nothing an API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PartialMeta {
+pub(crate) struct PartialMeta {
     #[serde(deserialize_with = "null_as_empty")]
     name: String,
     #[serde(deserialize_with = "null_as_empty")]
@@ -76,7 +76,7 @@ impl WatchedAnnotations {
 }
 
 /// A kind that is watched, in the form it is kept in.
-pub trait CachedKind: Sized {
+pub(crate) trait CachedKind: Sized {
     /// The kind in the API.
     const KIND: &'static str;
     /// The API group; empty for the core group.
@@ -159,7 +159,7 @@ pub(crate) const NAMELESS: &str = "it has no name or no namespace";
 
 /// An object of a watched kind, to be decoded. It is what kube's `watcher` is asked for (`Api<PartialObject<Pod>>`).
 #[derive(Clone, Debug)]
-pub struct PartialObject<K> {
+pub(crate) struct PartialObject<K> {
     /// The version alone, which kube's watcher goes on from.
     metadata: meta::ObjectMeta,
     meta: PartialMeta,
@@ -170,7 +170,7 @@ pub struct PartialObject<K> {
 
 impl<K: CachedKind> PartialObject<K> {
     /// The object, or why it cannot be decoded.
-    pub fn decode(self) -> Result<K, String> {
+    pub(crate) fn decode(self) -> Result<K, String> {
         if !self.meta.is_named() {
             return Err(NAMELESS.to_owned());
         }
@@ -197,7 +197,7 @@ impl<K> PartialObject<K> {
     }
 
     /// The object's version.
-    pub(crate) fn version(&self) -> &str {
+    pub(crate) fn resource_version(&self) -> &str {
         &self.meta.resource_version
     }
 }

@@ -9,7 +9,7 @@ use super::{
     reconciles::class,
 };
 use crate::{
-    cache::hpas::Autoscaler,
+    cache::Autoscaler,
     key::{AutoscalerApi, HpaKey},
     queue::QueueStats,
     reconcile::observer::ErrorClass,
@@ -179,7 +179,8 @@ type Known = (HpaKey, std::sync::Arc<Autoscaler>);
 /// What is told of all autoscalers together.
 fn all(autoscalers: &[Known]) -> [MetricFamily; 2] {
     let failing = |class| {
-        let failed = |(_, autoscaler): &&Known| autoscaler.observed.lock().error == Some(class);
+        let failed =
+            |(_, autoscaler): &&Known| autoscaler.last_reconcile.lock().error == Some(class);
         float(autoscalers.iter().filter(failed).count())
     };
     [
@@ -203,7 +204,7 @@ fn all(autoscalers: &[Known]) -> [MetricFamily; 2] {
 fn oldest_reconcile(autoscalers: &[Known], working_since: Instant) -> MetricFamily {
     let now = Instant::now();
     let age = |(_, autoscaler): &Known| {
-        now.saturating_duration_since(autoscaler.observed.lock().reconciled.max(working_since))
+        now.saturating_duration_since(autoscaler.last_reconcile.lock().finished.max(working_since))
     };
     let oldest = autoscalers.iter().map(age).max().unwrap_or_default();
     Family::gauge(
@@ -220,7 +221,7 @@ fn desired_replicas(autoscalers: &[Known]) -> MetricFamily {
         "Current desired replica count for HPA objects.",
     );
     for (key, autoscaler) in autoscalers {
-        if let Some(replicas) = autoscaler.observed.lock().desired_replicas {
+        if let Some(replicas) = autoscaler.last_reconcile.lock().desired_replicas {
             family.add_of(key, &[], f64::from(replicas));
         }
     }
@@ -239,7 +240,7 @@ fn details(autoscalers: &[Known]) -> [MetricFamily; 3] {
     );
     let mut failing = Family::gauge("hpa_controller_failing", "1 where the last reconcile failed.");
     for (key, autoscaler) in autoscalers {
-        let observed = autoscaler.observed.lock();
+        let observed = autoscaler.last_reconcile.lock();
         if observed.error.is_some() {
             failing.add_of(key, &[("error", class(observed.error))], 1.0);
         }

@@ -25,13 +25,11 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::{
-    cache::hpas::Autoscalers, events::DroppedEvents, health::Health, key::HpaKey, queue::WorkQueue,
+    cache::Autoscalers, events::DroppedEvents, health::Health, key::HpaKey, queue::WorkQueue,
     shadow::Summary,
 };
 
-pub(crate) use autoscaler::Observed;
 use counters::Counters;
-pub use requests::{RequestMetricsLayer, RequestMetricsService};
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 

@@ -9,9 +9,9 @@ use hpa_calc::{
 };
 use tokio::time::Instant;
 
-use super::{Telemetry, autoscaler::Detail, counters::QUEUE};
+use super::{Telemetry, autoscaler::reconcile_detail, counters::QUEUE};
 use crate::{
-    cache::hpas::Autoscaler,
+    cache::Autoscaler,
     key::HpaKey,
     reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
     shadow::Verdict,
@@ -26,9 +26,9 @@ impl Observer for Telemetry {
             self.computed(hpa, index, metric, took);
         }
         if self.options.per_autoscaler {
-            let detail = Box::new(Detail::of(hpa, &conclusion.explanation));
+            let detail = Box::new(reconcile_detail(hpa, &conclusion.explanation));
             if let Some(autoscaler) = self.autoscaler(key) {
-                autoscaler.observed.lock().detail = Some(detail);
+                autoscaler.last_reconcile.lock().detail = Some(detail);
             }
         }
     }
@@ -44,9 +44,9 @@ impl Observer for Telemetry {
         self.counters.reconciliation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
         // What was deleted meanwhile has no series.
         let Some(autoscaler) = self.autoscaler(key) else { return };
-        let mut observed = autoscaler.observed.lock();
+        let mut observed = autoscaler.last_reconcile.lock();
         observed.error = error;
-        observed.reconciled = Instant::now();
+        observed.finished = Instant::now();
         if desired_replicas.is_some() {
             observed.desired_replicas = desired_replicas;
         }
@@ -86,7 +86,8 @@ impl Telemetry {
     /// A worker took an autoscaler that had been due for so long.
     pub(crate) fn taken(&self, key: &HpaKey, lateness: Duration, period: Duration) {
         self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
-        let Some(due) = self.autoscaler(key).and_then(|autoscaler| autoscaler.observed.lock().due)
+        let Some(due) =
+            self.autoscaler(key).and_then(|autoscaler| autoscaler.last_reconcile.lock().next_due)
         else {
             return;
         };
@@ -102,7 +103,7 @@ impl Telemetry {
     /// The next reconcile of an autoscaler by its period is due then.
     pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant) {
         if let Some(autoscaler) = self.autoscaler(key) {
-            autoscaler.observed.lock().due = Some(due);
+            autoscaler.last_reconcile.lock().next_due = Some(due);
         }
     }
 

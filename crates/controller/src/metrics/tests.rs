@@ -12,7 +12,7 @@ use tokio::time::advance;
 use super::*;
 use crate::health::HealthError;
 use crate::{
-    cache::hpas::Origin,
+    cache::Origin,
     key::AutoscalerApi,
     reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
 };

@@ -4,7 +4,7 @@
 //! time; added while it is worked on, it is handed out again afterwards. Of several due times for a waiting key the
 //! earliest wins. Keys that are due come out in the order of their due times, then in that of their adding.
 
-pub mod initial_delay;
+mod initial_delay;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -17,6 +17,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub use initial_delay::InitialDelay;
 use state::{Next, State};
 
 /// A delaying work queue that any number of tasks add to and any number of workers take from. Clones are handles to
@@ -102,13 +103,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// Takes back a key that waits. Being worked on, it is finished but not run again, unless it is added anew.
     /// Returns whether it waited.
-    pub fn forget(&self, key: &K) -> bool {
-        self.shared.state.lock().forget(key, Instant::now())
+    pub fn remove(&self, key: &K) -> bool {
+        self.shared.state.lock().remove(key, Instant::now())
     }
 
     /// The next key that is due, to be worked on until the lease is dropped; waits for one. `None` once the queue is
     /// shut down. Dropping the future loses no key.
-    pub async fn get(&self) -> Option<Lease<K>> {
+    pub async fn get(&self) -> Option<WorkItem<K>> {
         loop {
             // Created before the state is read, so that a shutdown in between is not missed.
             let changed = self.shared.idle.notified();
@@ -119,7 +120,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
                     if more {
                         self.shared.wake();
                     }
-                    return Some(Lease { key, lateness, shared: Arc::clone(&self.shared) });
+                    return Some(WorkItem { key, lateness, shared: Arc::clone(&self.shared) });
                 }
                 Next::SleepUntil(due) => {
                     let sleeper = Sleeper(&self.shared);
@@ -191,13 +192,13 @@ impl<K> Drop for Sleeper<'_, K> {
 }
 
 /// A key that is being worked on. While it lives no other worker gets the key.
-pub struct Lease<K: Clone + Eq + Hash> {
+pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     lateness: Duration,
     shared: Arc<Shared<K>>,
 }
 
-impl<K: Clone + Eq + Hash> Lease<K> {
+impl<K: Clone + Eq + Hash> WorkItem<K> {
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
@@ -213,7 +214,7 @@ impl<K: Clone + Eq + Hash> Lease<K> {
     pub fn done(self) {}
 }
 
-impl<K: Clone + Eq + Hash> Drop for Lease<K> {
+impl<K: Clone + Eq + Hash> Drop for WorkItem<K> {
     fn drop(&mut self) {
         let first_changed = self.shared.state.lock().done(&self.key, Instant::now());
         if first_changed {
@@ -222,9 +223,9 @@ impl<K: Clone + Eq + Hash> Drop for Lease<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for Lease<K> {
+impl<K: Clone + Eq + Hash + fmt::Debug> fmt::Debug for WorkItem<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
+        f.debug_struct("WorkItem")
             .field("key", &self.key)
             .field("lateness", &self.lateness)
             .finish_non_exhaustive()

@@ -95,7 +95,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.order.first_key_value().is_some_and(|(first, _)| *first == place)
     }
 
-    pub(super) fn forget(&mut self, key: &K, now: Instant) -> bool {
+    pub(super) fn remove(&mut self, key: &K, now: Instant) -> bool {
         if let Some(running) = self.running.get_mut(key) {
             return running.again.take().is_some();
         }

@@ -4,13 +4,13 @@ use futures::FutureExt;
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Lease, WorkQueue};
+use super::{WorkItem, WorkQueue};
 
 const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-async fn next(queue: &WorkQueue<&'static str>) -> Lease<&'static str> {
+async fn next(queue: &WorkQueue<&'static str>) -> WorkItem<&'static str> {
     timeout(seconds(1000), queue.get()).await.expect("a key in time").expect("a queue that runs")
 }
 
@@ -122,7 +122,7 @@ async fn what_was_done_is_counted() {
     assert_eq!(stats.progress, Some(start + seconds(5)));
     queue.add("c");
     assert_eq!(queue.stats().adds, 3);
-    queue.forget(&"c");
+    queue.remove(&"c");
     assert_eq!((queue.stats().depth, queue.stats().adds), (0, 3));
 }
 
@@ -131,16 +131,16 @@ async fn a_forgotten_key_does_not_come() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add_after("b", seconds(1));
-    assert!(queue.forget(&"a"));
-    assert!(queue.forget(&"b"));
-    assert!(!queue.forget(&"b"));
+    assert!(queue.remove(&"a"));
+    assert!(queue.remove(&"b"));
+    assert!(!queue.remove(&"b"));
     sleep(seconds(2)).await;
     assert!(nothing_due(&queue));
 
     queue.add("a");
     let lease = next(&queue).await;
     queue.add("a");
-    assert!(queue.forget(&"a"));
+    assert!(queue.remove(&"a"));
     drop(lease);
     assert!(nothing_due(&queue));
 }

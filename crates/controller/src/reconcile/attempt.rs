@@ -22,8 +22,8 @@ use super::{
     status,
 };
 use crate::{
-    cache::hpas::{Autoscaler, desired_state_eq},
-    cache::pods::PodIndex,
+    cache::PodIndex,
+    cache::{Autoscaler, desired_state_eq},
     clock::Instants,
     key::HpaKey,
     scale_target::ScaleError,

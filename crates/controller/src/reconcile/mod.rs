@@ -29,13 +29,13 @@ use self::{
 };
 use crate::{
     annotations::AnnotationSettings,
-    cache::hpas::{Autoscaler, Autoscalers, FailureChange, desired_state_eq},
-    cache::pods::Pods,
-    cache::scales::ScaleCache,
-    cache::selectors::SelectorIndex,
+    cache::Pods,
+    cache::SelectorIndex,
+    cache::{Autoscaler, Autoscalers, FailureChange, desired_state_eq},
     clock::Clock,
     events::{EventRecorder, ObjectReference, RecordedEvent},
-    k8s::hpa_response::{HpaResponse, StoredHpa},
+    informer::ScaleInformers,
+    k8s::{HpaResponse, StoredHpa},
     key::HpaKey,
     reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
     scale_target::{RestMapper, ScaleClient},
@@ -61,8 +61,8 @@ pub struct Reconciler {
     pub mapper: Arc<RestMapper>,
     /// Scale subresources.
     pub scales: ScaleClient,
-    /// Scales that need not be read; unset, each reconcile reads its target's.
-    pub scale_cache: Option<ScaleCache>,
+    /// Scales that need not be read. If `None`, each reconcile reads its target's scale.
+    pub scale_informers: Option<ScaleInformers>,
     /// The metrics APIs.
     pub metrics: Arc<dyn MetricsClient>,
     /// Kubernetes events.

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_calc::{
-    api::HorizontalPodAutoscaler, conclude::Conclusion, decide::ReconcileError, history::Direction,
-};
+use hpa_calc::{api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
 
+pub use crate::cache::ErrorClass;
 use crate::{key::HpaKey, shadow::Verdict};
 
 /// A reconcile that came to a conclusion.
@@ -21,24 +20,6 @@ pub struct Reconciled<'a> {
     pub took: Duration,
     /// How long each metric of the spec took to be read; zero where it was not asked for.
     pub reads: &'a [Duration],
-}
-
-/// What kind of failure a reconcile ended in: the `error` label of the reference's metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorClass {
-    /// The spec is at fault.
-    Spec,
-    /// Anything else.
-    Internal,
-}
-
-impl From<&ReconcileError> for ErrorClass {
-    fn from(error: &ReconcileError) -> Self {
-        match error {
-            ReconcileError::InvalidApiVersion(_) => Self::Spec,
-            _ => Self::Internal,
-        }
-    }
 }
 
 /// A reconcile that has ended, the write of the status included.

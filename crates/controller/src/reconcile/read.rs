@@ -15,9 +15,9 @@ use tracing::{Instrument, debug};
 
 use super::Reconciler;
 use crate::{
-    k8s::partial_object::PartialObject,
+    k8s::PartialObject,
     key::HpaKey,
-    scale_target::{GroupKind, MapperError, Mapping, ReadScale, ScaleError},
+    scale_target::{GroupKind, MapperError, Mapping, ScaleError, ScaleObject},
     trace,
     trace::TARGET,
 };
@@ -28,7 +28,7 @@ const QUERIES_AT_ONCE: usize = 8;
 /// A target whose scale was read.
 pub(super) struct Target {
     pub(super) mapping: Mapping,
-    pub(super) read: ReadScale,
+    pub(super) read: ScaleObject,
     /// Whether the scale is known from a watch, and not what the API server answered just now.
     pub(super) is_known: bool,
 }
@@ -49,7 +49,7 @@ impl fmt::Display for ScaleUnavailable {
 impl Reconciler {
     /// The target's scale as a watch told it, if one did.
     pub(super) async fn known_target(&self, hpa: &HorizontalPodAutoscaler) -> Option<Target> {
-        let scales = self.scale_cache.as_ref()?;
+        let scales = self.scale_informers.as_ref()?;
         let target = &hpa.spec.scale_target_ref;
         let kind = GroupKind::parse(&target.api_version, &target.kind).ok()?;
         let mapping = self.mapper.mappings(&kind).await.ok()?.into_iter().next()?;
@@ -62,9 +62,9 @@ impl Reconciler {
         &self,
         hpa: &HorizontalPodAutoscaler,
         mapping: &Mapping,
-        read: &ReadScale,
+        read: &ScaleObject,
     ) {
-        if let Some(scales) = &self.scale_cache {
+        if let Some(scales) = &self.scale_informers {
             scales.observe_response(
                 mapping,
                 &hpa.metadata.namespace,

@@ -12,7 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::{Reconciler, read::ScaleUnavailable};
 use crate::{
-    cache::hpas::Autoscaler,
+    cache::Autoscaler,
     clock::Instants,
     key::HpaKey,
     reconcile::observer::{ErrorClass, Finished, Reconciled},

@@ -5,7 +5,7 @@ use kube::Client;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::mapper::Mapping;
-use crate::k8s::request::{ApiRequest, RequestError, path_segment};
+use crate::k8s::{ApiRequest, RequestError, path_segment};
 
 /// What the API server serves of one API group.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::discovery::{self, GroupResources};
-use crate::k8s::request::RequestError;
+use crate::k8s::RequestError;
 
 /// Why a kind could not be mapped to a resource. Prints as client-go does.
 #[derive(Clone, Debug, thiserror::Error)]

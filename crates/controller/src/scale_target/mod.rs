@@ -8,4 +8,4 @@ mod scale;
 mod tests;
 
 pub use mapper::{GroupKind, MapperConfig, MapperError, Mapping, RestMapper, parse_api_version};
-pub use scale::{ReadScale, ScaleClient, ScaleError};
+pub use scale::{ScaleClient, ScaleError, ScaleObject};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::mapper::Mapping;
-use crate::k8s::request::{ApiRequest, RequestError, path_segment};
+use crate::k8s::{ApiRequest, RequestError, path_segment};
 use crate::trace::TARGET;
 
 /// Why a scale could not be read or written. Prints as client-go does: mostly the API server's own words.
@@ -63,7 +63,7 @@ impl From<RequestError> for ScaleError {
 
 /// A scale as it was read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReadScale {
+pub struct ScaleObject {
     /// What a decision reads of it.
     pub scale: Scale,
     /// The target's uid; empty if the API server does not tell.
@@ -72,7 +72,7 @@ pub struct ReadScale {
     pub resource_version: String,
 }
 
-impl ReadScale {
+impl ScaleObject {
     /// The autoscaling/v1 Scale to be written: with other `spec.replicas`, and bound to what was read.
     fn with_replicas(&self, namespace: &str, name: &str, replicas: i32) -> Value {
         let told = |value: &str| (!value.is_empty()).then(|| value.to_owned());
@@ -116,7 +116,7 @@ struct State {
     selector: Option<String>,
 }
 
-impl From<Wire> for ReadScale {
+impl From<Wire> for ScaleObject {
     fn from(wire: Wire) -> Self {
         let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
         let metadata = wire.metadata.unwrap_or_default();
@@ -155,7 +155,7 @@ impl ScaleClient {
         namespace: &str,
         mapping: &Mapping,
         name: &str,
-    ) -> Result<ReadScale, ScaleError> {
+    ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name)?;
         Ok(request.send::<Wire>(Vec::new()).await?.into())
     }
@@ -168,7 +168,7 @@ impl ScaleClient {
         namespace: &str,
         mappings: &'m [Mapping],
         name: &str,
-    ) -> Result<(ReadScale, &'m Mapping), ScaleError> {
+    ) -> Result<(ScaleObject, &'m Mapping), ScaleError> {
         let mut first_error = None;
         let mut answered: Vec<&str> = Vec::new();
         for mapping in mappings {
@@ -202,9 +202,9 @@ impl ScaleClient {
         namespace: &str,
         mapping: &Mapping,
         name: &str,
-        read: &ReadScale,
+        read: &ScaleObject,
         replicas: i32,
-    ) -> Result<ReadScale, ScaleError> {
+    ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::PUT, namespace, mapping, name)?;
         let body = read.with_replicas(namespace, name, replicas).to_string();
         Ok(request.send::<Wire>(body.into_bytes()).await?.into())

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::record::Verdict;
-use crate::{cache::hpas::Autoscalers, key::HpaKey};
+use crate::{cache::Autoscalers, key::HpaKey};
 
 /// The sum of all comparisons of the autoscalers that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

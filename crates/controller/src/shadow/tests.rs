@@ -18,7 +18,7 @@ use super::{
     Comparison, DecisionInputs, Record, Summary, Verdict, compare, compare_any, differences, found,
 };
 use crate::{
-    cache::hpas::{Autoscalers, Origin},
+    cache::{Autoscalers, Origin},
     key::HpaKey,
 };
 

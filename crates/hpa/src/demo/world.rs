@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow};
 use hpa_calc::settings::Settings;
 use hpa_controller::{
     controller::{Dependencies, Options, RunError},
-    k8s::client::{ClientConfig, ClientLimits, ClientSource, Clients},
+    k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
     reconcile::observer::{Observer, Reconciled},
 };
 use hpa_testbed::{

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, sync::Arc, time::Duration}
 use clap::Parser;
 use hpa_controller::{
     controller::Dependencies,
-    k8s::client::{ClientConfig, ClientSource, Clients},
+    k8s::{ClientConfig, ClientSource, Clients},
     metrics::{Telemetry, TelemetryOptions},
 };
 use hpa_testbed::{
@@ -125,7 +125,7 @@ pub(super) async fn exported() -> String {
     telemetry.set_leading("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
-    let clients = Clients::with_observer(&config, &telemetry).await.expect("clients");
+    let clients = Clients::with_observer(&config, telemetry.clone()).await.expect("clients");
     let arguments =
         Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
     let Command::Run(arguments) = arguments.command else {

@@ -1,5 +1,6 @@
 //! The autoscalers that are known: each one's object as last seen, and the history of its decisions.
 
+mod last_reconcile;
 #[cfg(test)]
 mod tests;
 
@@ -21,13 +22,10 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use crate::{
-    clock::Instants,
-    k8s::hpa_response::{HASHER, StoredHpa},
-    key::HpaKey,
-    metrics::Observed,
-    shadow::Record,
-};
+pub use last_reconcile::ErrorClass;
+pub(crate) use last_reconcile::{LastReconcile, MetricProposal, ReconcileDetail};
+
+use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa, key::HpaKey, shadow::Record};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
@@ -44,8 +42,7 @@ pub struct Autoscaler {
     failure: Mutex<Option<String>>,
     /// What was last told of its annotations.
     fault: Mutex<Option<String>>,
-    /// What metrics tell of it.
-    pub(crate) observed: Mutex<Observed>,
+    pub(crate) last_reconcile: Mutex<LastReconcile>,
     /// What is known of it where another controller handles it.
     pub(crate) shadow: Mutex<Option<Box<Record>>>,
 }
@@ -98,7 +95,7 @@ impl Autoscaler {
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             fault: Mutex::default(),
-            observed: Mutex::default(),
+            last_reconcile: Mutex::default(),
             shadow: Mutex::default(),
         }
     }
@@ -274,7 +271,7 @@ impl Autoscalers {
     }
 
     /// Whether this version of an object is known.
-    pub fn has(&self, key: &HpaKey, uid: &str, version: &str) -> bool {
+    pub fn has_version(&self, key: &HpaKey, uid: &str, version: &str) -> bool {
         let by_key = self.by_key.read();
         by_key.get(key).is_some_and(|known| {
             let metadata = &known.known.read().object.metadata;

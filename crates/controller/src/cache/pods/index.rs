@@ -70,13 +70,13 @@ impl PodIndex {
     }
 
     /// Begins to take in a full list, as a watch does at its start and after it lost track. Readers see the state
-    /// before it until [`PodIndex::init_done`]. A list begun before and not done is dropped.
-    pub fn begin_init(&self) {
+    /// before it until [`PodIndex::finish_list`]. A list begun before and not done is dropped.
+    pub fn begin_list(&self) {
         *self.listed.lock() = Some(HashMap::new());
     }
 
-    /// Takes in a pod of the list. Without [`PodIndex::begin_init`] it is the same as [`PodIndex::apply`].
-    pub fn init_apply(&self, namespace: &str, pod: Pod) {
+    /// Takes in a pod of the list. Without [`PodIndex::begin_list`] it is the same as [`PodIndex::apply`].
+    pub fn list_apply(&self, namespace: &str, pod: Pod) {
         let mut listed = self.listed.lock();
         let Some(listed) = listed.as_mut() else { return self.apply(namespace, pod) };
         // A pod that did not change is shared with the state before, or memory would double for the time of the list.
@@ -85,7 +85,7 @@ impl PodIndex {
     }
 
     /// Ends the list: what it did not bring is gone.
-    pub fn init_done(&self) {
+    pub fn finish_list(&self) {
         let Some(listed) = self.listed.lock().take() else { return };
         let listed = listed
             .into_iter()

@@ -7,5 +7,4 @@ mod scoped;
 mod tests;
 
 pub use index::PodIndex;
-pub(crate) use namespace::Pair;
 pub use scoped::Pods;

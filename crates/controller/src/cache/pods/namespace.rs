@@ -4,11 +4,13 @@ use std::{
     sync::Arc,
 };
 
-use hashbrown::{Equivalent, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use hpa_calc::{
     api::{Pod, PodRequests},
     selector::Selector,
 };
+
+use crate::cache::StrPair;
 
 type Labels = Arc<[(Box<str>, Box<str>)]>;
 
@@ -86,7 +88,7 @@ impl Namespace {
             }
         };
         let required =
-            selector.required_pairs().map(|(key, value)| self.by_pair.get(&Pair(key, value)));
+            selector.required_pairs().map(|(key, value)| self.by_pair.get(&StrPair(key, value)));
         match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
             // No pod has a pair that is required.
             Some(None) => {}
@@ -128,7 +130,7 @@ impl Namespace {
     fn join_group(&mut self, pod: &Arc<Pod>) {
         if !self.groups.contains_key(&pod.labels) {
             for (key, value) in &*pod.labels {
-                let sets = match self.by_pair.get_mut(&Pair(key, value)) {
+                let sets = match self.by_pair.get_mut(&StrPair(key, value)) {
                     Some(sets) => sets,
                     None => self.by_pair.entry((key.clone(), value.clone())).or_default(),
                 };
@@ -155,10 +157,10 @@ impl Namespace {
         let Some((labels, _)) = self.groups.remove_entry(&pod.labels) else { return };
         let set = ByAddress(Arc::clone(&labels));
         for (key, value) in &*labels {
-            let Some(sets) = self.by_pair.get_mut(&Pair(key, value)) else { continue };
+            let Some(sets) = self.by_pair.get_mut(&StrPair(key, value)) else { continue };
             sets.remove(&set);
             if sets.is_empty() {
-                self.by_pair.remove(&Pair(key, value));
+                self.by_pair.remove(&StrPair(key, value));
             }
         }
     }
@@ -216,15 +218,5 @@ impl Eq for ByAddress {}
 impl Hash for ByAddress {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.as_ptr().hash(state);
-    }
-}
-
-/// Looks up a pair without owning it.
-#[derive(Hash)]
-pub(crate) struct Pair<'a>(pub(crate) &'a str, pub(crate) &'a str);
-
-impl Equivalent<(Box<str>, Box<str>)> for Pair<'_> {
-    fn equivalent(&self, key: &(Box<str>, Box<str>)) -> bool {
-        *self.0 == *key.0 && *self.1 == *key.1
     }
 }

@@ -106,11 +106,11 @@ fn a_change_of_status_replaces_the_pod() {
 fn a_list_replaces_everything_when_it_is_done() {
     let index = shop();
     let kept = index.get("shop", "web-1").unwrap();
-    index.begin_init();
-    index.init_apply("shop", pod("web-0", &[("app", "web"), ("tier", "front")], 100));
-    index.init_apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
+    index.begin_list();
+    index.list_apply("shop", pod("web-0", &[("app", "web"), ("tier", "front")], 100));
+    index.list_apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
     assert_eq!(names(&index, "shop", "app=web"), ["web-1", "web-2", "web-canary"]);
-    index.init_done();
+    index.finish_list();
     assert_eq!(names(&index, "shop", ""), ["web-0", "web-1"]);
     assert!(names(&index, "bank", "").is_empty());
     assert_eq!(index.interned("shop"), (1, 2, 1));
@@ -126,12 +126,12 @@ fn a_list_replaces_everything_when_it_is_done() {
 #[test]
 fn a_list_begun_anew_forgets_the_first() {
     let index = shop();
-    index.begin_init();
-    index.init_apply("shop", pod("first", &[], 100));
-    index.begin_init();
-    index.init_apply("shop", pod("second", &[], 100));
-    index.init_done();
-    index.init_done();
+    index.begin_list();
+    index.list_apply("shop", pod("first", &[], 100));
+    index.begin_list();
+    index.list_apply("shop", pod("second", &[], 100));
+    index.finish_list();
+    index.finish_list();
     assert_eq!(names(&index, "shop", ""), ["second"]);
 }
 
@@ -192,13 +192,13 @@ proptest! {
                 }
                 Change::List(pods) => {
                     model.clear();
-                    index.begin_init();
+                    index.begin_list();
                     for (name, labels) in pods {
                         let pod = random_pod(name, &labels);
                         model.insert(pod.name.to_string(), pod.clone());
-                        index.init_apply("ns", pod);
+                        index.list_apply("ns", pod);
                     }
-                    index.init_done();
+                    index.finish_list();
                 }
             }
         }

@@ -1,197 +1,144 @@
-//! The scales of targets, known from watches instead of asked for at each reconcile.
-//!
-//! ```text
-//! watch of the targets' kind ─▶ Scaled (what a scale is made of) ─▶ Store ─▶ ScaleCache::get
-//!                                              answers to our own reads and writes ─▲ learn
-//! ```
-//!
-//! A kind is watched from when an autoscaler first names it. What is known is as old as the watch is behind, so whoever
-//! decides on it writes with the version that it has, and on a conflict decides anew on what the API server says. It is
-//! never older than what we have written or read ourselves, and after a watch failed nothing is known until all was
-//! listed anew.
+//! The scales of one kind in one scope.
 
-mod custom;
-mod scaled;
-mod store;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use hashbrown::{HashMap, HashSet};
+use hpa_calc::api::Scale;
+use parking_lot::RwLock;
 
-use hashbrown::HashMap;
-use kube::{
-    Api, Client,
-    core::{ApiResource, DynamicResourceScope, Resource},
-    runtime::watcher::Event,
-};
-use parking_lot::Mutex;
-use tokio::{task::JoinSet, time::sleep};
-use tracing::info;
+use crate::{cache::StrPair, scale_target::ScaleObject};
 
-use self::{
-    custom::Custom,
-    scaled::{ScalePaths, Scaled, Workload},
-    store::Store,
-};
-use crate::{
-    cache::pods::Pair,
-    informer::stream::{Interrupted, WatchStream, Watchable},
-    scale_target::{Mapping, ReadScale},
-    scope::Scope,
-};
-
-/// The scales of all kinds that autoscalers name.
-pub struct ScaleCache {
-    client: Client,
-    scopes: Vec<Scope>,
-    /// How long a watch that failed waits at most.
-    pace: Duration,
-    kinds: Mutex<Kinds>,
-    watches: Mutex<JoinSet<()>>,
+/// Scales by namespace and name, as far as they are known.
+#[derive(Default)]
+pub(crate) struct ScaleCache {
+    state: RwLock<State>,
 }
 
-/// By group and resource.
-type Kinds = HashMap<(Box<str>, Box<str>), Arc<Kind>>;
-
-/// The scales of one kind: a store for each scope, since each is fed by a watch of its own.
-struct Kind {
-    stores: Vec<(Scope, Arc<Store>)>,
+#[derive(Default)]
+struct State {
+    /// Whether a watch is there that tells of every change.
+    is_current: bool,
+    scales: HashMap<Name, Known>,
+    list: Option<List>,
 }
 
-impl Kind {
-    fn store(&self, namespace: &str) -> Option<&Arc<Store>> {
-        let is_in = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == namespace);
-        self.stores.iter().find(|(scope, _)| is_in(scope)).map(|(_, store)| store)
+/// A list that has not ended.
+#[derive(Default)]
+struct List {
+    scales: HashMap<Name, Known>,
+    /// Whose scale was learned since the list began: it may be newer than the list.
+    learned: HashSet<Name>,
+}
+
+type Name = (Box<str>, Box<str>);
+
+/// A scale, small: there may be many more of them than autoscalers.
+struct Known {
+    spec_replicas: i32,
+    status_replicas: i32,
+    selector: Box<str>,
+    uid: Box<str>,
+    version: Box<str>,
+}
+
+impl Known {
+    fn of(read: &ScaleObject) -> Self {
+        Self {
+            spec_replicas: read.scale.spec_replicas,
+            status_replicas: read.scale.status_replicas,
+            selector: read.scale.selector.as_str().into(),
+            uid: read.uid.as_str().into(),
+            version: read.resource_version.as_str().into(),
+        }
     }
+
+    fn read(&self) -> ScaleObject {
+        let scale = Scale {
+            spec_replicas: self.spec_replicas,
+            status_replicas: self.status_replicas,
+            selector: self.selector.to_string(),
+        };
+        ScaleObject { scale, uid: self.uid.to_string(), resource_version: self.version.to_string() }
+    }
+}
+
+/// Whether a version comes after another. Versions are numbers that grow (KEP-5504).
+fn is_after(version: &str, other: &str) -> bool {
+    matches!((version.parse::<u64>(), other.parse::<u64>()), (Ok(version), Ok(other)) if version > other)
 }
 
 impl ScaleCache {
-    /// A cache that knows nothing yet.
-    pub fn new(client: Client, scopes: Vec<Scope>, pace: Duration) -> Self {
-        Self { client, scopes, pace, kinds: Mutex::default(), watches: Mutex::default() }
+    /// The scale of this name, if it is known.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<ScaleObject> {
+        let state = self.state.read();
+        state.scales.get(&StrPair(namespace, name)).filter(|_| state.is_current).map(Known::read)
     }
 
-    /// The scale of a target, if it is known. Of a kind that is asked for the first time nothing is known yet: it is
-    /// watched from now on. Needs a tokio runtime.
-    pub fn get(&self, mapping: &Mapping, namespace: &str, name: &str) -> Option<ReadScale> {
-        self.kind(mapping)?.store(namespace)?.get(namespace, name)
-    }
-
-    /// Takes in what the API server answered to a read or a write of a scale. Its kind is watched from now on.
-    pub fn observe_response(
-        &self,
-        mapping: &Mapping,
-        namespace: &str,
-        name: &str,
-        read: &ReadScale,
-    ) {
-        if let Some(store) = self.kind(mapping).as_ref().and_then(|kind| kind.store(namespace)) {
-            store.observe_response(namespace, name, read);
+    /// Takes in an answer of the API server about a scale that is known, if it is newer. What is not known is left for the
+    /// watch to tell: it may be gone already, which an answer cannot say.
+    pub(crate) fn observe_response(&self, namespace: &str, name: &str, read: &ScaleObject) {
+        let mut state = self.state.write();
+        let Some(known) = state.scales.get_mut(&StrPair(namespace, name)) else { return };
+        if !is_after(&read.resource_version, &known.version) {
+            return;
+        }
+        *known = Known::of(read);
+        if let Some(list) = &mut state.list {
+            list.learned.insert((namespace.into(), name.into()));
         }
     }
 
-    /// What is known of a kind, which is watched if it is not yet. Objects outside of namespaces are never found by an
-    /// autoscaler.
-    fn kind(&self, mapping: &Mapping) -> Option<Arc<Kind>> {
-        if !mapping.namespaced {
-            return None;
-        }
-        let mut kinds = self.kinds.lock();
-        if let Some(kind) = kinds.get(&Pair(&mapping.group, &mapping.resource)) {
-            return Some(kind.clone());
-        }
-        let stores = self.scopes.iter().map(|scope| (scope.clone(), Arc::default())).collect();
-        let kind = Arc::new(Kind { stores });
-        kinds.insert(((&*mapping.group).into(), (&*mapping.resource).into()), kind.clone());
-        self.watch(mapping, &kind);
-        Some(kind)
-    }
-
-    fn watch(&self, mapping: &Mapping, kind: &Kind) {
-        let mut watches = self.watches.lock();
-        for (scope, store) in &kind.stores {
-            let (client, scope, store, pace) =
-                (self.client.clone(), scope.clone(), store.clone(), self.pace);
-            let mapping = mapping.clone();
-            watches.spawn(async move {
-                let mut is_told = false;
-                loop {
-                    if has_known_paths(&mapping) {
-                        let feed = feed::<Workload>(client.clone(), &mapping, &scope, pace);
-                        keep(feed, &store, &ScalePaths::default()).await;
-                    } else {
-                        let paths = custom::paths(&client, &mapping).await;
-                        let feed = feed::<Custom>(client.clone(), &mapping, &scope, pace);
-                        keep(feed, &store, &paths).await;
-                    }
-                    if !std::mem::replace(&mut is_told, true) {
-                        info!(kind = %mapping, "no right to watch them: their scales are read one by one");
-                    }
-                    sleep(PATIENCE).await;
-                }
-            });
+    /// A change that a watch tells of. One that is older than what was learned is left out.
+    pub(crate) fn apply(&self, namespace: &str, name: &str, read: &ScaleObject) {
+        let mut state = self.state.write();
+        match state.scales.get_mut(&StrPair(namespace, name)) {
+            Some(known) if is_after(&known.version, &read.resource_version) => {}
+            Some(known) => *known = Known::of(read),
+            None => _ = state.scales.insert((namespace.into(), name.into()), Known::of(read)),
         }
     }
-}
 
-/// How long to wait before something is asked for again that is not permitted, or not there.
-const PATIENCE: Duration = Duration::from_mins(10);
+    /// An object that is gone at this version, or can no longer be understood.
+    pub(crate) fn delete(&self, namespace: &str, name: &str, version: &str) {
+        let scales = &mut self.state.write().scales;
+        if scales
+            .get(&StrPair(namespace, name))
+            .is_some_and(|known| !is_after(&known.version, version))
+        {
+            scales.remove(&StrPair(namespace, name));
+        }
+    }
 
-/// Whether a kind has its scale where Kubernetes' own workloads have it.
-fn has_known_paths(mapping: &Mapping) -> bool {
-    &*mapping.group == "apps"
-        && matches!(&*mapping.resource, "deployments" | "statefulsets" | "replicasets")
-}
+    /// The watch failed: changes may go by unseen until all is listed anew.
+    pub(crate) fn invalidate(&self) {
+        self.state.write().is_current = false;
+    }
 
-fn feed<T>(client: Client, mapping: &Mapping, scope: &Scope, pace: Duration) -> WatchStream<T>
-where
-    T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-{
-    let (group, version) = (mapping.group.to_string(), mapping.version.to_string());
-    let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
-    let (kind, plural) = (mapping.kind.to_string(), mapping.resource.to_string());
-    let resource = ApiResource { group, version, api_version, kind, plural };
-    let api = match scope {
-        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-        None => Api::all_with(client, &resource),
-    };
-    WatchStream::new(mapping.to_string(), api, scope, pace).tolerate_forbidden()
-}
+    /// A list begins. One that was begun before is dropped.
+    pub(crate) fn begin_list(&self) {
+        self.state.write().list = Some(List::default());
+    }
 
-/// Keeps the scales of one kind in a scope, as long as it is permitted.
-async fn keep<T: Watchable + Scaled>(mut feed: WatchStream<T>, store: &Store, paths: &ScalePaths) {
-    loop {
-        match feed.next_or_interrupted().await {
-            Err(Interrupted { is_forbidden, .. }) => {
-                store.lost();
-                if is_forbidden {
-                    return;
-                }
-                // A watch that goes on where it broke off shows in nothing that it works again, but a list does.
-                feed.relist();
-            }
-            Ok(None) => return,
-            Ok(Some(Event::Init)) => store.begin_list(),
-            Ok(Some(Event::InitApply(object))) => {
-                if let (Some((namespace, name)), Some(read)) = (object.name(), object.scale(paths))
-                {
-                    store.listed(namespace, name, &read);
-                }
-            }
-            Ok(Some(Event::InitDone)) => store.end_list(),
-            Ok(Some(Event::Apply(object))) => {
-                let Some((namespace, name)) = object.name() else { continue };
-                match object.scale(paths) {
-                    Some(read) => store.apply(namespace, name, &read),
-                    // It is for the API server to say what is wrong with it.
-                    None => store.delete(namespace, name, object.version()),
-                }
-            }
-            Ok(Some(Event::Delete(object))) => {
-                if let Some((namespace, name)) = object.name() {
-                    store.delete(namespace, name, object.version());
-                }
+    /// An object of the list.
+    pub(crate) fn list_apply(&self, namespace: &str, name: &str, read: &ScaleObject) {
+        if let Some(list) = &mut self.state.write().list {
+            list.scales.insert((namespace.into(), name.into()), Known::of(read));
+        }
+    }
+
+    /// The list ends: it is how it is, even if versions went back because the API server's store was restored; but what was
+    /// learned since it began may be newer.
+    pub(crate) fn finish_list(&self) {
+        let mut state = self.state.write();
+        let Some(List { scales, learned }) = state.list.take() else { return };
+        let before = std::mem::replace(&mut state.scales, scales);
+        for (name, known) in before.into_iter().filter(|(name, _)| learned.contains(name)) {
+            match state.scales.get_mut(&name) {
+                Some(listed) if is_after(&known.version, &listed.version) => *listed = known,
+                _ => {}
             }
         }
+        state.is_current = true;
     }
 }

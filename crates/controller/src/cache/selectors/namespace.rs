@@ -3,8 +3,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::{api::Pod, selector::Selector};
 
-use crate::cache::pods::Pair;
-use crate::key::HpaKey;
+use crate::{cache::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 
@@ -35,7 +34,7 @@ impl Namespace {
     pub(super) fn set(&mut self, key: &HpaKey, selector: Selector) {
         self.remove(key);
         let filed_under = |(label, value): &(&str, &str)| {
-            self.by_pair.get(&Pair(label, value)).map_or(0, Vec::len)
+            self.by_pair.get(&StrPair(label, value)).map_or(0, Vec::len)
         };
         // The pair that fewest share tells most.
         let under = selector
@@ -85,7 +84,7 @@ impl Namespace {
             let filed = pod
                 .labels
                 .iter()
-                .filter_map(|(label, value)| self.by_pair.get(&Pair(label, value)))
+                .filter_map(|(label, value)| self.by_pair.get(&StrPair(label, value)))
                 .flatten();
             for key in filed.chain(&self.others) {
                 if !matching.contains(key) && self.matches(key, pod) {

@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use tracing::{debug, info};
 
 use super::{
-    PATIENCE,
-    scaled::{PartialWorkload, ScalePaths, Scaled, replicas},
+    RETRY_INTERVAL,
+    workload::{PartialWorkload, ScalePaths, ScaleSource, replicas},
 };
-use crate::scale_target::{Mapping, ReadScale};
+use crate::scale_target::{Mapping, ScaleObject};
 
 /// A custom resource.
 pub(super) type Custom = PartialWorkload<Value, Value>;
@@ -30,12 +30,12 @@ impl Custom {
     }
 }
 
-impl Scaled for Custom {
+impl ScaleSource for Custom {
     fn metadata(&self) -> &meta::ObjectMeta {
         kube::Resource::meta(self)
     }
 
-    fn scale(&self, paths: &ScalePaths) -> Option<ReadScale> {
+    fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject> {
         let selector = match paths.selector.as_ref().and_then(|path| self.find(path)) {
             Some(selector) => selector.as_str()?,
             None => "",
@@ -105,7 +105,7 @@ fn split(path: &str) -> Vec<String> {
 
 /// Where a kind has its scale. Waits, for ever if need be, until its definition tells: a kind without one (of an aggregated
 /// API), and one whose definition may not be read, has its scales read one by one.
-pub(super) async fn paths(client: &Client, mapping: &Mapping) -> ScalePaths {
+pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePaths {
     let mut is_told = false;
     loop {
         match read(client, mapping).await {
@@ -122,7 +122,7 @@ pub(super) async fn paths(client: &Client, mapping: &Mapping) -> ScalePaths {
             }
             Err(_) => {}
         }
-        sleep(PATIENCE).await;
+        sleep(RETRY_INTERVAL).await;
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use crate::{k8s::partial_object::PartialMeta, scale_target::ReadScale};
+use crate::{k8s::PartialMeta, scale_target::ScaleObject};
 
 /// Where a kind has its scale: the paths of a `CustomResourceDefinition`'s `subresources.scale`, split at the dots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,24 +26,24 @@ pub(super) struct ScalePaths {
 }
 
 /// An object that has a scale.
-pub(super) trait Scaled {
+pub(super) trait ScaleSource {
     fn metadata(&self) -> &meta::ObjectMeta;
 
     /// Its scale as the API server would tell it; `None` if that is not clear.
-    fn scale(&self, paths: &ScalePaths) -> Option<ReadScale>;
+    fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
     /// Namespace and name.
     fn name(&self) -> Option<(&str, &str)> {
         Some((self.metadata().namespace.as_deref()?, self.metadata().name.as_deref()?))
     }
 
-    fn version(&self) -> &str {
+    fn resource_version(&self) -> &str {
         self.metadata().resource_version.as_deref().unwrap_or_default()
     }
 
-    fn read(&self, scale: Scale) -> ReadScale {
+    fn read(&self, scale: Scale) -> ScaleObject {
         let uid = self.metadata().uid.clone().unwrap_or_default();
-        ReadScale { scale, uid, resource_version: self.version().to_owned() }
+        ScaleObject { scale, uid, resource_version: self.resource_version().to_owned() }
     }
 }
 
@@ -192,12 +192,12 @@ pub(super) fn replicas(value: &Value) -> Option<i32> {
     i32::try_from(value.as_i64()?).ok()
 }
 
-impl Scaled for Workload {
+impl ScaleSource for Workload {
     fn metadata(&self) -> &meta::ObjectMeta {
         &self.metadata
     }
 
-    fn scale(&self, _: &ScalePaths) -> Option<ReadScale> {
+    fn scale(&self, _: &ScalePaths) -> Option<ScaleObject> {
         let spec = self.spec.0.as_ref()?;
         let status = self.status.0.as_ref().map_or(&Value::Null, |status| &status.replicas);
         let selector = Option::<LabelSelector>::deserialize(&spec.selector).ok()?;

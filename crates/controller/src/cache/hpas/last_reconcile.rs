@@ -1,0 +1,69 @@
+//! The outcome of an autoscaler's last reconcile, for metrics.
+
+use hpa_calc::decide::ReconcileError;
+use tokio::time::Instant;
+
+/// Why a reconcile failed: the `error` label of the reference's metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The spec is invalid.
+    Spec,
+    /// Any other error.
+    Internal,
+}
+
+impl From<&ReconcileError> for ErrorClass {
+    fn from(error: &ReconcileError) -> Self {
+        match error {
+            ReconcileError::InvalidApiVersion(_) => Self::Spec,
+            _ => Self::Internal,
+        }
+    }
+}
+
+/// The outcome of an autoscaler's last reconcile. It is stored with the autoscaler, so that its
+/// series disappear when the autoscaler is deleted.
+#[derive(Debug)]
+pub(crate) struct LastReconcile {
+    /// Desired replicas of the last reconcile that succeeded.
+    pub(crate) desired_replicas: Option<i32>,
+    pub(crate) error: Option<ErrorClass>,
+    /// Before the first reconcile, when the autoscaler was first seen.
+    pub(crate) finished: Instant,
+    /// When the next periodic reconcile is due.
+    pub(crate) next_due: Option<Instant>,
+    /// Only recorded for per-autoscaler metrics.
+    pub(crate) detail: Option<Box<ReconcileDetail>>,
+}
+
+impl Default for LastReconcile {
+    fn default() -> Self {
+        Self {
+            desired_replicas: None,
+            error: None,
+            finished: Instant::now(),
+            next_due: None,
+            detail: None,
+        }
+    }
+}
+
+/// What a reconcile decided in detail.
+#[derive(Debug)]
+pub(crate) struct ReconcileDetail {
+    pub(crate) proposals: Vec<MetricProposal>,
+    /// The condition reason of stabilization, if it changed the proposal.
+    pub(crate) stabilized_by: Option<String>,
+    /// The condition reason of the policy or bound that changed the proposal, if one did.
+    pub(crate) limited_by: Option<String>,
+}
+
+/// The proposal of one metric.
+#[derive(Debug)]
+pub(crate) struct MetricProposal {
+    /// The metric's index in `spec.metrics`.
+    pub(crate) index: usize,
+    pub(crate) name: String,
+    pub(crate) metric_type: String,
+    pub(crate) replicas: i32,
+}

@@ -1,0 +1,174 @@
+//! The informers of autoscalers, which queue what is new or changed.
+
+use std::collections::{BTreeSet, HashSet};
+
+use hpa_calc::api::HorizontalPodAutoscaler;
+use kube::{Client, runtime::watcher};
+use tokio::sync::watch;
+use tracing::info;
+
+use super::{Informers, api_in_scope, stream::WatchStream};
+use crate::{
+    annotations::AnnotationSettings,
+    cache::{Change, Origin},
+    k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
+    key::{AutoscalerApi, HpaKey},
+    queue::InitialDelay,
+    scope::Scope,
+};
+
+impl Informers {
+    /// Keeps the cached autoscalers of one API and scope up to date, queues those that are new or
+    /// changed, and doesn't return. Sends `true` to `synced` after the first list, or when the
+    /// custom API turns out not to be installed: core autoscalers must not wait for it.
+    pub async fn watch_autoscalers(
+        self,
+        api: AutoscalerApi,
+        client: Client,
+        scope: Scope,
+        synced: watch::Sender<bool>,
+        initial_delay: InitialDelay,
+    ) {
+        match api {
+            AutoscalerApi::Core => {
+                let resource = "horizontalpodautoscalers";
+                let api = api_in_scope::<PartialObject<HorizontalPodAutoscaler>>(client, &scope);
+                let stream = WatchStream::new(resource, api, &scope, self.relist_interval);
+                self.handle_autoscalers(stream, scope, synced, initial_delay).await;
+            }
+            AutoscalerApi::Custom => {
+                let resource = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
+                let api = api_in_scope::<PartialObject<CustomAutoscaler>>(client, &scope);
+                let stream = WatchStream::new(resource, api, &scope, self.relist_interval)
+                    .optional(CustomAutoscaler::GROUP, synced.clone());
+                self.handle_autoscalers(stream, scope, synced, initial_delay).await;
+            }
+        }
+    }
+
+    async fn handle_autoscalers<K>(
+        self,
+        mut stream: WatchStream<PartialObject<K>>,
+        scope: Scope,
+        synced: watch::Sender<bool>,
+        initial_delay: InitialDelay,
+    ) where
+        K: AutoscalerKind,
+    {
+        let key_of =
+            |object: &PartialObject<K>| HpaKey::for_api(K::API, object.namespace(), object.name());
+        let mut listed = HashSet::new();
+        // Sorted by namespace, so that autoscalers that can share a metrics request get initial
+        // delays close to each other. Survives a list that fails midway.
+        let mut created = BTreeSet::new();
+        while let Some(event) = stream.next().await {
+            match event {
+                watcher::Event::Init => listed.clear(),
+                watcher::Event::InitApply(object) => {
+                    let key = key_of(&object);
+                    match self.apply(&key, object, Origin::List) {
+                        Some(Change::Created) => _ = created.insert(key.clone()),
+                        Some(change) => self.on_change(&key, change),
+                        None => stream.schedule_relist(),
+                    }
+                    listed.insert(key);
+                }
+                watcher::Event::InitDone => {
+                    let deleted = self.caches.autoscalers.keys_where(|key| {
+                        let is_in_scope =
+                            scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
+                        key.api == K::API && is_in_scope && !listed.contains(key)
+                    });
+                    for key in &deleted {
+                        self.on_delete(key);
+                    }
+                    self.queue_distributed(std::mem::take(&mut created), initial_delay);
+                    listed.clear();
+                    synced.send_replace(true);
+                }
+                watcher::Event::Apply(object) => {
+                    let key = key_of(&object);
+                    match self.apply(&key, object, Origin::Watch) {
+                        Some(change) => self.on_change(&key, change),
+                        None => stream.schedule_relist(),
+                    }
+                }
+                watcher::Event::Delete(object) => self.on_delete(&key_of(&object)),
+            }
+        }
+    }
+
+    /// Stores an object in the cache. `None` if it can't be decoded.
+    fn apply<K: AutoscalerKind>(
+        &self,
+        key: &HpaKey,
+        object: PartialObject<K>,
+        origin: Origin,
+    ) -> Option<Change> {
+        let autoscalers = &self.caches.autoscalers;
+        if origin == Origin::Watch
+            && autoscalers.has_version(key, object.uid(), object.resource_version())
+        {
+            // Usually the event of our own status write, whose response is already cached.
+            return Some(Change::Unchanged);
+        }
+        let Some(object) = self.decode(key, object) else {
+            // The cached spec may no longer be the one that is stored.
+            autoscalers.suspend(key);
+            return None;
+        };
+        let change = autoscalers.apply(key, object.into(), origin);
+        if change == Change::Created {
+            self.caches.selectors.set(key, None);
+        }
+        Some(change)
+    }
+
+    /// Queues an autoscaler if the change requires a reconcile. In shadow mode that is the peer's
+    /// status write: before it, the peer's decision isn't known.
+    fn on_change(&self, key: &HpaKey, change: Change) {
+        let needs_reconcile = match change {
+            Change::Created => true,
+            Change::SpecChanged => !self.is_shadowed(key),
+            Change::StatusChanged => self.is_shadowed(key),
+            Change::Unchanged => false,
+        };
+        if needs_reconcile {
+            self.queue.add(key.clone());
+        }
+    }
+
+    fn on_delete(&self, key: &HpaKey) {
+        if self.caches.autoscalers.remove(key) {
+            info!(hpa = %key, "autoscaler deleted");
+        }
+        self.caches.selectors.remove(key);
+        self.queue.remove(key);
+    }
+
+    /// Whether an autoscaler is in shadow mode, so that nothing is written for it.
+    fn is_shadowed(&self, key: &HpaKey) -> bool {
+        let has_annotation = || {
+            let autoscaler = self.caches.autoscalers.get(key);
+            autoscaler.is_some_and(|it| AnnotationSettings::from_hpa(&it.object()).dry_run)
+        };
+        self.dry_run || has_annotation()
+    }
+
+    /// Requeues all autoscalers, distributed over a sync period as after a start. A new leader
+    /// calls it because everything became due while it was a standby.
+    pub fn requeue_all(&self, initial_delay: InitialDelay) {
+        let keys: BTreeSet<_> = self.caches.autoscalers.keys_where(|_| true).into_iter().collect();
+        for key in &keys {
+            self.queue.remove(key);
+        }
+        self.queue_distributed(keys, initial_delay);
+    }
+
+    fn queue_distributed(&self, keys: BTreeSet<HpaKey>, initial_delay: InitialDelay) {
+        let count = keys.len();
+        for (index, key) in keys.into_iter().enumerate() {
+            self.queue.add_after(key, initial_delay.delay(index, count));
+        }
+    }
+}

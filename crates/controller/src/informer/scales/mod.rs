@@ -1,0 +1,219 @@
+//! Informers of scales, so that a reconcile needn't read its target's scale.
+//!
+//! ```text
+//! watch of a target kind ─▶ ScaleSource (derives a scale) ─▶ ScaleCache ─▶ ScaleInformers::get
+//!                      responses to our own reads and writes ─▲ observe_response
+//! ```
+//!
+//! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
+//! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
+//! scale and decides again. A cached scale is never older than the controller's own reads and
+//! writes. After a failed watch the cache is empty until the relist.
+
+mod custom;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::{sync::Arc, time::Duration};
+
+use hashbrown::HashMap;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicResourceScope, Resource},
+    runtime::watcher::Event,
+};
+use parking_lot::Mutex;
+use tokio::{task::JoinSet, time::sleep};
+use tracing::info;
+
+use self::{
+    custom::Custom,
+    workload::{ScalePaths, ScaleSource, Workload},
+};
+use super::stream::{Interrupted, WatchStream, Watchable};
+use crate::{
+    cache::{ScaleCache, StrPair},
+    scale_target::{Mapping, ScaleObject},
+    scope::Scope,
+};
+
+/// How long to wait before retrying what is forbidden or not found.
+const RETRY_INTERVAL: Duration = Duration::from_mins(10);
+
+/// The scales of all kinds that autoscalers name as targets.
+pub struct ScaleInformers {
+    client: Client,
+    scopes: Vec<Scope>,
+    relist_interval: Duration,
+    kinds: Mutex<Kinds>,
+    watches: Mutex<JoinSet<()>>,
+}
+
+/// By group and resource.
+type Kinds = HashMap<(Box<str>, Box<str>), Arc<KindCaches>>;
+
+/// The scales of one kind: a cache for each scope, because each scope has its own watch.
+struct KindCaches {
+    caches: Vec<(Scope, Arc<ScaleCache>)>,
+}
+
+impl KindCaches {
+    fn for_namespace(&self, namespace: &str) -> Option<&Arc<ScaleCache>> {
+        let is_in = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == namespace);
+        self.caches.iter().find(|(scope, _)| is_in(scope)).map(|(_, cache)| cache)
+    }
+}
+
+impl ScaleInformers {
+    /// Starts no informer yet. `relist_interval` is as in [`super::Informers::relist_interval`].
+    pub fn new(client: Client, scopes: Vec<Scope>, relist_interval: Duration) -> Self {
+        Self { client, scopes, relist_interval, kinds: Mutex::default(), watches: Mutex::default() }
+    }
+
+    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced; the
+    /// first call for a kind starts the kind's informer. Needs a tokio runtime.
+    pub fn get(&self, mapping: &Mapping, namespace: &str, name: &str) -> Option<ScaleObject> {
+        self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name)
+    }
+
+    /// Caches the API server's response to a read or write of a scale. The first call for a kind
+    /// starts the kind's informer.
+    pub fn observe_response(
+        &self,
+        mapping: &Mapping,
+        namespace: &str,
+        name: &str,
+        scale: &ScaleObject,
+    ) {
+        let kind = self.kind(mapping);
+        if let Some(cache) = kind.as_ref().and_then(|kind| kind.for_namespace(namespace)) {
+            cache.observe_response(namespace, name, scale);
+        }
+    }
+
+    /// The caches of a kind, whose informer is started if need be. `None` for cluster-scoped
+    /// kinds: an autoscaler's target is in its namespace.
+    fn kind(&self, mapping: &Mapping) -> Option<Arc<KindCaches>> {
+        if !mapping.namespaced {
+            return None;
+        }
+        let mut kinds = self.kinds.lock();
+        if let Some(kind) = kinds.get(&StrPair(&mapping.group, &mapping.resource)) {
+            return Some(kind.clone());
+        }
+        let caches = self.scopes.iter().map(|scope| (scope.clone(), Arc::default())).collect();
+        let kind = Arc::new(KindCaches { caches });
+        kinds.insert(((&*mapping.group).into(), (&*mapping.resource).into()), kind.clone());
+        self.spawn_watches(mapping, &kind);
+        Some(kind)
+    }
+
+    fn spawn_watches(&self, mapping: &Mapping, kind: &KindCaches) {
+        let mut watches = self.watches.lock();
+        for (scope, cache) in &kind.caches {
+            watches.spawn(run_watch(
+                self.client.clone(),
+                mapping.clone(),
+                scope.clone(),
+                self.relist_interval,
+                cache.clone(),
+            ));
+        }
+    }
+}
+
+async fn run_watch(
+    client: Client,
+    mapping: Mapping,
+    scope: Scope,
+    relist_interval: Duration,
+    cache: Arc<ScaleCache>,
+) {
+    let mut is_logged = false;
+    loop {
+        if is_builtin_workload(&mapping) {
+            let stream = stream::<Workload>(client.clone(), &mapping, &scope, relist_interval);
+            fill_cache(stream, &cache, &ScalePaths::default()).await;
+        } else {
+            let paths = custom::scale_paths(&client, &mapping).await;
+            let stream = stream::<Custom>(client.clone(), &mapping, &scope, relist_interval);
+            fill_cache(stream, &cache, &paths).await;
+        }
+        if !std::mem::replace(&mut is_logged, true) {
+            info!(
+                kind = %mapping,
+                "not allowed to watch this kind: its scales are read at each reconcile"
+            );
+        }
+        sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Whether a kind has replicas and selector where Deployments have them.
+fn is_builtin_workload(mapping: &Mapping) -> bool {
+    &*mapping.group == "apps"
+        && matches!(&*mapping.resource, "deployments" | "statefulsets" | "replicasets")
+}
+
+fn stream<T>(
+    client: Client,
+    mapping: &Mapping,
+    scope: &Scope,
+    relist_interval: Duration,
+) -> WatchStream<T>
+where
+    T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    let (group, version) = (mapping.group.to_string(), mapping.version.to_string());
+    let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
+    let (kind, plural) = (mapping.kind.to_string(), mapping.resource.to_string());
+    let resource = ApiResource { group, version, api_version, kind, plural };
+    let api = match scope {
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+        None => Api::all_with(client, &resource),
+    };
+    WatchStream::new(mapping.to_string(), api, scope, relist_interval).tolerate_forbidden()
+}
+
+/// Keeps a cache up to date. Returns when the watch is forbidden.
+async fn fill_cache<T: Watchable + ScaleSource>(
+    mut stream: WatchStream<T>,
+    cache: &ScaleCache,
+    paths: &ScalePaths,
+) {
+    loop {
+        match stream.next_or_interrupted().await {
+            Err(Interrupted { is_forbidden, .. }) => {
+                cache.invalidate();
+                if is_forbidden {
+                    return;
+                }
+                // A watch that resumes delivers no event that would show its recovery. A list does.
+                stream.schedule_relist();
+            }
+            Ok(None) => return,
+            Ok(Some(Event::Init)) => cache.begin_list(),
+            Ok(Some(Event::InitApply(object))) => {
+                if let (Some((namespace, name)), Some(scale)) = (object.name(), object.scale(paths))
+                {
+                    cache.list_apply(namespace, name, &scale);
+                }
+            }
+            Ok(Some(Event::InitDone)) => cache.finish_list(),
+            Ok(Some(Event::Apply(object))) => {
+                let Some((namespace, name)) = object.name() else { continue };
+                match object.scale(paths) {
+                    Some(scale) => cache.apply(namespace, name, &scale),
+                    // The reconcile reads the scale and reports the API server's error.
+                    None => cache.delete(namespace, name, object.resource_version()),
+                }
+            }
+            Ok(Some(Event::Delete(object))) => {
+                if let Some((namespace, name)) = object.name() {
+                    cache.delete(namespace, name, object.resource_version());
+                }
+            }
+        }
+    }
+}

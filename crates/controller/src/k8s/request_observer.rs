@@ -1,0 +1,109 @@
+//! Reports every request of a client, for metrics.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Method, Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+/// Called after each request to the API server. It must not block.
+pub trait RequestObserver: Send + Sync {
+    /// A request to `host` has received its response header, or failed. `status` is `None` for a
+    /// request without a response. `duration` excludes the time that the client's limits held the
+    /// request back.
+    fn request_finished(
+        &self,
+        host: &str,
+        method: &Method,
+        status: Option<StatusCode>,
+        duration: Duration,
+    );
+}
+
+/// Ignores all requests.
+impl RequestObserver for () {
+    fn request_finished(&self, _: &str, _: &Method, _: Option<StatusCode>, _: Duration) {}
+}
+
+/// Reports requests to a [`RequestObserver`]. It belongs below the layers that hold requests back,
+/// so that the wait doesn't count, and above the timeout.
+#[derive(Clone)]
+pub(super) struct RequestObserverLayer {
+    observer: Arc<dyn RequestObserver>,
+    host: Arc<str>,
+}
+
+impl RequestObserverLayer {
+    /// `host` is given because kube adds it to the request only in a lower layer.
+    pub(super) fn new(observer: Arc<dyn RequestObserver>, host: impl Into<Arc<str>>) -> Self {
+        Self { observer, host: host.into() }
+    }
+}
+
+impl<S> Layer<S> for RequestObserverLayer {
+    type Service = ObservedRequests<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ObservedRequests { inner, observer: self.observer.clone(), host: self.host.clone() }
+    }
+}
+
+/// The service of [`RequestObserverLayer`].
+#[derive(Clone)]
+pub(super) struct ObservedRequests<S> {
+    inner: S,
+    observer: Arc<dyn RequestObserver>,
+    host: Arc<str>,
+}
+
+impl<S, B, C> Service<Request<B>> for ObservedRequests<S>
+where
+    S: Service<Request<B>, Response = Response<C>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ObservedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let method = request.method().clone();
+        let start = Instant::now();
+        let response = self.inner.call(request);
+        let (observer, host) = (self.observer.clone(), self.host.clone());
+        ObservedFuture { response, observer, host, method, start }
+    }
+}
+
+pin_project! {
+    /// The response future of [`ObservedRequests`].
+    pub(super) struct ObservedFuture<F> {
+        #[pin]
+        response: F,
+        observer: Arc<dyn RequestObserver>,
+        host: Arc<str>,
+        method: Method,
+        start: Instant,
+    }
+}
+
+impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for ObservedFuture<F> {
+    type Output = Result<Response<C>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx));
+        let status = response.as_ref().ok().map(Response::status);
+        this.observer.request_finished(this.host, this.method, status, this.start.elapsed());
+        Poll::Ready(response)
+    }
+}
