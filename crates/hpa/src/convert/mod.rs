@@ -30,8 +30,8 @@ Examples:
 
 Objects of other kinds pass through unchanged. autoscaling/v1 and v2beta2 become v2. v2beta1
 is rejected, and so is a v1 object that has metrics or behavior in annotations: get it as
-autoscaling/v2. Metadata that the API server sets (uid, resourceVersion, managedFields, ...)
-is dropped.";
+autoscaling/v2. The status and metadata that the API server sets (uid, resourceVersion,
+managedFields, ...) are dropped.";
 
 /// The arguments of `hpa convert`.
 #[derive(Args, Debug)]

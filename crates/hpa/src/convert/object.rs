@@ -53,7 +53,7 @@ pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
         _ => return Vec::new(),
     };
     set_api_version(object, to);
-    drop_server_metadata(object);
+    drop_server_state(object);
     let errors = if errors.is_empty() { check(object) } else { errors };
     errors.into_iter().map(|error| format!(" ({name}): {error}")).collect()
 }
@@ -74,8 +74,7 @@ fn set_api_version(object: &mut Value, to: TargetApi) {
     }
 }
 
-/// Turns `targetCPUUtilizationPercentage` into a metric. Drops the status, whose shape differs: the
-/// controller writes a new one.
+/// Turns `targetCPUUtilizationPercentage` into a metric.
 fn from_v1(object: &mut Value) -> Vec<String> {
     let mut errors = Vec::new();
     if let Some(annotations) = annotations(object) {
@@ -86,7 +85,6 @@ fn from_v1(object: &mut Value) -> Vec<String> {
         annotations.retain(|name, _| !V1_STATUS_ANNOTATIONS.contains(&name.as_str()));
     }
     let Some(object) = object.as_object_mut() else { return errors };
-    object.remove("status");
     if let Some(Value::Object(spec)) = object.get_mut("spec")
         && let Some(percent) =
             spec.remove("targetCPUUtilizationPercentage").filter(|value| !value.is_null())
@@ -102,12 +100,20 @@ fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 
-fn drop_server_metadata(object: &mut Value) {
-    if let Some(annotations) = annotations(object) {
-        annotations.remove(LAST_APPLIED);
+/// Drops what belongs to the object that was read: its status, and metadata that the API server sets.
+/// A status would also fail strict validation, because the two APIs don't have the same fields.
+fn drop_server_state(object: &mut Value) {
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
     }
+    let is_empty = annotations(object).is_some_and(|annotations| {
+        annotations.remove(LAST_APPLIED);
+        annotations.is_empty()
+    });
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|name, _| !SET_BY_SERVER.contains(&name.as_str()));
+        metadata.retain(|name, _| {
+            !SET_BY_SERVER.contains(&name.as_str()) && !(is_empty && name == "annotations")
+        });
     }
 }
 

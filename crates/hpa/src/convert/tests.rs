@@ -64,6 +64,17 @@ fn object_of_the_target_or_a_foreign_api_is_unchanged() {
 }
 
 #[test]
+fn status_and_empty_annotations_are_dropped() {
+    let mut object = autoscaler(hpa_crd::API_VERSION, json!({ "maxReplicas": 5 }));
+    object["metadata"]["annotations"] =
+        json!({ "kubectl.kubernetes.io/last-applied-configuration": "{}" });
+    // Kubernetes up to 1.36 does not know this field and rejects the object.
+    object["status"] = json!({ "conditions": [{ "type": "Paused", "observedGeneration": 1 }] });
+    let core = convert(&object.to_string(), TargetApi::Core, Format::Yaml).expect("it converts");
+    assert!(!core.contains("status") && !core.contains("annotations"), "{core}");
+}
+
+#[test]
 fn server_set_metadata_is_dropped() {
     let mut object = autoscaler("autoscaling/v2", json!({ "maxReplicas": 5 }));
     object["metadata"] = json!({
@@ -106,7 +117,7 @@ fn v1_target_becomes_a_v2_metric() {
     );
     assert_eq!(converted["spec"].get("targetCPUUtilizationPercentage"), None);
     assert_eq!(converted.get("status"), None);
-    assert_eq!(converted["metadata"]["annotations"], json!({}));
+    assert_eq!(converted["metadata"].get("annotations"), None);
 
     object["metadata"]["annotations"] = json!({ "autoscaling.alpha.kubernetes.io/metrics": "[]" });
     let error = custom_object(&object).expect_err("metrics in an annotation");
