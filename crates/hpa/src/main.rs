@@ -22,7 +22,6 @@ mod shadow;
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
-use clap::Parser;
 
 use crate::args::{Arguments, Command};
 
@@ -31,7 +30,7 @@ use crate::args::{Arguments, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let Arguments { command } = Arguments::parse_or_exit();
     let failure = match &command {
         #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),

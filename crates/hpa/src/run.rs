@@ -89,7 +89,6 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     if !election.leader_elect || arguments.dry_run {
         return Ok(None);
     }
-    election.check().map_err(anyhow::Error::msg)?;
     let limits = ClientLimits::default();
     let config = ClientConfig { api: limits, metrics: limits, ..client_config(&arguments.cluster) };
     let client = Clients::new(&config).await?.api;

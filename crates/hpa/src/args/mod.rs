@@ -12,7 +12,12 @@ mod tests;
 mod traces;
 mod values;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{
+    Command as ClapCommand, CommandFactory, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 pub(crate) use self::{
     run::{
@@ -56,4 +61,51 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Print a manual page
     Man(ManArguments),
+}
+
+impl Arguments {
+    /// Parses the process's arguments and environment. An invalid one prints its flag or variable and
+    /// ends the process with exit status 2.
+    pub(crate) fn parse_or_exit() -> Self {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        Self::try_parse_checked(&arguments).unwrap_or_else(|error| error.exit())
+    }
+
+    fn try_parse_checked(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        let parsed = Self::try_parse_from(arguments)
+            .map_err(|error| name_variable(error, arguments, &Self::command()))?;
+        if let Command::Run(run) = &parsed.command {
+            run.election
+                .check()
+                .map_err(|text| Self::command().error(ErrorKind::ValueValidation, text))?;
+        }
+        Ok(parsed)
+    }
+}
+
+/// Adds the environment variable to the error about a value that no flag on the command line has
+/// set: clap names the flag only.
+fn name_variable(
+    mut error: clap::Error,
+    arguments: &[OsString],
+    program: &ClapCommand,
+) -> clap::Error {
+    let Some(ContextValue::String(usage)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let flag = usage.split([' ', '=', '[']).next().unwrap_or_default().to_owned();
+    let is_given = arguments.iter().any(|argument| argument.to_string_lossy().starts_with(&flag));
+    let command = program.get_subcommands().find(|command| {
+        arguments.get(1).is_some_and(|name| name.as_os_str() == command.get_name())
+    });
+    let variable = command
+        .into_iter()
+        .flat_map(ClapCommand::get_arguments)
+        .find(|argument| argument.get_long().is_some_and(|long| flag == format!("--{long}")))
+        .and_then(|argument| argument.get_env());
+    if let (false, Some(variable)) = (is_given, variable) {
+        let tip = format!("the value comes from the variable {}", variable.to_string_lossy());
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }

@@ -1,6 +1,6 @@
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 use hpa_controller::key::AutoscalerApi;
 use jiff::SignedDuration;
 
@@ -43,7 +43,7 @@ pub(crate) struct RunArguments {
     pub(crate) traces: super::TraceArguments,
     /// Write nothing: compare decisions with the controller that owns the autoscalers, and log the
     /// differences. Turns leader election off
-    #[arg(long, env = "HPA_DRY_RUN")]
+    #[arg(long, env = "HPA_DRY_RUN", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) dry_run: bool,
     /// Worker threads. One is enough for tens of thousands of autoscalers
     #[arg(long, env = "HPA_THREADS", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -84,7 +84,7 @@ pub(crate) struct AutoscalingArguments {
     #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY", value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
     /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since Kubernetes 1.37)
-    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) scale_to_zero: bool,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct ClusterArguments {
     #[arg(long, env = "HPA_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Use the service account of this pod; ignore kubeconfig files
-    #[arg(long, env = "HPA_IN_CLUSTER", conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(long, env = "HPA_IN_CLUSTER", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
     #[arg(long = "namespace", short = 'n', env = "HPA_NAMESPACE", value_name = "NAME", value_delimiter = ',', value_parser = namespace)]
@@ -115,7 +115,7 @@ pub(crate) struct ClusterArguments {
     pub(crate) kube_api_burst: Option<u32>,
     /// Watch the kinds that autoscalers target (Deployments, StatefulSets, ReplicaSets, custom
     /// resources with a scale subresource). If false or not permitted, each reconcile reads the scale
-    #[arg(long, env = "HPA_WATCH_SCALES", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, env = "HPA_WATCH_SCALES", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
     #[arg(long, env = "HPA_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
@@ -127,7 +127,7 @@ pub(crate) struct ClusterArguments {
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 pub(crate) struct ElectionArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(long, env = "HPA_LEADER_ELECT", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, env = "HPA_LEADER_ELECT", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) leader_elect: bool,
     /// How long a standby waits after the last renewal it observed before it acquires the lease
     #[arg(long, env = "HPA_LEADER_ELECT_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
@@ -147,7 +147,7 @@ pub(crate) struct ElectionArguments {
     pub(crate) leader_elect_resource_namespace: Option<String>,
     /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive a
     /// change of leader. Needs --leader-elect
-    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) keep_history: bool,
 }
 
@@ -201,7 +201,7 @@ pub(crate) struct ObservationArguments {
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Export for each autoscaler what each metric proposes, what limits it and whether it fails: up
     /// to 19 series per autoscaler
-    #[arg(long, env = "HPA_PER_HPA_METRICS")]
+    #[arg(long, env = "HPA_PER_HPA_METRICS", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
     pub(crate) per_hpa_metrics: bool,
 }
 

@@ -64,6 +64,11 @@ fn invalid_value_is_rejected_and_names_the_flag() {
         ("--kube-api-qps", "0"),
         ("--namespace", "Not-A-Namespace"),
         ("--log-level", "hpa=loud"),
+        ("--log-level", "warning"),
+        ("--log-level", ""),
+        ("--log-level", "info,"),
+        ("--log-level", "info,hpa_controler=debug"),
+        ("--log-level", "=debug"),
         ("--log-format", "xml"),
         ("--request-timeout", "0"),
         ("--bind-address", "localhost"),
@@ -79,6 +84,59 @@ fn invalid_value_is_rejected_and_names_the_flag() {
         let error = parse(&[&argument]).expect_err(&argument);
         assert!(error.contains(flag), "{argument}: {error}");
     }
+}
+
+#[test]
+fn every_boolean_flag_takes_the_same_forms() {
+    let command = Arguments::command();
+    let run = command.find_subcommand("run").expect("run");
+    let is_boolean = |argument: &&clap::Arg| {
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "BOOL"))
+    };
+    let flags: Vec<_> =
+        run.get_arguments().filter(is_boolean).filter_map(clap::Arg::get_long).collect();
+    assert_eq!(flags.len(), 7, "{flags:?}");
+    for flag in flags {
+        for value in ["", "=true", "=false", "=1", "=off"] {
+            parse(&[&format!("--{flag}{value}")]).expect(flag);
+        }
+        parse(&[&format!("--{flag}"), "false"]).expect(flag);
+        parse(&[&format!("--{flag}=maybe")]).expect_err(flag);
+    }
+    let run = parse(&["--leader-elect", "false", "--dry-run=true", "--in-cluster"]).expect("flags");
+    assert!(!run.election.leader_elect && run.dry_run && run.cluster.in_cluster);
+}
+
+#[test]
+fn error_names_the_variable_of_a_value_from_the_environment() {
+    let arguments = |texts: &[&str]| texts.iter().map(OsString::from).collect::<Vec<_>>();
+    let program = Arguments::command();
+    let describe = |texts: &[&str]| {
+        // The value is on the command line here: a test must not change the environment.
+        let error = Arguments::try_parse_from(["hpa", "run", "--threads=abc"]).expect_err("abc");
+        name_variable(error, &arguments(texts), &program).to_string()
+    };
+    assert!(describe(&["hpa", "run"]).contains("the variable HPA_THREADS"));
+    assert!(!describe(&["hpa", "run", "--threads=abc"]).contains("HPA_THREADS"));
+}
+
+#[test]
+fn inconsistent_election_durations_are_a_usage_error() {
+    let arguments = ["hpa", "run", "--leader-elect-lease-duration=10s"].map(OsString::from);
+    let error = Arguments::try_parse_checked(&arguments).expect_err("equal durations");
+    assert_eq!(error.exit_code(), 2, "{error}");
+}
+
+#[test]
+fn log_level_takes_levels_and_known_modules() {
+    for filter in
+        ["warn", "DEBUG", "info,hpa_controller=debug", "off,hpa_controller::reconcile=trace"]
+    {
+        let log = parse(&["--log-level", filter]).expect(filter).log;
+        assert_eq!(log.log_level, filter);
+    }
+    let error = parse(&["--log-level=verbose"]).expect_err("an unknown level");
+    assert!(error.contains("must be one of off, error, warn, info, debug, trace"), "{error}");
 }
 
 #[test]

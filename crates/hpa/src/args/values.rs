@@ -52,11 +52,48 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     if is_label { Ok(text.to_owned()) } else { Err("must be the name of a namespace".to_owned()) }
 }
 
+const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// The crates whose modules log, as the first segment of a log target.
+const LOG_TARGETS: [&str; 12] = [
+    "hpa",
+    "hpa_calc",
+    "hpa_controller",
+    "hpa_crd",
+    "hpa_metrics_client",
+    "hpa_testbed",
+    "hyper",
+    "hyper_util",
+    "kube_client",
+    "kube_runtime",
+    "rustls",
+    "tower",
+];
+
+/// Checks a log filter: levels and `target=level` directives, separated by commas.
+///
+/// `EnvFilter` takes any word for a target, so that `warning` or `debg` would turn logging off.
 pub(super) fn log_filter(text: &str) -> Result<String, String> {
+    for directive in text.split(',').map(str::trim) {
+        check_log_directive(directive)?;
+    }
     match tracing_subscriber::EnvFilter::builder().parse(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+fn check_log_directive(directive: &str) -> Result<(), String> {
+    let (target, level) = directive.split_once('=').unwrap_or(("", directive));
+    if !LOG_LEVELS.contains(&level.to_ascii_lowercase().as_str()) {
+        return Err(format!("unknown level {level:?}: must be one of {}", LOG_LEVELS.join(", ")));
+    }
+    let crate_name = target.split("::").next().unwrap_or_default();
+    if directive.contains('=') && !LOG_TARGETS.contains(&crate_name) {
+        let known = LOG_TARGETS.join(", ");
+        return Err(format!("unknown module {target:?}: must be in one of {known}"));
+    }
+    Ok(())
 }
 
 /// Converts a duration that its parser has checked not to be negative.
