@@ -25,6 +25,8 @@
 //! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. A server can be stopped
 //! and started again with an older state or none ([`Testbed::restart`]), and its clock can go wrong ([`SkewedClock`]).
 
+#![allow(missing_docs, reason = "no other project embeds the testbed")]
+
 mod config;
 mod discovery;
 mod error;

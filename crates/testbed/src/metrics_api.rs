@@ -55,7 +55,7 @@ fn pods(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<
     }
     let subject = Subject { group: RESOURCE, plural: "pods", kind: "PodMetrics", name: &info.name };
     items
-        .find(|pod| json::text(pod, "/metadata/name") == info.name)
+        .find(|pod| json::str_at(pod, "/metadata/name") == info.name)
         .ok_or_else(|| ApiError::not_found(&subject))
 }
 

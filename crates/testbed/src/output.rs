@@ -69,7 +69,7 @@ impl View {
             Form::Whole => object.into_owned(),
             Form::Metadata => metadata_of(&object),
             Form::Table(table) => {
-                let version = json::text(&object, "/metadata/resourceVersion");
+                let version = json::str_at(&object, "/metadata/resourceVersion");
                 table.of([&*object], &json!({ "resourceVersion": version }))
             }
         }
@@ -106,7 +106,7 @@ impl View {
 
     /// The object in the version that was asked for: versions differ in nothing but their name.
     fn in_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
-        if json::text(object, "/apiVersion") == self.api_version {
+        if json::str_at(object, "/apiVersion") == self.api_version {
             return Cow::Borrowed(object);
         }
         let mut object = object.clone();

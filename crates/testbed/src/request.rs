@@ -3,6 +3,7 @@
 use axum::body::Bytes;
 use axum::extract::Query as UriQuery;
 use http::{HeaderMap, Method, Uri, header};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -37,7 +38,7 @@ impl RequestInfo {
     pub(crate) fn new(method: &Method, path: &str, watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =
-            path.split('/').filter(|part| !part.is_empty()).map(decoded).collect();
+            path.split('/').filter(|part| !part.is_empty()).map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let rest = match segments.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => {
@@ -88,18 +89,8 @@ fn verb(method: &Method, has_name: bool, watch: bool) -> &'static str {
     }
 }
 
-/// A segment of a path without its percent encoding.
-fn decoded(segment: &str) -> String {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|code| std::str::from_utf8(code).ok());
-        let byte =
-            code.filter(|_| first == b'%').and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(byte.unwrap_or(first));
-        rest = if byte.is_some() { after.get(2..).unwrap_or_default() } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+fn decode(segment: &str) -> String {
+    percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
 /// A request, read as a whole.

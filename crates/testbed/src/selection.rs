@@ -39,7 +39,7 @@ impl Selection {
             && self
                 .fields
                 .iter()
-                .all(|term| (json::text(object, &term.pointer) == term.value) == term.equal)
+                .all(|term| (json::str_at(object, &term.pointer) == term.value) == term.equal)
     }
 }
 

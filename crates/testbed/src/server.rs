@@ -61,7 +61,7 @@ impl Server {
 
     /// The time in the API's form.
     pub(crate) fn now(&self) -> String {
-        names::time((self.config.clock)())
+        names::timestamp((self.config.clock)())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -104,7 +104,7 @@ impl Testbed {
             status.filter(|_| target.served().is_ok_and(|version| version.has_status))
         {
             let target =
-                Target { name: json::text(&stored, "/metadata/name").to_owned(), ..target };
+                Target { name: json::str_at(&stored, "/metadata/name").to_owned(), ..target };
             stored = update(&mut state, config, &target, Part::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
@@ -170,7 +170,7 @@ impl Testbed {
     }
 
     /// The version of the last change of any of these resources.
-    pub(crate) fn latest_of(&self, keys: &[Key]) -> u64 {
+    pub(crate) fn latest_version(&self, keys: &[Key]) -> u64 {
         let mut state = self.server.state.lock();
         keys.iter()
             .map(|key| *state.store.collection(key).subscribe().borrow())
@@ -179,7 +179,7 @@ impl Testbed {
     }
 
     /// The resources with a scale that are defined by a `CustomResourceDefinition`.
-    pub(crate) fn scaled_custom_resources(&self) -> Vec<Arc<Resource>> {
+    pub(crate) fn scalable_custom_resources(&self) -> Vec<Arc<Resource>> {
         let state = self.server.state.lock();
         let is_scaled = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
         let scaled = |one: &&Arc<Resource>| one.custom && one.namespaced && is_scaled(one);
@@ -228,18 +228,19 @@ fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource
 }
 
 fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
-    let (api_version, kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
     let resource = resource(state, api_version, kind).ok_or_else(|| {
         ApiError::bad_request(format!(
             "no matches for kind \"{kind}\" in version \"{api_version}\""
         ))
     })?;
     let version = api_version.rsplit('/').next().unwrap_or_default().to_owned();
-    let namespace = match json::text(object, "/metadata/namespace") {
+    let namespace = match json::str_at(object, "/metadata/namespace") {
         _ if !resource.namespaced => "",
         "" => "default",
         given => given,
     };
-    let (namespace, name) = (namespace.to_owned(), json::text(object, "/metadata/name").to_owned());
+    let (namespace, name) =
+        (namespace.to_owned(), json::str_at(object, "/metadata/name").to_owned());
     Ok(Target { resource, version, namespace, name })
 }

@@ -72,7 +72,7 @@ fn row(track: &Track) -> [String; 9] {
         number(average),
         number(average_needed(&track.samples)),
         served(track),
-        seen.map_or("-".to_owned(), |seen| clock(seen.short_seconds)),
+        seen.map_or("-".to_owned(), |seen| clock(seen.underserved_seconds)),
     ]
 }
 

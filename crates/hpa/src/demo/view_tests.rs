@@ -67,7 +67,7 @@ fn board() -> Dashboard {
             cpu: 0.0,
             offered_total: 0.0,
             served_total: 0.0,
-            short_seconds: 0.0,
+            underserved_seconds: 0.0,
             pod_seconds: 0.0,
         };
         let second = f64::from(second);

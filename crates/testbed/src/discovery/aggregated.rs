@@ -86,10 +86,10 @@ fn metric_resources(group: &str, version: &str) -> Vec<Value> {
     let entry = |resource: &Value| {
         let is_namespaced = resource.get("namespaced").and_then(Value::as_bool) == Some(true);
         json!({
-            "resource": json::text(resource, "/name"),
-            "responseKind": kind(group, version, json::text(resource, "/kind")),
+            "resource": json::str_at(resource, "/name"),
+            "responseKind": kind(group, version, json::str_at(resource, "/kind")),
             "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
-            "singularResource": json::text(resource, "/singularName"),
+            "singularResource": json::str_at(resource, "/singularName"),
             "verbs": resource.get("verbs"),
         })
     };

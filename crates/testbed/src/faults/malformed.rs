@@ -12,7 +12,7 @@ pub(crate) fn spoil(body: &mut Value, object: &str, pointer: &str, value: &Value
         }
         return;
     }
-    match json::text(body, "/type") {
+    match json::str_at(body, "/type") {
         "ADDED" | "MODIFIED" | "DELETED" => {
             if let Some(shown) = body.get_mut("object") {
                 spoil_one(shown, object, pointer, value);
@@ -27,7 +27,7 @@ fn spoil_one(shown: &mut Value, object: &str, pointer: &str, value: &Value) {
     let is_named = || {
         ["/metadata/name", "/describedObject/name"]
             .iter()
-            .any(|name| json::text(shown, name) == object)
+            .any(|name| json::str_at(shown, name) == object)
     };
     if !object.is_empty() && !is_named() {
         return;

@@ -31,10 +31,10 @@ pub(crate) fn is_index(request: &RequestInfo) -> bool {
 /// Takes a group out of what discovery tells of all.
 pub(crate) fn hide(group: &str, index: &mut Value) {
     if let Some(groups) = index.get_mut("groups").and_then(Value::as_array_mut) {
-        groups.retain(|one| json::text(one, "/name") != group);
+        groups.retain(|one| json::str_at(one, "/name") != group);
     }
     if let Some(items) = index.get_mut("items").and_then(Value::as_array_mut) {
-        items.retain(|one| json::text(one, "/metadata/name") != group);
+        items.retain(|one| json::str_at(one, "/metadata/name") != group);
     }
     if let Some(paths) = index.get_mut("paths").and_then(Value::as_object_mut) {
         let own = if group.is_empty() { "api/".to_owned() } else { format!("apis/{group}/") };

@@ -50,7 +50,7 @@ pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), Ap
 
 /// What an autoscaler's status always has is there, and an empty list is none.
 fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
-    if json::items(object, "/status/currentMetrics").next().is_none() {
+    if json::array_at(object, "/status/currentMetrics").next().is_none() {
         json::set(object, &["status", "currentMetrics"], Value::Null);
     }
     json::set_default(object, &["status", "desiredReplicas"], 0);
@@ -62,11 +62,11 @@ fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
     }
     let counts = ["status.currentReplicas", "status.desiredReplicas"];
     let negatives = counts.into_iter().filter_map(|field| {
-        let count = json::number(object, &format!("/{}", field.replace('.', "/")))?;
+        let count = json::i64_at(object, &format!("/{}", field.replace('.', "/")))?;
         (count < 0).then(|| negative(field, count))
     });
     let causes = negatives.collect();
-    if json::number(object, "/status/currentReplicas") == Some(0) {
+    if json::i64_at(object, "/status/currentReplicas") == Some(0) {
         json::remove(object, &["status", "currentReplicas"]);
     }
     causes
@@ -74,7 +74,7 @@ fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
 
 /// A workload's status without the counts that are left out if they are zero.
 fn without_zeros(object: &mut Value) {
-    let kept: &[&str] = match json::text(object, "/kind") {
+    let kept: &[&str] = match json::str_at(object, "/kind") {
         "StatefulSet" => &["replicas", "availableReplicas"],
         "Deployment" => &[],
         _ => &["replicas"],
@@ -122,13 +122,13 @@ fn spec_of(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::Er
 fn workload(object: &mut Value) {
     json::set_default(object, &["spec", "replicas"], 1);
     without_zeros(object);
-    if json::text(object, "/kind") == "Deployment" {
+    if json::str_at(object, "/kind") == "Deployment" {
         let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });
         json::set_default(object, &["spec", "strategy"], strategy);
     }
     containers(object.pointer_mut("/spec/template/spec/containers"));
-    if json::text(object, "/kind") != "ReplicationController" {
+    if json::str_at(object, "/kind") != "ReplicationController" {
         return;
     }
     if let Some(labels) = object.pointer("/spec/template/metadata/labels").cloned() {
@@ -155,7 +155,7 @@ fn namespace(target: &Target, object: &mut Value) {
 }
 
 fn negative_replicas(object: &Value) -> Option<Cause> {
-    let replicas = json::number(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
+    let replicas = json::i64_at(object, "/spec/replicas").filter(|replicas| *replicas < 0)?;
     Some(negative("spec.replicas", replicas))
 }
 

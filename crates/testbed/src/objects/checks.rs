@@ -25,13 +25,13 @@ pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiE
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
     let (wanted, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
-    if target.resource.custom && json::text(object, "/kind").is_empty() {
+    if target.resource.custom && json::str_at(object, "/kind").is_empty() {
         let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
         return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
     }
     json::set_default(object, &["apiVersion"], wanted.as_str());
     json::set_default(object, &["kind"], kind.as_str());
-    let (given, given_kind) = (json::text(object, "/apiVersion"), json::text(object, "/kind"));
+    let (given, given_kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
     if given == wanted && given_kind == kind {
         return Ok(());
     }
@@ -62,7 +62,7 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
         json::remove(object, &["metadata", "namespace"]);
         return Ok(());
     }
-    let given = json::text(object, "/metadata/namespace");
+    let given = json::str_at(object, "/metadata/namespace");
     if given.is_empty() {
         json::set(object, &["metadata", "namespace"], target.namespace.as_str());
     } else if given != target.namespace {
@@ -75,7 +75,7 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
 
 /// Refuses a PUT of an object that is not the one that is stored.
 pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let (given, stored) = (json::text(new, "/metadata/uid"), json::text(old, "/metadata/uid"));
+    let (given, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
     if given.is_empty() || given == stored {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
 
 /// Refuses a PUT of a custom resource that does not say which version it replaces.
 pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
-    if !target.resource.custom || !json::text(new, "/metadata/resourceVersion").is_empty() {
+    if !target.resource.custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
         return Ok(());
     }
     let message = "Invalid value: 0: must be specified for an update".to_owned();
@@ -104,5 +104,5 @@ pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), Ap
 }
 
 pub(crate) fn has_finalizers(object: &Value) -> bool {
-    json::items(object, "/metadata/finalizers").next().is_some()
+    json::array_at(object, "/metadata/finalizers").next().is_some()
 }

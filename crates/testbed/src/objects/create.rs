@@ -1,6 +1,7 @@
 //! Creating objects.
 
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::{
     admission,
@@ -27,19 +28,19 @@ pub(crate) fn create(
     check_type(target, &mut object)?;
     check_namespace(target, &mut object)?;
     require_namespace(state, target)?;
-    if !json::text(&object, "/metadata/resourceVersion").is_empty() {
+    if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {
         return Err(ApiError::unforeseen(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let prefix = json::text(&object, "/metadata/generateName");
-    if json::text(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
-        let name = names::generate(prefix);
+    let prefix = json::str_at(&object, "/metadata/generateName");
+    if json::str_at(&object, "/metadata/name").is_empty() && !prefix.is_empty() {
+        let name = names::generate_name(prefix);
         json::set(&mut object, &["metadata", "name"], name);
     }
     let target =
-        Target { name: json::text(&object, "/metadata/name").to_owned(), ..target.clone() };
-    let now = names::time((config.clock)());
+        Target { name: json::str_at(&object, "/metadata/name").to_owned(), ..target.clone() };
+    let now = names::timestamp((config.clock)());
     begin(&target, &mut object, &now)?;
     admission::admit(config, &target, &mut object, None)?;
     if state.store.get(&target.resource.key(), &target.id()).is_some() {
@@ -57,12 +58,13 @@ pub(crate) fn create(
 
 /// Gives a new object what the server gives it.
 fn begin(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
-    let metadata = json::members(json::members(object).entry("metadata").or_insert(Value::Null));
+    let metadata =
+        json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
     for member in SERVERS_OWN.iter().filter(|member| **member != "generateName") {
         metadata.remove(*member);
     }
     metadata.remove("resourceVersion");
-    metadata.insert("uid".to_owned(), names::uid().into());
+    metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
     if target.resource.counts_generations {
         metadata.insert("generation".to_owned(), 1.into());

@@ -47,7 +47,7 @@ fn mark(state: &mut State, target: &Target, object: &Object, now: &str) -> Objec
     let mut marked = (**object).clone();
     json::set(&mut marked, &["metadata", "deletionTimestamp"], now);
     json::set(&mut marked, &["metadata", "deletionGracePeriodSeconds"], 0);
-    if let Some(generation) = json::number(object, "/metadata/generation") {
+    if let Some(generation) = json::i64_at(object, "/metadata/generation") {
         json::set(&mut marked, &["metadata", "generation"], generation + 1);
     }
     state.store.put(&target.resource.key(), target.id(), marked)

@@ -37,7 +37,7 @@ pub(crate) fn update(
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
     keep_servers_own(&mut new, &old);
-    json::carry(&old, &mut new, &["apiVersion"]);
+    json::copy(&old, &mut new, &["apiVersion"]);
     let mut new = only_part(target, part, new, &old)?;
     if part == Part::Main {
         admission::admit(config, target, &mut new, Some(&old))?;
@@ -45,7 +45,7 @@ pub(crate) fn update(
         admission::admit_status(target, &mut new)?;
     }
     count_generation(target, &mut new, &old)?;
-    json::carry(&old, &mut new, &["metadata", "resourceVersion"]);
+    json::copy(&old, &mut new, &["metadata", "resourceVersion"]);
     if new == *old {
         return Ok(old);
     }
@@ -63,7 +63,7 @@ pub(crate) fn update(
 }
 
 fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
-    let name = json::text(new, "/metadata/name");
+    let name = json::str_at(new, "/metadata/name");
     if name != target.name {
         let text = format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -71,12 +71,12 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
         );
         return Err(ApiError::bad_request(text));
     }
-    let version = json::text(new, "/metadata/resourceVersion");
-    if !version.is_empty() && version != json::text(old, "/metadata/resourceVersion") {
+    let version = json::str_at(new, "/metadata/resourceVersion");
+    if !version.is_empty() && version != json::str_at(old, "/metadata/resourceVersion") {
         return Err(ApiError::modified(&target.subject()));
     }
-    let uid = json::text(new, "/metadata/uid");
-    if !uid.is_empty() && uid != json::text(old, "/metadata/uid") {
+    let uid = json::str_at(new, "/metadata/uid");
+    if !uid.is_empty() && uid != json::str_at(old, "/metadata/uid") {
         // Each of the two validations of an update says so.
         let cause = admission::immutable("metadata.uid", uid);
         return Err(ApiError::invalid(&target.subject(), &[cause.clone(), cause]));
@@ -86,7 +86,7 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
 
 fn keep_servers_own(new: &mut Value, old: &Value) {
     for member in SERVERS_OWN {
-        json::carry(old, new, &["metadata", member]);
+        json::copy(old, new, &["metadata", member]);
     }
 }
 
@@ -94,12 +94,12 @@ fn keep_servers_own(new: &mut Value, old: &Value) {
 fn only_part(target: &Target, part: Part, mut new: Value, old: &Value) -> Result<Value, ApiError> {
     if part == Part::Status {
         let mut result = old.clone();
-        json::carry(&new, &mut result, &["status"]);
-        json::carry(&new, &mut result, &["metadata", "managedFields"]);
+        json::copy(&new, &mut result, &["status"]);
+        json::copy(&new, &mut result, &["metadata", "managedFields"]);
         return Ok(result);
     }
     if target.served()?.has_status {
-        json::carry(old, &mut new, &["status"]);
+        json::copy(old, &mut new, &["status"]);
     }
     Ok(new)
 }
@@ -118,7 +118,7 @@ fn count_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(),
         object
     };
     if counted(new) != counted(old) {
-        let generation = json::number(old, "/metadata/generation").unwrap_or_default() + 1;
+        let generation = json::i64_at(old, "/metadata/generation").unwrap_or_default() + 1;
         json::set(new, &["metadata", "generation"], generation);
     }
     Ok(())

@@ -34,7 +34,7 @@ impl Applier<'_> {
 
 fn apply(live: &Value, applied: &Value, by: &Applier<'_>) -> Result<Value, ApiError> {
     let wanted = fields::of(applied);
-    let mut others: Vec<Value> = json::items(live, "/metadata/managedFields").cloned().collect();
+    let mut others: Vec<Value> = json::array_at(live, "/metadata/managedFields").cloned().collect();
     let own = others.iter().position(|entry| is_own(entry, by)).map(|index| others.remove(index));
     settle_conflicts(live, applied, &wanted, &mut others, by)?;
     let before = own.as_ref().map(fields_of).unwrap_or_default();
@@ -127,22 +127,22 @@ fn of_manager(conflicts: &[(String, String)], manager: &str) -> String {
 
 /// How a manager is called: one that did not apply, with what it did.
 fn called(entry: &Value) -> String {
-    let mut text = format!("\"{}\"", json::text(entry, "/manager"));
-    let subresource = json::text(entry, "/subresource");
+    let mut text = format!("\"{}\"", json::str_at(entry, "/manager"));
+    let subresource = json::str_at(entry, "/subresource");
     if !subresource.is_empty() {
         text = format!("{text} with subresource \"{subresource}\"");
     }
-    if json::text(entry, "/operation") != "Update" {
+    if json::str_at(entry, "/operation") != "Update" {
         return text;
     }
-    format!("{text} using {}", json::text(entry, "/apiVersion"))
+    format!("{text} using {}", json::str_at(entry, "/apiVersion"))
 }
 
 /// Merges an applied object: lists by the keys of their elements, where they have such.
 fn merge(live: &mut Value, name: &str, applied: &Value) {
     match applied {
         Value::Object(wanted) => {
-            let members = json::members(live);
+            let members = json::object_mut(live);
             for (name, value) in wanted {
                 merge(members.entry(name.clone()).or_insert(Value::Null), name, value);
             }
@@ -169,9 +169,9 @@ fn merge_element(items: &mut Vec<Value>, list: &str, element: &Value) {
 }
 
 fn is_own(entry: &Value, by: &Applier<'_>) -> bool {
-    json::text(entry, "/manager") == by.manager
-        && json::text(entry, "/operation") == "Apply"
-        && json::text(entry, "/subresource") == by.subresource
+    json::str_at(entry, "/manager") == by.manager
+        && json::str_at(entry, "/operation") == "Apply"
+        && json::str_at(entry, "/subresource") == by.subresource
 }
 
 fn fields_of(entry: &Value) -> Fields {

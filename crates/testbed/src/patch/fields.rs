@@ -128,7 +128,7 @@ pub(super) fn to_json(fields: &Fields) -> Value {
     for path in fields {
         let mut place = &mut tree;
         for step in path {
-            place = json::members(place).entry(step.clone()).or_insert_with(|| json!({}));
+            place = json::object_mut(place).entry(step.clone()).or_insert_with(|| json!({}));
         }
     }
     tree
@@ -174,5 +174,6 @@ fn shown_step(step: &str) -> String {
 /// Puts managers in the order of the API: who applied comes first, then by time and name.
 pub(super) fn sort(entries: &mut [Value]) {
     let members = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
-    entries.sort_by_cached_key(|entry| members.map(|member| json::text(entry, member).to_owned()));
+    entries
+        .sort_by_cached_key(|entry| members.map(|member| json::str_at(entry, member).to_owned()));
 }

@@ -2,8 +2,6 @@
 
 mod apply;
 mod fields;
-mod json_patch;
-mod merge;
 mod record;
 mod strategic;
 
@@ -20,7 +18,7 @@ const REJECTED: &str = "the server rejected our request due to an error in our r
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     /// RFC 6902.
-    Json(Vec<json_patch::Operation>),
+    Json(json_patch::Patch),
     /// RFC 7386.
     Merge(Value),
     /// Kubernetes' merge patch, which merges lists by keys.
@@ -49,8 +47,10 @@ impl Patch {
     pub(crate) fn apply_to(&self, object: &Value, is_builtin: bool) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
-            Self::Json(operations) => json_patch::apply(&mut object, operations)?,
-            Self::Merge(patch) | Self::Apply(patch) => merge::apply(&mut object, patch),
+            Self::Json(operations) => {
+                json_patch::patch(&mut object, operations).map_err(|_| rejected())?
+            }
+            Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut object, patch),
             Self::Strategic(patch) if is_builtin => strategic::apply(&mut object, patch),
             Self::Strategic(_) => return Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
         }
@@ -77,7 +77,7 @@ fn object(call: &Call) -> Result<Value, ApiError> {
     }
 }
 
-fn operations(patch: Value) -> Result<Vec<json_patch::Operation>, ApiError> {
+fn operations(patch: Value) -> Result<json_patch::Patch, ApiError> {
     if !patch.is_array() {
         return Err(ApiError::bad_request("error decoding patch: not a list of operations"));
     }

@@ -43,7 +43,7 @@ impl Writer {
             return;
         }
         let mut entries: Vec<Value> =
-            json::items(new, "/metadata/managedFields").cloned().collect();
+            json::array_at(new, "/metadata/managedFields").cloned().collect();
         let own =
             entries.iter().position(|entry| self.is_own(entry)).map(|index| entries.remove(index));
         for entry in &mut entries {
@@ -60,9 +60,9 @@ impl Writer {
     }
 
     fn is_own(&self, entry: &Value) -> bool {
-        json::text(entry, "/manager") == self.manager
-            && json::text(entry, "/operation") == "Update"
-            && json::text(entry, "/subresource") == self.subresource
+        json::str_at(entry, "/manager") == self.manager
+            && json::str_at(entry, "/operation") == "Update"
+            && json::str_at(entry, "/subresource") == self.subresource
     }
 
     fn entry(&self, fields: &Fields) -> Value {

@@ -51,7 +51,7 @@ pub(super) fn apply(object: &mut Value, patch: &Value) {
         }
         _ => {}
     }
-    let members = json::members(object);
+    let members = json::object_mut(object);
     if let Some(keys) = patch.get(RETAIN_KEYS).and_then(Value::as_array) {
         members.retain(|name, _| keys.iter().any(|key| key == name));
     }

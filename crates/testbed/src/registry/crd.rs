@@ -7,20 +7,21 @@ use crate::json;
 
 /// The resource that a `CustomResourceDefinition` defines.
 pub(crate) fn resource_of(definition: &Value) -> Resource {
-    let names = |member: &str| json::text(definition, &format!("/spec/names/{member}")).to_owned();
+    let names =
+        |member: &str| json::str_at(definition, &format!("/spec/names/{member}")).to_owned();
     let list = |member: &str| {
-        json::items(definition, &format!("/spec/names/{member}"))
+        json::array_at(definition, &format!("/spec/names/{member}"))
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect()
     };
-    let mut versions: Vec<Version> = json::items(definition, "/spec/versions")
+    let mut versions: Vec<Version> = json::array_at(definition, "/spec/versions")
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
         .map(version)
         .collect();
     versions.sort_by_cached_key(|version| stability(&version.name));
     let kind = names("kind");
     Resource {
-        group: json::text(definition, "/spec/group").to_owned(),
+        group: json::str_at(definition, "/spec/group").to_owned(),
         versions,
         plural: names("plural"),
         singular: or(names("singular"), kind.to_lowercase()),
@@ -28,7 +29,7 @@ pub(crate) fn resource_of(definition: &Value) -> Resource {
         kind,
         short_names: list("shortNames"),
         categories: list("categories"),
-        namespaced: json::text(definition, "/spec/scope") != "Cluster",
+        namespaced: json::str_at(definition, "/spec/scope") != "Cluster",
         counts_generations: true,
         custom: true,
     }
@@ -42,9 +43,9 @@ pub(crate) fn establish(definition: &mut Value, now: &str) {
         "listKind": resource.list_kind, "shortNames": resource.short_names, "categories": resource.categories,
     });
     let condition = |name: &str, reason: &str, message: &str| json!({ "type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now });
-    let stored: Vec<&str> = json::items(definition, "/spec/versions")
+    let stored: Vec<&str> = json::array_at(definition, "/spec/versions")
         .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true))
-        .map(|version| json::text(version, "/name"))
+        .map(|version| json::str_at(version, "/name"))
         .collect();
     let status = json!({
         "conditions": [
@@ -59,15 +60,15 @@ pub(crate) fn establish(definition: &mut Value, now: &str) {
 
 fn version(version: &Value) -> Version {
     Version {
-        name: json::text(version, "/name").to_owned(),
+        name: json::str_at(version, "/name").to_owned(),
         has_status: version.pointer("/subresources/status").is_some(),
         scale: version.pointer("/subresources/scale").map(scale),
-        columns: json::items(version, "/additionalPrinterColumns").cloned().collect(),
+        columns: json::array_at(version, "/additionalPrinterColumns").cloned().collect(),
     }
 }
 
 fn scale(scale: &Value) -> ScalePaths {
-    let path = |member: &str| json::pointer_of(json::text(scale, member));
+    let path = |member: &str| json::pointer_from_json_path(json::str_at(scale, member));
     let selector = match path("/labelSelectorPath") {
         none if none.is_empty() => ScaleSelector::None,
         pointer => ScaleSelector::Text(pointer),

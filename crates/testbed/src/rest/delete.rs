@@ -32,10 +32,10 @@ pub(super) fn one(
         return Err(ApiError::not_found(&target.subject()));
     };
     check_preconditions(target, &options, &object)?;
-    if call.is_dry_run() || json::items(&options, "/dryRun").next().is_some() {
+    if call.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
         return Ok(response::json(
             StatusCode::OK,
-            &success(target, json::text(&object, "/metadata/uid")),
+            &success(target, json::str_at(&object, "/metadata/uid")),
         ));
     }
     let deleted = delete(&mut state, target, &now);
@@ -44,7 +44,7 @@ pub(super) fn one(
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
         Deleted::Gone(object) if returns_object => view.one(&object),
-        Deleted::Gone(object) => success(target, json::text(&object, "/metadata/uid")),
+        Deleted::Gone(object) => success(target, json::str_at(&object, "/metadata/uid")),
         Deleted::Waits(object) => view.one(&object),
     };
     Ok(response::json(StatusCode::OK, &answer))
@@ -89,8 +89,8 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ];
     for (member, name, advice) in advice {
-        let given = json::text(options, &format!("/preconditions/{member}"));
-        let stored = json::text(object, &format!("/metadata/{member}"));
+        let given = json::str_at(options, &format!("/preconditions/{member}"));
+        let stored = json::str_at(object, &format!("/metadata/{member}"));
         if given.is_empty() || given == stored {
             continue;
         }
@@ -104,7 +104,7 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
 }
 
 fn check_policy(options: &Value) -> Result<(), ApiError> {
-    let policy = json::text(options, "/propagationPolicy");
+    let policy = json::str_at(options, "/propagationPolicy");
     if ["", "Foreground", "Background", "Orphan"].contains(&policy) {
         return Ok(());
     }

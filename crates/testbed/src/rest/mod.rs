@@ -101,8 +101,8 @@ fn one(
             let object = update(&mut state, &server.config, target, part, dry_run, |old| {
                 check_uid(target, &body, old)?;
                 check_version_given(target, &body)?;
-                if json::items(&body, "/metadata/managedFields").next().is_none() {
-                    json::carry(old, &mut body, &["metadata", "managedFields"]);
+                if json::array_at(&body, "/metadata/managedFields").next().is_none() {
+                    json::copy(old, &mut body, &["metadata", "managedFields"]);
                 }
                 // So that nobody is recorded for what is left out of the status.
                 if part == Part::Status {

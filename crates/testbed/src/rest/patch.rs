@@ -56,7 +56,7 @@ fn apply(
         let message = "Required value: is required for apply patch".to_owned();
         refuse("PatchOptions", &[Cause { reason, message, field }])?;
     }
-    let (version, kind) = (json::text(&applied, "/apiVersion"), json::text(&applied, "/kind"));
+    let (version, kind) = (json::str_at(&applied, "/apiVersion"), json::str_at(&applied, "/kind"));
     if version.is_empty() || kind.is_empty() {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         return Err(ApiError::bad_request(format!(

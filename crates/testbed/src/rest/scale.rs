@@ -59,10 +59,9 @@ fn write(
         let mut scale = change(&scale_to_write(old, paths)?)?;
         check(target, &mut scale, old, paths)?;
         let mut object = old.clone();
-        let replicas = json::number(&scale, "/spec/replicas").unwrap_or_default();
-        let path: Vec<&str> = paths.spec_replicas.split('/').skip(1).collect();
-        json::set(&mut object, &path, replicas);
-        json::carry(&scale, &mut object, &["metadata", "resourceVersion"]);
+        let replicas = json::i64_at(&scale, "/spec/replicas").unwrap_or_default();
+        json::set_pointer(&mut object, &paths.spec_replicas, replicas);
+        json::copy(&scale, &mut object, &["metadata", "resourceVersion"]);
         writer.record(&mut object, old, Part::Main);
         Ok(object)
     })
@@ -72,8 +71,7 @@ fn write(
 fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut object = object.clone();
     if object.pointer(&paths.spec_replicas).is_none() {
-        let path: Vec<&str> = paths.spec_replicas.split('/').skip(1).collect();
-        json::set(&mut object, &path, 0);
+        json::set_pointer(&mut object, &paths.spec_replicas, 0);
     }
     scale_of(&object, paths)
 }
@@ -86,12 +84,12 @@ fn check(
 ) -> Result<(), ApiError> {
     json::set_default(scale, &["apiVersion"], "autoscaling/v1");
     json::set_default(scale, &["kind"], "Scale");
-    let (version, kind) = (json::text(scale, "/apiVersion"), json::text(scale, "/kind"));
+    let (version, kind) = (json::str_at(scale, "/apiVersion"), json::str_at(scale, "/kind"));
     if (version, kind) != ("autoscaling/v1", "Scale") {
         return Err(not_convertible("Scale", version, kind));
     }
     check_namespace(target, scale)?;
-    let name = json::text(scale, "/metadata/name");
+    let name = json::str_at(scale, "/metadata/name");
     if name != target.name {
         let text = format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
@@ -100,7 +98,7 @@ fn check(
         return Err(ApiError::bad_request(text));
     }
     check_uid(target, scale, object)?;
-    let replicas = json::number(scale, "/spec/replicas").unwrap_or_default();
+    let replicas = json::i64_at(scale, "/spec/replicas").unwrap_or_default();
     if replicas >= 0 {
         return Ok(());
     }
@@ -117,7 +115,7 @@ fn check(
 
 /// The autoscaling/v1 Scale of an object.
 fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
-    let Some(replicas) = json::number(object, &paths.spec_replicas) else {
+    let Some(replicas) = json::i64_at(object, &paths.spec_replicas) else {
         let path = paths.spec_replicas.replace('/', ".");
         return Err(ApiError::internal(format!(
             "the spec replicas field \"{path}\" does not exist"
@@ -128,14 +126,14 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
         "apiVersion": "autoscaling/v1",
         "metadata": {},
         "spec": {},
-        "status": { "replicas": json::number(object, &paths.status_replicas).unwrap_or_default() },
+        "status": { "replicas": json::i64_at(object, &paths.status_replicas).unwrap_or_default() },
     });
     // A zero is left out, as by the API.
     if replicas != 0 {
         json::set(&mut scale, &["spec", "replicas"], replicas);
     }
     for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        json::carry(object, &mut scale, &["metadata", member]);
+        json::copy(object, &mut scale, &["metadata", member]);
     }
     let selector = selector(object, &paths.selector)?;
     if !selector.is_empty() {
@@ -147,7 +145,7 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
 fn selector(object: &Value, place: &ScaleSelector) -> Result<String, ApiError> {
     match place {
         ScaleSelector::None => Ok(String::new()),
-        ScaleSelector::Text(pointer) => Ok(json::text(object, pointer).to_owned()),
+        ScaleSelector::Text(pointer) => Ok(json::str_at(object, pointer).to_owned()),
         ScaleSelector::LabelSelector(pointer) => {
             let Some(selector) = object.pointer(pointer).filter(|selector| !selector.is_null())
             else {

@@ -23,22 +23,22 @@ pub(super) const COLUMNS: &[(&str, bool)] = &[
 
 /// The cells of one autoscaler.
 pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let reference = |member: &str| json::text(object, &format!("/spec/scaleTargetRef/{member}"));
-    let min = json::number(object, "/spec/minReplicas");
+    let reference = |member: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{member}"));
+    let min = json::i64_at(object, "/spec/minReplicas");
     vec![
         name(object),
         format!("{}/{}", reference("kind"), reference("name")).into(),
         targets(object).into(),
         min.map_or_else(|| "<unset>".to_owned(), |min| min.to_string()).into(),
-        json::number(object, "/spec/maxReplicas").unwrap_or_default().into(),
-        json::number(object, "/status/currentReplicas").unwrap_or_default().into(),
+        json::i64_at(object, "/spec/maxReplicas").unwrap_or_default().into(),
+        json::i64_at(object, "/status/currentReplicas").unwrap_or_default().into(),
         age(object, now),
     ]
 }
 
 fn targets(object: &Value) -> String {
-    let statuses: Vec<&Value> = json::items(object, "/status/currentMetrics").collect();
-    let specs = json::items(object, "/spec/metrics").enumerate();
+    let statuses: Vec<&Value> = json::array_at(object, "/status/currentMetrics").collect();
+    let specs = json::array_at(object, "/spec/metrics").enumerate();
     let texts: Vec<String> =
         specs.map(|(index, spec)| target(spec, statuses.get(index).copied())).collect();
     let shown = texts.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -51,7 +51,7 @@ fn targets(object: &Value) -> String {
 
 /// One metric, by the spec's and the status' entry of the same place.
 fn target(spec: &Value, status: Option<&Value>) -> String {
-    let source = match json::text(spec, "/type") {
+    let source = match json::str_at(spec, "/type") {
         "External" => "external",
         "Pods" => "pods",
         "Object" => "object",
@@ -66,11 +66,11 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
     match (source, average) {
         ("pods", _) => format!("{}/{}", current("averageValue"), plain(average)),
         ("resource" | "containerResource", Some(_)) => {
-            let name = json::text(spec, &format!("/{source}/name"));
+            let name = json::str_at(spec, &format!("/{source}/name"));
             format!("{name}: {}/{}", current("averageValue"), plain(average))
         }
         ("resource" | "containerResource", None) => {
-            let name = json::text(spec, &format!("/{source}/name"));
+            let name = json::str_at(spec, &format!("/{source}/name"));
             let wanted = wanted("averageUtilization").and_then(Value::as_i64);
             let wanted = wanted.map_or_else(|| "<auto>".to_owned(), |wanted| format!("{wanted}%"));
             match current("averageUtilization") {

@@ -12,12 +12,12 @@ const YEAR: i64 = 365 * DAY;
 
 /// The name of an object.
 pub(super) fn name(object: &Value) -> Value {
-    json::text(object, "/metadata/name").into()
+    json::str_at(object, "/metadata/name").into()
 }
 
 /// The age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
-    since(json::text(object, "/metadata/creationTimestamp"), now).into()
+    since(json::str_at(object, "/metadata/creationTimestamp"), now).into()
 }
 
 /// The time since `then`.

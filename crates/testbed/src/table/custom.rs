@@ -13,9 +13,9 @@ use crate::json;
 pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
     let first = [Column::built_in(&("Name", false))];
     let rest = definitions.iter().map(|definition| {
-        let is_wide = json::number(definition, "/priority").unwrap_or_default() > 0;
+        let is_wide = json::i64_at(definition, "/priority").unwrap_or_default() > 0;
         let [name, holds] =
-            ["/name", "/type"].map(|member| json::text(definition, member).to_owned());
+            ["/name", "/type"].map(|member| json::str_at(definition, member).to_owned());
         Column { name, holds, is_wide }
     });
     first.into_iter().chain(rest).collect()
@@ -24,9 +24,9 @@ pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
 /// The cells of one object.
 pub(super) fn cells(definitions: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {
     let rest = definitions.iter().map(|definition| {
-        let pointer = json::pointer_of(json::text(definition, "/jsonPath"));
+        let pointer = json::pointer_from_json_path(json::str_at(definition, "/jsonPath"));
         let value = object.pointer(&pointer);
-        match (json::text(definition, "/type"), value) {
+        match (json::str_at(definition, "/type"), value) {
             ("date", Some(Value::String(time))) => since(time, now).into(),
             (_, value) => value.cloned().unwrap_or_default(),
         }

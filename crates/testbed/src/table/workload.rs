@@ -91,9 +91,9 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
 /// Names and images of the containers of a workload's pods.
 fn containers(object: &Value) -> [Value; 2] {
     ["/name", "/image"].map(|member| {
-        let containers = json::items(object, "/spec/template/spec/containers");
+        let containers = json::array_at(object, "/spec/template/spec/containers");
         containers
-            .map(|container| json::text(container, member))
+            .map(|container| json::str_at(container, member))
             .collect::<Vec<_>>()
             .join(",")
             .into()
@@ -103,7 +103,7 @@ fn containers(object: &Value) -> [Value; 2] {
 /// A workload's selector as text: that of a ReplicationController is a map of labels.
 fn selector(object: &Value) -> Value {
     let selector = object.pointer("/spec/selector").cloned().unwrap_or_default();
-    let selector = match json::text(object, "/kind") {
+    let selector = match json::str_at(object, "/kind") {
         "ReplicationController" => json!({ "matchLabels": selector }),
         _ => selector,
     };
@@ -120,12 +120,12 @@ pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
-    let statuses = || json::items(object, "/status/containerStatuses");
+    let statuses = || json::array_at(object, "/status/containerStatuses");
     let ready = statuses()
         .filter(|status| status.get("ready").and_then(Value::as_bool) == Some(true))
         .count();
-    let containers = json::items(object, "/spec/containers").count();
-    let restarts: i64 = statuses().filter_map(|status| json::number(status, "/restartCount")).sum();
+    let containers = json::array_at(object, "/spec/containers").count();
+    let restarts: i64 = statuses().filter_map(|status| json::i64_at(status, "/restartCount")).sum();
     vec![
         name(object),
         format!("{ready}/{containers}").into(),
@@ -141,14 +141,14 @@ pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
 
 /// What a pod is at: on its way out, held up, or in a phase.
 fn pod_status(object: &Value) -> String {
-    let mut status = json::text(object, "/status/phase");
-    let reason = json::text(object, "/status/reason");
+    let mut status = json::str_at(object, "/status/phase");
+    let reason = json::str_at(object, "/status/reason");
     if !reason.is_empty() {
         status = reason;
     }
-    for container in json::items(object, "/status/containerStatuses") {
+    for container in json::array_at(object, "/status/containerStatuses") {
         for state in ["waiting", "terminated"] {
-            let reason = json::text(container, &format!("/state/{state}/reason"));
+            let reason = json::str_at(container, &format!("/state/{state}/reason"));
             status = if reason.is_empty() { status } else { reason };
         }
     }
@@ -159,27 +159,27 @@ fn pod_status(object: &Value) -> String {
 }
 
 pub(super) fn namespace(object: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(object), json::text(object, "/status/phase").into(), age(object, now)]
+    vec![name(object), json::str_at(object, "/status/phase").into(), age(object, now)]
 }
 
 pub(super) fn event(object: &Value, now: Timestamp) -> Vec<Value> {
-    let last = json::text(object, "/lastTimestamp");
-    let last = if last.is_empty() { json::text(object, "/eventTime") } else { last };
-    let kind = json::text(object, "/involvedObject/kind").to_lowercase();
+    let last = json::str_at(object, "/lastTimestamp");
+    let last = if last.is_empty() { json::str_at(object, "/eventTime") } else { last };
+    let kind = json::str_at(object, "/involvedObject/kind").to_lowercase();
     vec![
         since(last, now).into(),
-        json::text(object, "/type").into(),
-        json::text(object, "/reason").into(),
-        format!("{kind}/{}", json::text(object, "/involvedObject/name")).into(),
-        json::text(object, "/message").trim().into(),
+        json::str_at(object, "/type").into(),
+        json::str_at(object, "/reason").into(),
+        format!("{kind}/{}", json::str_at(object, "/involvedObject/name")).into(),
+        json::str_at(object, "/message").trim().into(),
     ]
 }
 
 fn count(object: &Value, pointer: &str) -> i64 {
-    json::number(object, pointer).unwrap_or_default()
+    json::i64_at(object, pointer).unwrap_or_default()
 }
 
 fn or_none(object: &Value, pointer: &str) -> Value {
-    let text = json::text(object, pointer);
+    let text = json::str_at(object, pointer);
     if text.is_empty() { "<none>".into() } else { text.into() }
 }

@@ -221,5 +221,4 @@ impl Diurnal {
 }
 
 #[cfg(test)]
-#[path = "load_tests.rs"]
 mod tests;

@@ -65,15 +65,13 @@
 //! - A pod that a client deletes is gone at once; those that a controller deletes take their time.
 //! - Pods do not push each other off a node; `maxPods` is the only limit of the cluster.
 
-mod backlog;
 pub mod clock;
-mod lifecycle;
+mod controllers;
 pub mod load;
 mod model;
 mod number;
 pub mod profile;
 mod random;
-mod rollout;
 pub mod samples;
 pub mod scenario;
 pub mod seconds;

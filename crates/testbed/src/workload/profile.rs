@@ -87,7 +87,7 @@ pub struct Sidecar {
 
 /// What a profile's quantities are as numbers: CPU in cores, memory in bytes, infinite where there is no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct UseOfLoad {
+pub(crate) struct ResourceUsage {
     pub(crate) capacity: f64,
     pub(crate) startup_cpu: f64,
     idle_cpu: f64,
@@ -98,7 +98,7 @@ pub(crate) struct UseOfLoad {
     pub(crate) memory_limit: f64,
 }
 
-impl UseOfLoad {
+impl ResourceUsage {
     /// The container's CPU at a load.
     pub(crate) fn cpu(&self, load: f64) -> f64 {
         (self.idle_cpu + load * self.cpu_per_unit).min(self.cpu_limit)
@@ -152,11 +152,11 @@ fn mebi(memory: i64) -> Quantity {
 impl PodProfile {
     /// The most a pod serves, in units of load a second, under its CPU limit too.
     pub fn effective_capacity(&self) -> f64 {
-        self.use_of_load().capacity
+        self.resource_usage().capacity
     }
 
     /// What load costs, as numbers to reckon with.
-    pub(crate) fn use_of_load(&self) -> UseOfLoad {
+    pub(crate) fn resource_usage(&self) -> ResourceUsage {
         let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
         let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
         let by_cpu = if cpu_per_unit > 0.0 {
@@ -164,7 +164,7 @@ impl PodProfile {
         } else {
             f64::INFINITY
         };
-        UseOfLoad {
+        ResourceUsage {
             capacity: self.capacity.min(by_cpu),
             startup_cpu: self.startup_cpu.as_f64(),
             idle_cpu,

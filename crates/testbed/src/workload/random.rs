@@ -17,21 +17,13 @@ pub(crate) fn hash(parts: &[&str]) -> u64 {
     hash
 }
 
-/// The numbers that belong to one thing (by its hash) at one moment (by its index).
-pub(crate) fn numbers(seed: u64, thing: u64, index: u64) -> Rng {
-    let mut mixer = Rng::with_seed(seed ^ thing.rotate_left(17));
+/// The numbers that belong to one key (by its hash) at one moment (by its index).
+pub(crate) fn rng(seed: u64, key: u64, index: u64) -> Rng {
+    let mut mixer = Rng::with_seed(seed ^ key.rotate_left(17));
     Rng::with_seed(mixer.u64(..) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
 /// Something like a normal deviation of 1 that is never beyond 3.
 pub(crate) fn deviation(rng: &mut Rng) -> f64 {
     (rng.f64() + rng.f64() + rng.f64() - 1.5) * 2.0
-}
-
-/// What the API ends generated names with: no vowels, no 0, 1 or 3.
-const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// Letters as the API writes them into names.
-pub(crate) fn letters(rng: &mut Rng, count: usize) -> String {
-    (0..count).filter_map(|_| rng.choice(ALPHABET)).copied().map(char::from).collect()
 }

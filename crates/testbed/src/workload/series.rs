@@ -1,4 +1,4 @@
-//! What a metrics source knows of a value over time: it looks now and then, tells late, errs, and misses a look.
+//! What a metrics source knows of a value over time: it scrapes now and then, tells late, errs, and misses a scrape.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::{random, seconds::Seconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SourceSettings {
-    /// How often it looks. A value changes only then, and a rate is the average of the time in between.
+    /// How often it scrapes. A value changes only then, and a rate is the average of the time in between.
     #[serde(default = "resolution")]
     pub resolution: Seconds,
     /// How long it takes until what it saw can be read.
@@ -19,7 +19,7 @@ pub struct SourceSettings {
     /// By which part a value is off: the standard deviation; never more than three times that.
     #[serde(default)]
     pub noise: f64,
-    /// How likely a look is missed.
+    /// How likely a scrape is missed.
     #[serde(default)]
     pub gaps: f64,
     /// For how long after it could first be read a value is told when no newer one came; one resolution (as a metrics
@@ -33,7 +33,7 @@ fn resolution() -> Seconds {
 }
 
 impl Default for SourceSettings {
-    /// A look each 15 seconds, without delay or error.
+    /// A scrape each 15 seconds, without delay or error.
     fn default() -> Self {
         Self {
             resolution: Seconds::new(15.0),
@@ -46,17 +46,17 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// Whether it missed a look at a thing.
-    pub(crate) fn misses(&self, seed: u64, thing: u64, look: u64) -> bool {
-        self.gaps > 0.0 && random::numbers(seed ^ 1, thing, look).f64() < self.gaps
+    /// Whether it missed a scrape at a key.
+    pub(crate) fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
+        self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
     }
 
     /// What it saw instead of a value.
-    pub(crate) fn measured(&self, value: f64, seed: u64, thing: u64, look: u64) -> f64 {
+    pub(crate) fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
         if self.noise <= 0.0 {
             return value;
         }
-        let off = random::deviation(&mut random::numbers(seed ^ 2, thing, look)) * self.noise;
+        let off = random::deviation(&mut random::rng(seed ^ 2, key, scrape)) * self.noise;
         (value * (1.0 + off)).max(0.0)
     }
 
@@ -72,7 +72,7 @@ impl SourceSettings {
     }
 }
 
-/// What was seen at a look.
+/// What was seen at a scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample<T> {
     /// When, in simulated seconds.
@@ -82,7 +82,7 @@ pub(crate) struct Sample<T> {
     pub(crate) value: T,
 }
 
-/// The looks that can be read now or later.
+/// The scrapes that can be read now or later.
 #[derive(Clone, Debug)]
 pub(crate) struct Series<T> {
     samples: VecDeque<Sample<T>>,
@@ -95,7 +95,7 @@ impl<T> Default for Series<T> {
 }
 
 impl<T> Series<T> {
-    /// Takes note of a look.
+    /// Takes note of a scrape.
     pub(crate) fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
         let readable = sample.at - settings.delay.get();
         self.samples.push_back(sample);
@@ -126,8 +126,8 @@ mod tests {
     fn values_change_with_the_looks_and_come_late() {
         let settings = SourceSettings { delay: Seconds::new(20.0), ..SourceSettings::default() };
         let mut series = Series::default();
-        for (look, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
-            series.push(Sample { at, window: 15.0, value: look }, &settings);
+        for (scrape, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
+            series.push(Sample { at, window: 15.0, value: scrape }, &settings);
         }
         let seen: Vec<_> =
             [35.0, 49.9, 50.0, 65.0, 79.9, 80.0].map(|now| read(&series, &settings, now)).into();
@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn noise_is_the_same_in_every_run_and_bounded() {
         let settings = SourceSettings { noise: 0.1, ..SourceSettings::default() };
-        let measure = |seed, look| settings.measured(100.0, seed, 42, look);
-        let values: Vec<f64> = (0..2000).map(|look| measure(1, look)).collect();
-        assert_eq!(values, (0..2000).map(|look| measure(1, look)).collect::<Vec<_>>());
-        assert_ne!(values, (0..2000).map(|look| measure(2, look)).collect::<Vec<_>>());
+        let measure = |seed, scrape| settings.with_noise(100.0, seed, 42, scrape);
+        let values: Vec<f64> = (0..2000).map(|scrape| measure(1, scrape)).collect();
+        assert_eq!(values, (0..2000).map(|scrape| measure(1, scrape)).collect::<Vec<_>>());
+        assert_ne!(values, (0..2000).map(|scrape| measure(2, scrape)).collect::<Vec<_>>());
         assert!(values.iter().all(|value| (70.0..=130.0).contains(value)));
         let mean = values.iter().sum::<f64>() / 2000.0;
         let deviation =
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn looks_are_missed_as_often_as_asked() {
         let settings = SourceSettings { gaps: 0.2, ..SourceSettings::default() };
-        let missed = (0..5000).filter(|look| settings.misses(1, 42, *look)).count();
+        let missed = (0..5000).filter(|scrape| settings.misses_scrape(1, 42, *scrape)).count();
         assert!((900..1100).contains(&missed), "{missed}");
     }
 }

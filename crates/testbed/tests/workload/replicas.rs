@@ -181,7 +181,7 @@ async fn load_beyond_the_capacity_is_lost() {
         (web.offered_total, web.served_total),
         (9.0 * 300.0 + 11.0 * 800.0, 9.0 * 300.0 + 11.0 * 400.0)
     );
-    assert_eq!((web.short_seconds, web.pod_seconds), (11.0, 40.0));
+    assert_eq!((web.underserved_seconds, web.pod_seconds), (11.0, 40.0));
 }
 
 #[tokio::test(start_paused = true)]

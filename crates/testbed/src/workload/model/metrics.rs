@@ -1,20 +1,20 @@
-//! What the metrics sources see, and what can be read of it.
+//! The metric sources: when they scrape, what they record, and when they are down.
 
 use std::collections::BTreeMap;
 
-use super::{MetricsSettings, Model, Pod, Scenario, Series, Workload, WorkloadId};
+use super::{
+    pod::{Pod, UsageSample},
+    workload::{Queue, Workload, WorkloadId},
+};
 use crate::workload::{
     load::Load,
     number, random,
-    scenario::{MetricValue, ObjectRef},
-    series::{Sample, SourceSettings},
+    scenario::{MetricValue, MetricsSettings, MetricsSource, ObjectRef, Scenario},
+    series::{Sample, Series, SourceSettings},
 };
 
-/// A metrics server tells nothing of a container it has not seen for this long, in seconds.
+/// The shortest time for which metrics-server reports a container's CPU usage, in seconds.
 const SHORTEST_WINDOW: f64 = 10.0;
-
-/// By container its CPU in cores and its memory in bytes.
-pub(crate) type UsageSample = Vec<(String, f64, f64)>;
 
 /// What a metric measures.
 #[derive(Clone, Debug)]
@@ -25,14 +25,14 @@ enum Measured {
     Curve(Load),
 }
 
-/// A metric that is no pod's.
+/// A metric that doesn't belong to a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
     measured: Measured,
-    /// What was counted up to the last look, and when that was.
-    counted: Option<(f64, f64)>,
+    /// Value and time of the counter at the last scrape, to compute rates.
+    last_counter: Option<(f64, f64)>,
     pub(crate) series: Series<f64>,
 }
 
@@ -43,22 +43,97 @@ pub(crate) struct ObjectMetric {
     pub(crate) metric: Metric,
 }
 
-/// An external metric.
-pub(crate) type External = Metric;
-
-pub(super) fn objects(scenario: &Scenario) -> Vec<ObjectMetric> {
-    let object = |spec: &crate::workload::scenario::ObjectMetricSpec| {
-        let metric = Metric::new(&spec.metric, &spec.labels, &spec.value, scenario)?;
-        Some(ObjectMetric { object: spec.object.clone(), metric })
-    };
-    scenario.object_metrics.iter().filter_map(object).collect()
+/// The metric sources of a cluster.
+#[derive(Debug)]
+pub(crate) struct MetricSources {
+    pub(crate) settings: MetricsSettings,
+    pub(crate) objects: Vec<ObjectMetric>,
+    pub(crate) externals: Vec<Metric>,
+    /// Sources that are down, and until when.
+    outages: Vec<(MetricsSource, f64)>,
 }
 
-pub(super) fn externals(scenario: &Scenario) -> Vec<External> {
-    let specs = scenario.external_metrics.iter();
-    specs
-        .filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario))
-        .collect()
+impl MetricSources {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let objects = scenario.object_metrics.iter().filter_map(|spec| {
+            let metric = Metric::new(&spec.metric, &spec.labels, &spec.value, scenario)?;
+            Some(ObjectMetric { object: spec.object.clone(), metric })
+        });
+        let externals = scenario
+            .external_metrics
+            .iter()
+            .filter_map(|spec| Metric::new(&spec.metric, &spec.labels, &spec.value, scenario));
+        Self {
+            settings: scenario.metrics.clone(),
+            objects: objects.collect(),
+            externals: externals.collect(),
+            outages: Vec::new(),
+        }
+    }
+
+    /// Makes one source, or all of them, unavailable.
+    pub(crate) fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
+        let all = [
+            MetricsSource::Resource,
+            MetricsSource::Pods,
+            MetricsSource::Object,
+            MetricsSource::External,
+        ];
+        let affected = all.into_iter().filter(|one| source.is_none_or(|source| source == *one));
+        self.outages.extend(affected.map(|one| (one, until)));
+    }
+
+    pub(crate) fn is_down(&self, source: MetricsSource, now: f64) -> bool {
+        self.outages.iter().any(|(one, until)| *one == source && now < *until)
+    }
+
+    /// The time after which every source has scraped at least twice and its samples are readable.
+    pub(super) fn warm_up_seconds(&self) -> f64 {
+        let MetricsSettings { resource, pods, object, external } = &self.settings;
+        let seconds = [resource, pods, object, external]
+            .map(|source| 2.0 * source.resolution.get() + source.delay.get());
+        seconds.into_iter().fold(0.0, f64::max).ceil()
+    }
+
+    /// Scrapes every source whose resolution elapsed between `before` and `now`.
+    pub(super) fn scrape(
+        &mut self,
+        workloads: &mut BTreeMap<WorkloadId, Workload>,
+        queues: &mut [Queue],
+        seed: u64,
+        before: f64,
+        now: f64,
+    ) {
+        let MetricsSettings { resource, pods, object, external } = &self.settings;
+        let due = |settings| Scrape::if_due(seed, settings, before, now);
+        let (usage, rates) = (due(resource), due(pods));
+        if usage.is_some() || rates.is_some() {
+            for pod in workloads.values_mut().flat_map(|workload| workload.pods.values_mut()) {
+                if let Some(scrape) = &usage {
+                    scrape_usage(pod, scrape);
+                }
+                if let Some(scrape) = &rates {
+                    scrape_rate(pod, scrape);
+                }
+            }
+        }
+        let backlogs: BTreeMap<String, f64> =
+            queues.iter().map(|queue| (queue.spec.name.clone(), queue.backlog.waiting)).collect();
+        if let Some(scrape) = due(object) {
+            for one in &mut self.objects {
+                one.metric.scrape(&scrape, workloads, &backlogs);
+            }
+        }
+        if let Some(scrape) = due(external) {
+            for metric in &mut self.externals {
+                metric.scrape(&scrape, workloads, &backlogs);
+            }
+            for queue in queues {
+                let key = random::hash(&["queue", &queue.spec.name]);
+                scrape.record(&mut queue.series, key, queue.backlog.waiting);
+            }
+        }
+    }
 }
 
 impl Metric {
@@ -68,7 +143,7 @@ impl Metric {
         value: &MetricValue,
         scenario: &Scenario,
     ) -> Option<Self> {
-        let id = |reference: &str| scenario.workload(reference).map(WorkloadId::of);
+        let id = |reference: &str| scenario.workload(reference).map(WorkloadId::for_spec);
         let measured = match value {
             MetricValue::Load(workload) => Measured::Load(id(workload)?),
             MetricValue::Served(workload) => Measured::Served(id(workload)?),
@@ -76,157 +151,108 @@ impl Metric {
             MetricValue::Curve(load) => Measured::Curve(load.clone()),
         };
         let (name, labels) = (name.to_owned(), labels.clone());
-        Some(Self { name, labels, measured, counted: None, series: Series::default() })
+        Some(Self { name, labels, measured, last_counter: None, series: Series::default() })
     }
 
-    /// Looks at what it measures: of a rate the average since the last look.
-    fn look(
+    /// Records the current value. A rate is the average since the last scrape.
+    fn scrape(
         &mut self,
-        look: &Look<'_>,
+        scrape: &Scrape<'_>,
         workloads: &BTreeMap<WorkloadId, Workload>,
         backlogs: &BTreeMap<String, f64>,
     ) {
-        let meter =
-            |id: &WorkloadId| workloads.get(id).map(|workload| workload.meter).unwrap_or_default();
+        let counters = |id: &WorkloadId| {
+            workloads.get(id).map(|workload| workload.counters).unwrap_or_default()
+        };
         let value = match &self.measured {
-            Measured::Load(id) => self.rate(look, meter(id).offered),
-            Measured::Served(id) => self.rate(look, meter(id).served),
+            Measured::Load(id) => self.rate(scrape, counters(id).offered),
+            Measured::Served(id) => self.rate(scrape, counters(id).served),
             Measured::Backlog(queue) => backlogs.get(queue).copied(),
-            Measured::Curve(load) => Some(load.at(look.at.max(0.0))),
+            Measured::Curve(load) => Some(load.at(scrape.at.max(0.0))),
         };
         let labels = self.labels.iter().flat_map(|(key, value)| [key.as_str(), value.as_str()]);
-        let thing =
-            random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
+        let key = random::hash(&[self.name.as_str()].into_iter().chain(labels).collect::<Vec<_>>());
         if let Some(value) = value {
-            look.push(&mut self.series, thing, value);
+            scrape.record(&mut self.series, key, value);
         }
     }
 
-    fn rate(&mut self, look: &Look<'_>, counted: f64) -> Option<f64> {
-        let (before, since) = self.counted.replace((counted, look.at))?;
-        Some((counted - before) / (look.at - since))
+    fn rate(&mut self, scrape: &Scrape<'_>, counter: f64) -> Option<f64> {
+        let (before, since) = self.last_counter.replace((counter, scrape.at))?;
+        Some((counter - before) / (scrape.at - since))
     }
 }
 
-/// A look of one source.
-struct Look<'a> {
+/// One scrape of one source.
+struct Scrape<'a> {
     seed: u64,
     at: f64,
-    /// Which look it is, counted from the start.
-    number: u64,
+    /// Index of the scrape, counted from second 0.
+    index: u64,
     settings: &'a SourceSettings,
 }
 
-impl<'a> Look<'a> {
-    /// The look that is due if it is now and was `before` at the last step.
-    fn due(seed: u64, settings: &'a SourceSettings, before: f64, now: f64) -> Option<Self> {
-        let look = |time: f64| number::round((time / settings.resolution.get()).floor());
-        let number = look(now);
-        (number != look(before)).then_some(Self {
-            seed,
-            at: now,
-            number: number.cast_unsigned(),
-            settings,
-        })
+impl<'a> Scrape<'a> {
+    /// The scrape at `now`, if one became due since `before`.
+    fn if_due(seed: u64, settings: &'a SourceSettings, before: f64, now: f64) -> Option<Self> {
+        let index = |time: f64| number::round((time / settings.resolution.get()).floor());
+        let current = index(now);
+        let scrape = Self { seed, at: now, index: current.cast_unsigned(), settings };
+        (current != index(before)).then_some(scrape)
     }
 
-    fn measured(&self, value: f64, thing: u64) -> f64 {
-        self.settings.measured(value, self.seed, thing, self.number)
+    fn with_noise(&self, value: f64, key: u64) -> f64 {
+        self.settings.with_noise(value, self.seed, key, self.index)
     }
 
-    fn misses(&self, thing: u64) -> bool {
-        self.settings.misses(self.seed, thing, self.number)
+    fn is_missed(&self, key: u64) -> bool {
+        self.settings.misses_scrape(self.seed, key, self.index)
     }
 
-    fn push(&self, series: &mut Series<f64>, thing: u64, value: f64) {
-        if !self.misses(thing) {
+    fn record(&self, series: &mut Series<f64>, key: u64, value: f64) {
+        if !self.is_missed(key) {
             let window = self.settings.resolution.get();
-            series.push(
-                Sample { at: self.at, window, value: self.measured(value, thing) },
-                self.settings,
-            );
+            let value = self.with_noise(value, key);
+            series.push(Sample { at: self.at, window, value }, self.settings);
         }
     }
 }
 
-impl Model {
-    /// Lets the sources look whose time has come since `before`.
-    pub(super) fn look(&mut self, before: f64) {
-        let (seed, now) = (self.seed, self.now);
-        let MetricsSettings { resource, pods, object, external } = &self.settings;
-        let all = self.workloads.values_mut().flat_map(|workload| workload.pods.values_mut());
-        let (usage, rates) =
-            (Look::due(seed, resource, before, now), Look::due(seed, pods, before, now));
-        if usage.is_some() || rates.is_some() {
-            for pod in all {
-                if let Some(look) = &usage {
-                    pod.look_at_usage(look);
-                }
-                if let Some(look) = &rates {
-                    pod.look_at_rate(look);
-                }
-            }
-        }
-        let backlogs: BTreeMap<String, f64> = self
-            .queues
-            .iter()
-            .map(|queue| (queue.spec.name.clone(), queue.backlog.waiting))
-            .collect();
-        if let Some(look) = Look::due(seed, object, before, now) {
-            for one in &mut self.objects {
-                one.metric.look(&look, &self.workloads, &backlogs);
-            }
-        }
-        if let Some(look) = Look::due(seed, external, before, now) {
-            for one in &mut self.externals {
-                one.look(&look, &self.workloads, &backlogs);
-            }
-            for queue in &mut self.queues {
-                let thing = random::hash(&["queue", &queue.spec.name]);
-                look.push(&mut queue.series, thing, queue.backlog.waiting);
-            }
-        }
+/// Records CPU and memory as metrics-server does: CPU is the average since the last scrape or the
+/// start of the containers, and containers that started too recently have no sample.
+fn scrape_usage(pod: &mut Pod, scrape: &Scrape<'_>) {
+    let window = scrape.at - pod.usage_scraped_at;
+    let shortest = SHORTEST_WINDOW.min(scrape.settings.resolution.get());
+    if !pod.lifecycle.is_running() || window < shortest {
+        return;
+    }
+    pod.usage_scraped_at = scrape.at;
+    let is_recorded = scrape.at >= pod.no_metrics_until && !scrape.is_missed(pod.random_key);
+    let mut sample = UsageSample::with_capacity(pod.containers.len());
+    for (index, container) in (0_u64..).zip(&mut pod.containers) {
+        let cpu = (container.cpu_seconds - container.scraped_cpu_seconds) / window;
+        container.scraped_cpu_seconds = container.cpu_seconds;
+        let key = pod.random_key ^ (index << 1);
+        let cpu = scrape.with_noise(cpu, key);
+        let memory = scrape.with_noise(container.memory, key ^ 1);
+        sample.push((container.name.clone(), cpu, memory));
+    }
+    if is_recorded {
+        pod.usage.push(Sample { at: scrape.at, window, value: sample }, scrape.settings);
     }
 }
 
-impl Pod {
-    /// Looks at CPU and memory as a metrics server does: CPU as the average since the last look or since the containers
-    /// run, and nothing of those that run too short.
-    fn look_at_usage(&mut self, look: &Look<'_>) {
-        let window = look.at - self.usage_since;
-        if !self.lifecycle.is_running()
-            || window < SHORTEST_WINDOW.min(look.settings.resolution.get())
-        {
-            return;
-        }
-        self.usage_since = look.at;
-        let is_seen = look.at >= self.silent_until && !look.misses(self.thing);
-        let mut sample = UsageSample::with_capacity(self.containers.len());
-        for (index, container) in (0_u64..).zip(&mut self.containers) {
-            let cpu = (container.cpu_seconds - container.seen_cpu_seconds) / window;
-            container.seen_cpu_seconds = container.cpu_seconds;
-            let thing = self.thing ^ (index << 1);
-            let (cpu, memory) =
-                (look.measured(cpu, thing), look.measured(container.memory, thing ^ 1));
-            sample.push((container.name.clone(), cpu, memory));
-        }
-        if is_seen {
-            self.usage.push(Sample { at: look.at, window, value: sample }, look.settings);
-        }
+/// Records the load that the pod served per second since the last scrape.
+fn scrape_rate(pod: &mut Pod, scrape: &Scrape<'_>) {
+    let window = scrape.at - pod.rate_scraped_at;
+    if !pod.lifecycle.is_running() || window <= 0.0 {
+        return;
     }
-
-    /// Looks at what it served a second since the last look.
-    fn look_at_rate(&mut self, look: &Look<'_>) {
-        let window = look.at - self.rate_since;
-        if !self.lifecycle.is_running() || window <= 0.0 {
-            return;
-        }
-        let rate = (self.served - self.seen_served) / window;
-        self.rate_since = look.at;
-        self.seen_served = self.served;
-        if look.at >= self.silent_until && !look.misses(self.thing) {
-            let value = look.measured(rate, self.thing);
-            self.rate.push(Sample { at: look.at, window, value }, look.settings);
-        }
+    let rate = (pod.served - pod.scraped_served) / window;
+    pod.rate_scraped_at = scrape.at;
+    pod.scraped_served = pod.served;
+    if scrape.at >= pod.no_metrics_until && !scrape.is_missed(pod.random_key) {
+        let value = scrape.with_noise(rate, pod.random_key);
+        pod.rate.push(Sample { at: scrape.at, window, value }, scrape.settings);
     }
 }

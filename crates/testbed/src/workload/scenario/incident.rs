@@ -75,7 +75,7 @@ impl Incident {
     }
 
     /// For how long it lasts, in seconds.
-    pub(crate) fn lasts(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{MetricValue, Scenario, ScenarioError, WorkloadSpec};
+use super::{
+    error::ScenarioError,
+    spec::{MetricValue, Scenario, WorkloadSpec},
+};
 use crate::workload::{load::Load, profile::PodProfile};
 
 type Check = Result<(), ScenarioError>;

@@ -1,38 +1,38 @@
-//! The model in a testbed: what a cluster's controllers, kubelets and metrics sources do.
+//! Runs a scenario in a testbed.
 
-mod deployments;
-mod owners;
-mod pods;
-mod provider;
-mod replicas;
+mod incidents;
+mod metrics;
+mod runner;
 mod setup;
-mod shell;
-mod stateful;
-mod status;
+mod state;
 
 use std::{fmt, sync::Arc};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{sync::watch, task::JoinHandle};
 
-use self::{provider::Provider, shell::Shell};
+use self::{
+    metrics::SimulatedMetrics,
+    runner::Runner,
+    state::{Shared, State},
+};
 use super::{
-    clock::SimulatedClock,
+    clock::{SimulatedClock, timestamp_at},
     load::Load,
-    model::{Model, Observation, WorkloadId},
+    model::{ClusterModel, Observation, WorkloadId},
     scenario::{Incident, Scenario},
 };
-use crate::{ApiError, Config, MetricsProvider, Testbed};
+use crate::{Config, MetricsProvider, Testbed, error::ApiError};
 
-/// A scenario with its clock: the place of the metrics sources before it runs, of an onlooker while it does. Clones are
-/// the same simulation.
+/// A scenario and its clock. It provides the metrics of the simulated cluster, and its true state.
+/// Clones share the same simulation.
 #[derive(Clone)]
 pub struct Simulation {
     shared: Arc<Shared>,
 }
 
-/// Runs a simulation as long as it lives.
+/// Stops the simulation when it is dropped.
 #[derive(Debug)]
 pub struct RunningSimulation {
     task: JoinHandle<()>,
@@ -44,45 +44,18 @@ impl Drop for RunningSimulation {
     }
 }
 
-/// What the parts of a simulation share.
-struct Shared {
-    scenario: Scenario,
-    clock: SimulatedClock,
-    state: Mutex<State>,
-    /// The simulated second up to which all is done.
-    done: watch::Sender<f64>,
-}
-
-struct State {
-    model: Model,
-    start: Timestamp,
-    /// Incidents to come, in no order.
-    incidents: Vec<Incident>,
-}
-
-impl Shared {
-    /// Seconds from the start to now.
-    fn second(&self, start: Timestamp) -> f64 {
-        self.clock.now().duration_since(start).as_secs_f64()
-    }
-}
-
-/// The time that many seconds after the start.
-fn time(start: Timestamp, second: f64) -> Timestamp {
-    let span = SignedDuration::try_from_secs_f64(second).unwrap_or_default();
-    start.checked_add(span).unwrap_or(start)
-}
-
 impl Simulation {
-    /// A simulation that has not started. Call [`Scenario::validate`] before if the scenario was not read from a text.
+    /// A simulation that hasn't started. A scenario built in code must be checked first, with
+    /// [`Scenario::validate`].
     pub fn new(scenario: Scenario, clock: SimulatedClock) -> Self {
-        let model = Model::new(&scenario);
+        let model = ClusterModel::new(&scenario);
         let incidents = scenario.incidents.clone();
         let state = Mutex::new(State { model, start: clock.now(), incidents });
-        Self { shared: Arc::new(Shared { scenario, clock, state, done: watch::Sender::new(0.0) }) }
+        let completed = watch::Sender::new(0.0);
+        Self { shared: Arc::new(Shared { scenario, clock, state, completed }) }
     }
 
-    /// A configuration for the testbed with the simulation's clock and metrics, otherwise as by default.
+    /// A default testbed configuration with the simulation's clock and metrics.
     pub fn config(&self) -> Config {
         Config {
             metrics: Some(self.metrics()),
@@ -91,66 +64,68 @@ impl Simulation {
         }
     }
 
-    /// The metrics sources.
+    /// The metrics APIs of the simulated cluster.
     pub fn metrics(&self) -> Arc<dyn MetricsProvider> {
-        Arc::new(Provider { shared: Arc::clone(&self.shared) })
+        Arc::new(SimulatedMetrics { shared: Arc::clone(&self.shared) })
     }
 
-    /// Creates what the scenario wants and lets it live. Time counts from now on. An error is that of an object that the
-    /// server refused.
+    /// Creates the scenario's objects and starts the simulation in the current tokio runtime. The
+    /// scenario's time begins now.
     ///
-    /// It runs in the tokio runtime this is called in, and writes to the testbed directly: no fault keeps it from that.
+    /// The simulation writes to the testbed's storage directly, so faults don't affect it.
+    ///
+    /// # Errors
+    ///
+    /// The testbed rejected one of the scenario's objects.
     pub fn start(&self, testbed: &Testbed) -> Result<RunningSimulation, ApiError> {
         self.shared.state.lock().start = self.shared.clock.now();
-        setup::create(testbed, &self.shared.scenario)?;
-        let mut shell = Shell::new(testbed.clone(), Arc::clone(&self.shared));
-        shell.begin();
-        Ok(RunningSimulation { task: tokio::spawn(shell.run()) })
+        setup::create_objects(testbed, &self.shared.scenario)?;
+        let mut runner = Runner::new(testbed.clone(), Arc::clone(&self.shared));
+        runner.create_pods();
+        Ok(RunningSimulation { task: tokio::spawn(runner.run()) })
     }
 
-    /// The clock.
     pub fn clock(&self) -> &SimulatedClock {
         &self.shared.clock
     }
 
-    /// The scenario.
     pub fn scenario(&self) -> &Scenario {
         &self.shared.scenario
     }
 
-    /// When the scenario is over. The simulation goes on, with the load as it then is.
+    /// When the scenario's duration is over. The simulation continues after it.
     pub fn end(&self) -> Timestamp {
         let start = self.shared.state.lock().start;
-        time(start, self.shared.scenario.duration.get())
+        timestamp_at(start, self.shared.scenario.duration.get())
     }
 
-    /// How everything is now.
+    /// The true state of the cluster now.
     pub fn observe(&self) -> Observation {
         let state = self.shared.state.lock();
-        state.model.observe(time(state.start, state.model.now))
+        state.model.observe(timestamp_at(state.start, state.model.now))
     }
 
-    /// Waits until something is so; it is looked at once a simulated second.
+    /// Waits until `condition` holds. It is evaluated once per simulated second.
     pub async fn wait_for(&self, mut condition: impl FnMut(&Observation) -> bool) -> Observation {
-        let mut done = self.shared.done.subscribe();
+        let mut completed = self.shared.completed.subscribe();
         loop {
-            done.borrow_and_update();
-            let seen = self.observe();
-            if condition(&seen) {
-                return seen;
+            completed.borrow_and_update();
+            let observation = self.observe();
+            if condition(&observation) {
+                return observation;
             }
-            // The sender lives as long as this simulation does.
-            let _ = done.changed().await;
+            // The sender lives as long as `self`, so this can't fail.
+            let _ = completed.changed().await;
         }
     }
 
-    /// Gives a workload another load, also one the scenario does not name.
+    /// Replaces the load of a workload, whether or not the scenario lists it.
     pub fn set_load(&self, workload: &WorkloadId, load: Load) {
         self.shared.state.lock().model.workload(workload).load = load;
     }
 
-    /// Lets something happen at its time, or in the next simulated second if that is over. Of a workload that the
-    /// scenario does not name `incident.workload` has to be the namespace and the name.
+    /// Schedules an incident. If its time is past, it happens in the next simulated second. For a
+    /// workload that the scenario doesn't list, `incident.workload` must be `namespace/name`.
     pub fn inject(&self, incident: Incident) {
         self.shared.state.lock().incidents.push(incident);
     }

@@ -1,34 +1,38 @@
-//! The objects a scenario starts with.
+//! Creates the objects that a scenario starts with.
 
 use serde_json::{Value, json};
 
 use crate::{
-    ApiError, Testbed, json,
+    Testbed,
+    error::ApiError,
+    json,
+    registry::Resource,
     workload::scenario::{Scenario, WorkloadSpec},
 };
 
-/// Creates definitions, workloads, and then the other manifests, with the namespaces that any of them is in.
-pub(super) fn create(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
-    let manifests = scenario.manifests.iter();
-    let is_early = |one: &&Value| {
-        ["CustomResourceDefinition", "Namespace"].contains(&json::text(one, "/kind"))
+/// Creates CRDs and namespaces, then workloads, then the other manifests. Missing namespaces are
+/// created as needed.
+pub(super) fn create_objects(testbed: &Testbed, scenario: &Scenario) -> Result<(), ApiError> {
+    let is_prerequisite = |manifest: &&Value| {
+        ["CustomResourceDefinition", "Namespace"].contains(&json::str_at(manifest, "/kind"))
     };
-    let (early, late): (Vec<&Value>, Vec<&Value>) = manifests.partition(is_early);
-    for manifest in early {
+    let (prerequisites, others): (Vec<&Value>, Vec<&Value>) =
+        scenario.manifests.iter().partition(is_prerequisite);
+    for manifest in prerequisites {
         testbed.apply(manifest.clone())?;
     }
     for workload in &scenario.workloads {
-        require_namespace(testbed, &workload.namespace)?;
-        testbed.apply(object(testbed, workload, scenario))?;
+        ensure_namespace(testbed, &workload.namespace)?;
+        testbed.apply(workload_object(testbed, workload, scenario))?;
     }
-    for manifest in late {
-        require_namespace(testbed, json::text(manifest, "/metadata/namespace"))?;
+    for manifest in others {
+        ensure_namespace(testbed, json::str_at(manifest, "/metadata/namespace"))?;
         testbed.apply(manifest.clone())?;
     }
     Ok(())
 }
 
-fn require_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
+fn ensure_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
     if !name.is_empty() && testbed.get("v1", "Namespace", "", name).is_none() {
         testbed.apply(
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
@@ -37,8 +41,7 @@ fn require_namespace(testbed: &Testbed, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The object of a workload.
-fn object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Value {
+fn workload_object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Value {
     let name = &workload.name;
     let labels = json!({ "app": name });
     let profile = workload.profile.as_ref().unwrap_or(&scenario.default_profile);
@@ -58,25 +61,24 @@ fn object(testbed: &Testbed, workload: &WorkloadSpec, scenario: &Scenario) -> Va
             },
         },
     });
-    let path = replicas_path(testbed, workload);
-    let path: Vec<&str> = path.split('/').skip(1).collect();
-    json::set(&mut object, &path, workload.replicas);
-    for (member, value) in workload.spec.iter().flatten() {
-        json::set(&mut object, &["spec", member], value.clone());
+    json::set_pointer(&mut object, &replicas_pointer(testbed, workload), workload.replicas);
+    for (field, value) in workload.spec.iter().flatten() {
+        json::set(&mut object, &["spec", field], value.clone());
     }
     object
 }
 
-/// Where an object of this kind has its replicas, as a JSON pointer.
-fn replicas_path(testbed: &Testbed, workload: &WorkloadSpec) -> String {
-    let custom = testbed.scaled_custom_resources();
-    let is_it = |version: &str, resource: &crate::registry::Resource| {
+/// The JSON pointer to the replicas of this kind.
+fn replicas_pointer(testbed: &Testbed, workload: &WorkloadSpec) -> String {
+    let is_kind_of = |version: &str, resource: &Resource| {
         workload.kind == resource.kind
             && workload.api_version() == Some(&resource.api_version(version))
     };
-    let path = custom.iter().find_map(|resource| {
-        let version = resource.versions.iter().find(|version| is_it(&version.name, resource))?;
+    let custom = testbed.scalable_custom_resources();
+    let pointer = custom.iter().find_map(|resource| {
+        let mut versions = resource.versions.iter();
+        let version = versions.find(|version| is_kind_of(&version.name, resource))?;
         Some(version.scale.as_ref()?.spec_replicas.clone())
     });
-    path.unwrap_or_else(|| "/spec/replicas".to_owned())
+    pointer.unwrap_or_else(|| "/spec/replicas".to_owned())
 }

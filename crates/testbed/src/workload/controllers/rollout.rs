@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::number;
+use crate::workload::number;
 
 /// How far a rolling update may leave the number of replicas that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct RolloutBounds {
     /// How many pods there may be beyond it.
     pub(crate) surge: u32,
     /// How many of it may be unavailable.
@@ -15,17 +15,17 @@ pub(crate) struct Bounds {
 
 /// A `ReplicaSet` as a rollout sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Revision {
+pub(crate) struct RevisionState {
     /// How many replicas it is to have.
     pub(crate) replicas: u32,
     /// How many of its pods are available.
     pub(crate) available: u32,
 }
 
-impl Bounds {
+impl RolloutBounds {
     /// The bounds of a strategy: absolute numbers, or percentages of the replicas, of which a surge is rounded up and
     /// what may be unavailable down. Both 0 would be a standstill; then one may be unavailable.
-    pub(crate) fn of(strategy: &Value, replicas: u32) -> Self {
+    pub(crate) fn from_strategy(strategy: &Value, replicas: u32) -> Self {
         let member = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
         let part = |value: Option<&Value>| match value {
             Some(Value::String(text)) => {
@@ -44,9 +44,9 @@ impl Bounds {
 /// How many replicas the new `ReplicaSet` and the old ones, the oldest first, are to have next.
 pub(crate) fn rolling_update(
     desired: u32,
-    bounds: Bounds,
-    new: Revision,
-    old: &[Revision],
+    bounds: RolloutBounds,
+    new: RevisionState,
+    old: &[RevisionState],
 ) -> (u32, Vec<u32>) {
     let old_total: u32 = old.iter().map(|one| one.replicas).sum();
     let total = new.replicas + old_total;
@@ -85,7 +85,7 @@ fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>
 }
 
 /// The same for the strategy `Recreate`: the new pods come when the old ones are gone.
-pub(crate) fn recreate(desired: u32, old_pods: u32, old: &[Revision]) -> (u32, Vec<u32>) {
+pub(crate) fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
     let new = if old_pods == 0 { desired } else { 0 };
     (new, vec![0; old.len()])
 }
@@ -95,7 +95,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::{Bounds, Revision, recreate, rolling_update};
+    use super::{RevisionState, RolloutBounds, recreate, rolling_update};
 
     #[rstest]
     #[case::default(json!({}), 10, 3, 2)]
@@ -108,8 +108,8 @@ mod tests {
         #[case] surge: u32,
         #[case] unavailable: u32,
     ) {
-        let bounds = Bounds::of(&json!({ "rollingUpdate": update }), replicas);
-        assert_eq!(bounds, Bounds { surge, unavailable });
+        let bounds = RolloutBounds::from_strategy(&json!({ "rollingUpdate": update }), replicas);
+        assert_eq!(bounds, RolloutBounds { surge, unavailable });
     }
 
     /// Rolls out while pods become available in random order, and checks the bounds at each step.
@@ -120,21 +120,21 @@ mod tests {
             let desired = rng.u32(1..20);
             let surge = rng.u32(0..5);
             let bounds =
-                Bounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
+                RolloutBounds { surge, unavailable: rng.u32(if surge == 0 { 1..5 } else { 0..5 }) };
             roll(desired, bounds, &mut rng);
         }
     }
 
-    fn roll(desired: u32, bounds: Bounds, rng: &mut fastrand::Rng) {
+    fn roll(desired: u32, bounds: RolloutBounds, rng: &mut fastrand::Rng) {
         let first = rng.u32(0..=desired);
-        let at = |replicas| Revision { replicas, available: replicas };
+        let at = |replicas| RevisionState { replicas, available: replicas };
         let mut old = vec![at(first), at(desired - first)];
-        let mut new = Revision::default();
+        let mut new = RevisionState::default();
         for _ in 0..1000 {
             let (next, targets) = rolling_update(desired, bounds, new, &old);
             for (one, target) in old.iter_mut().zip(targets) {
                 // The pods that are not available go first, as from a ReplicaSet.
-                *one = Revision { replicas: target, available: one.available.min(target) };
+                *one = RevisionState { replicas: target, available: one.available.min(target) };
             }
             new.replicas = next;
             let total = new.replicas + old.iter().map(|one| one.replicas).sum::<u32>();
@@ -154,18 +154,20 @@ mod tests {
 
     #[test]
     fn what_is_unavailable_goes_first() {
-        let bounds = Bounds { surge: 1, unavailable: 0 };
-        let (new, old) =
-            (Revision { replicas: 1, available: 0 }, Revision { replicas: 4, available: 3 });
+        let bounds = RolloutBounds { surge: 1, unavailable: 0 };
+        let (new, old) = (
+            RevisionState { replicas: 1, available: 0 },
+            RevisionState { replicas: 4, available: 3 },
+        );
         // Nothing is spare but the old pod that serves nobody, and the new one still counts as missing.
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
-        let new = Revision { available: 1, ..new };
+        let new = RevisionState { available: 1, ..new };
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![3]));
     }
 
     #[test]
     fn recreation_waits_for_the_old_pods() {
-        let old = [Revision { replicas: 3, available: 3 }];
+        let old = [RevisionState { replicas: 3, available: 3 }];
         assert_eq!(recreate(3, 3, &old), (0, vec![0]));
         assert_eq!(recreate(3, 0, &old), (3, vec![0]));
     }

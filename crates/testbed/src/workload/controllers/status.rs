@@ -2,19 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{owners::Owner, stateful};
+use super::{deployment, owner::Owner, rollout::RolloutBounds, stateful_set};
 use crate::{
     Testbed, json,
     registry::ScaleSelector,
-    workload::{
-        model::{Model, Pod},
-        rollout::Bounds,
-    },
+    workload::model::{ClusterModel, Pod},
 };
 
 /// How many pods an object has.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct PodCounts {
     all: u32,
     ready: u32,
     available: u32,
@@ -24,27 +21,27 @@ struct Counts {
 /// Writes the status of an object, and tells whether some of its pods will be available by mere time.
 pub(super) fn write(
     testbed: &Testbed,
-    model: &mut Model,
+    model: &mut ClusterModel,
     owner: &Owner,
     owners: &[Owner],
     now: &str,
 ) -> bool {
     let revision = current_revision(owner, owners);
-    let (second, min_ready) = (model.now, owner.min_ready());
+    let (second, min_ready) = (model.now, owner.min_ready_seconds());
     let id = owner.workload();
     let workload = model.workload(&id);
     if owner.workload().kind == owner.kind {
         workload.desired = owner.replicas();
     }
     let is_deployment = owner.is("Deployment");
-    let is_own = |pod: &&Pod| is_deployment || pod.owner == owner.uid();
-    let mut counts = Counts::default();
+    let is_own = |pod: &&Pod| is_deployment || pod.owner_uid == owner.uid();
+    let mut counts = PodCounts::default();
     for pod in workload.pods.values().filter(is_own).filter(|pod| pod.lifecycle.is_active()) {
         counts.all += 1;
         counts.ready += u32::from(pod.lifecycle.is_ready());
         counts.available += u32::from(pod.lifecycle.is_available(second, min_ready));
         let is_updated =
-            if is_deployment { pod.owner == revision } else { pod.revision == revision };
+            if is_deployment { pod.owner_uid == revision } else { pod.revision == revision };
         counts.updated += u32::from(is_updated);
     }
     testbed.modify(&owner.key, &owner.id(), |object| {
@@ -61,15 +58,15 @@ pub(super) fn write(
 /// Of a Deployment the UID of its present `ReplicaSet`, of a `StatefulSet` the name of its revision.
 fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
-        return stateful::revision(owner);
+        return stateful_set::revision(owner);
     }
-    let newest = super::deployments::newest(owner, owners);
+    let newest = deployment::newest(owner, owners);
     newest.map(|one| one.uid().to_owned()).unwrap_or_default()
 }
 
-fn built_in(object: &Value, owner: &Owner, counts: Counts, revision: &str, now: &str) -> Value {
-    let Counts { all, ready, available, updated } = counts;
-    let generation = json::number(object, "/metadata/generation").unwrap_or_default();
+fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, now: &str) -> Value {
+    let PodCounts { all, ready, available, updated } = counts;
+    let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default();
     let mut status = json!({
         "observedGeneration": generation, "replicas": all, "readyReplicas": ready, "availableReplicas": available,
     });
@@ -91,9 +88,12 @@ fn built_in(object: &Value, owner: &Owner, counts: Counts, revision: &str, now: 
     status
 }
 
-fn conditions(object: &Value, owner: &Owner, counts: Counts, now: &str) -> Value {
+fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Value {
     let desired = owner.replicas();
-    let bounds = Bounds::of(object.pointer("/spec/strategy").unwrap_or(&Value::Null), desired);
+    let bounds = RolloutBounds::from_strategy(
+        object.pointer("/spec/strategy").unwrap_or(&Value::Null),
+        desired,
+    );
     let is_complete =
         counts.updated == desired && counts.all == desired && counts.available == desired;
     let is_available = counts.available >= desired.saturating_sub(bounds.unavailable);
@@ -121,12 +121,14 @@ fn condition(
     now: &str,
 ) -> Value {
     let old =
-        json::items(object, "/status/conditions").find(|one| json::text(one, "/type") == name);
+        json::array_at(object, "/status/conditions").find(|one| json::str_at(one, "/type") == name);
     let kept = |member: &str, is_same: bool| {
-        old.filter(|_| is_same).map_or(now, |old| json::text(old, &format!("/{member}"))).to_owned()
+        old.filter(|_| is_same)
+            .map_or(now, |old| json::str_at(old, &format!("/{member}")))
+            .to_owned()
     };
-    let same_status = old.is_some_and(|old| json::text(old, "/status") == status);
-    let same = same_status && old.is_some_and(|old| json::text(old, "/reason") == reason);
+    let same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
+    let same = same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
     json!({
         "type": name, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": kept("lastTransitionTime", same_status),
@@ -135,16 +137,14 @@ fn condition(
 }
 
 /// A custom resource: where its scale finds the number of replicas, and a selector of its pods if it has none.
-fn custom(object: &mut Value, owner: &Owner, counts: Counts) {
-    let path: Vec<&str> = owner.paths.status_replicas.split('/').skip(1).collect();
-    json::set(object, &path, counts.all);
+fn custom(object: &mut Value, owner: &Owner, counts: PodCounts) {
+    json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };
-    if json::text(object, pointer).is_empty() {
+    if json::str_at(object, pointer).is_empty() {
         let labels = owner.pod_labels();
         let pairs = labels.as_object().into_iter().flatten();
         let pairs =
             pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-        let path: Vec<&str> = pointer.split('/').skip(1).collect();
-        json::set(object, &path, pairs.collect::<Vec<_>>().join(","));
+        json::set_pointer(object, &pointer, pairs.collect::<Vec<_>>().join(","));
     }
 }

@@ -1,7 +1,7 @@
 //! The objects that keep pods.
 
 use hpa_calc::selector::Selector;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     Testbed, json,
@@ -12,16 +12,16 @@ use crate::{
 
 /// An object that keeps pods, or `ReplicaSet`s that do.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
-    pub(super) key: Key,
-    pub(super) api_version: String,
-    pub(super) kind: String,
-    pub(super) object: Object,
-    pub(super) paths: ScalePaths,
+pub(crate) struct Owner {
+    pub(crate) key: Key,
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) object: Object,
+    pub(crate) paths: ScalePaths,
 }
 
 /// A resource with a scale.
-struct Scaled {
+struct ScalableKind {
     key: Key,
     api_version: String,
     kind: String,
@@ -29,12 +29,12 @@ struct Scaled {
 }
 
 /// The resource of pods.
-pub(super) fn pods() -> Key {
+pub(super) fn pods_key() -> Key {
     key("", "pods")
 }
 
 /// The resource of `ReplicaSet`s.
-pub(super) fn replica_sets() -> Key {
+pub(super) fn replica_sets_key() -> Key {
     key("apps", "replicasets")
 }
 
@@ -42,16 +42,16 @@ fn key(group: &str, plural: &str) -> Key {
     (group.to_owned(), plural.to_owned())
 }
 
-fn kinds(testbed: &Testbed) -> Vec<Scaled> {
+fn scalable_kinds(testbed: &Testbed) -> Vec<ScalableKind> {
     let built_in = [
         ("apps", "deployments", "Deployment"),
         ("apps", "replicasets", "ReplicaSet"),
         ("apps", "statefulsets", "StatefulSet"),
         ("", "replicationcontrollers", "ReplicationController"),
     ];
-    let mut kinds: Vec<Scaled> = built_in
+    let mut kinds: Vec<ScalableKind> = built_in
         .into_iter()
-        .map(|(group, plural, kind)| Scaled {
+        .map(|(group, plural, kind)| ScalableKind {
             key: key(group, plural),
             api_version: api_version(group, "v1"),
             kind: kind.to_owned(),
@@ -62,24 +62,33 @@ fn kinds(testbed: &Testbed) -> Vec<Scaled> {
             },
         })
         .collect();
-    for resource in testbed.scaled_custom_resources() {
+    for resource in testbed.scalable_custom_resources() {
         let scaled = resource.versions.iter().find_map(|one| Some((&one.name, one.scale.clone()?)));
         let Some((version, paths)) = scaled else { continue };
         let api_version = resource.api_version(version);
-        kinds.push(Scaled { key: resource.key(), api_version, kind: resource.kind.clone(), paths });
+        kinds.push(ScalableKind {
+            key: resource.key(),
+            api_version,
+            kind: resource.kind.clone(),
+            paths,
+        });
     }
     kinds
 }
 
 /// The resources that matter: those that keep pods, and pods.
-pub(super) fn keys(testbed: &Testbed) -> Vec<Key> {
+pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<Key> {
     let definitions = key("apiextensions.k8s.io", "customresourcedefinitions");
-    kinds(testbed).into_iter().map(|kind| kind.key).chain([pods(), definitions]).collect()
+    scalable_kinds(testbed)
+        .into_iter()
+        .map(|kind| kind.key)
+        .chain([pods_key(), definitions])
+        .collect()
 }
 
 /// All that keep pods.
-pub(super) fn collect(testbed: &Testbed) -> Vec<Owner> {
-    let of = |kind: Scaled| {
+pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
+    let of = |kind: ScalableKind| {
         let objects = testbed.objects(&kind.key).into_iter();
         objects
             .map(|object| Owner {
@@ -91,32 +100,32 @@ pub(super) fn collect(testbed: &Testbed) -> Vec<Owner> {
             })
             .collect::<Vec<_>>()
     };
-    kinds(testbed).into_iter().flat_map(of).collect()
+    scalable_kinds(testbed).into_iter().flat_map(of).collect()
 }
 
 /// Kind, name and UID of the controller in an object's owner references.
 pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
-    let mut references = json::items(object, "/metadata/ownerReferences");
+    let mut references = json::array_at(object, "/metadata/ownerReferences");
     let controller =
         references.find(|one| one.get("controller").and_then(Value::as_bool) == Some(true))?;
     Some((
-        json::text(controller, "/kind"),
-        json::text(controller, "/name"),
-        json::text(controller, "/uid"),
+        json::str_at(controller, "/kind"),
+        json::str_at(controller, "/name"),
+        json::str_at(controller, "/uid"),
     ))
 }
 
 impl Owner {
-    pub(super) fn uid(&self) -> &str {
-        json::text(&self.object, "/metadata/uid")
+    pub(crate) fn uid(&self) -> &str {
+        json::str_at(&self.object, "/metadata/uid")
     }
 
-    pub(super) fn name(&self) -> &str {
-        json::text(&self.object, "/metadata/name")
+    pub(crate) fn name(&self) -> &str {
+        json::str_at(&self.object, "/metadata/name")
     }
 
-    pub(super) fn namespace(&self) -> &str {
-        json::text(&self.object, "/metadata/namespace")
+    pub(crate) fn namespace(&self) -> &str {
+        json::str_at(&self.object, "/metadata/namespace")
     }
 
     pub(super) fn id(&self) -> Id {
@@ -133,17 +142,17 @@ impl Owner {
 
     /// How many replicas it asks for.
     pub(super) fn replicas(&self) -> u32 {
-        let replicas = json::number(&self.object, &self.paths.spec_replicas).unwrap_or_default();
+        let replicas = json::i64_at(&self.object, &self.paths.spec_replicas).unwrap_or_default();
         u32::try_from(replicas).unwrap_or_default()
     }
 
     /// For how many seconds a pod must be ready to be available.
-    pub(super) fn min_ready(&self) -> f64 {
-        json::number(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
+    pub(super) fn min_ready_seconds(&self) -> f64 {
+        json::i64_at(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
     }
 
     /// The workload that its pods belong to: a Deployment for its `ReplicaSet`s, else itself.
-    pub(super) fn workload(&self) -> WorkloadId {
+    pub(crate) fn workload(&self) -> WorkloadId {
         match controller_of(&self.object) {
             Some(("Deployment", name, _)) => WorkloadId::new(self.namespace(), "Deployment", name),
             _ => WorkloadId::new(self.namespace(), &self.kind, self.name()),
@@ -157,17 +166,17 @@ impl Owner {
         }
         let mut labels = Value::Null;
         if let ScaleSelector::Text(pointer) = &self.paths.selector {
-            let selector = Selector::parse(json::text(&self.object, pointer));
+            let selector = Selector::parse(json::str_at(&self.object, pointer));
             for (key, value) in selector.iter().flat_map(Selector::required_pairs) {
                 json::set(&mut labels, &[key], value);
             }
         }
-        if labels.is_null() { serde_json::json!({ "app": self.name() }) } else { labels }
+        if labels.is_null() { json!({ "app": self.name() }) } else { labels }
     }
 
     /// A reference that makes it the controller of another object.
     pub(super) fn reference(&self) -> Value {
-        serde_json::json!({
+        json!({
             "apiVersion": self.api_version, "kind": self.kind, "name": self.name(), "uid": self.uid(),
             "controller": true, "blockOwnerDeletion": true,
         })

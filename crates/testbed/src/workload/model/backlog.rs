@@ -9,12 +9,12 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Lets time pass: so much arrives, and up to that much can be worked off. Returns what was.
-    pub(crate) fn pass(&mut self, arrives: f64, able: f64) -> f64 {
-        let drained = able.min(self.waiting + arrives).max(0.0);
-        self.arrived += arrives;
+    /// Lets time pass: so much arriving, and up to that much can be worked off. Returns what was.
+    pub(crate) fn advance(&mut self, arriving: f64, capacity: f64) -> f64 {
+        let drained = capacity.min(self.waiting + arriving).max(0.0);
+        self.arrived += arriving;
         self.drained += drained;
-        self.waiting = (self.waiting + arrives - drained).max(0.0);
+        self.waiting = (self.waiting + arriving - drained).max(0.0);
         drained
     }
 }
@@ -30,9 +30,9 @@ mod tests {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut backlog = Backlog { waiting: 50.0, ..Backlog::default() };
         for _ in 0..1000 {
-            let (arrives, able) = (f64::from(rng.u32(0..100)), f64::from(rng.u32(0..120)));
-            let drained = backlog.pass(arrives, able);
-            assert!(drained <= able && backlog.waiting >= 0.0);
+            let (arriving, capacity) = (f64::from(rng.u32(0..100)), f64::from(rng.u32(0..120)));
+            let drained = backlog.advance(arriving, capacity);
+            assert!(drained <= capacity && backlog.waiting >= 0.0);
             assert_eq!(50.0 + backlog.arrived, backlog.drained + backlog.waiting);
         }
     }
@@ -41,8 +41,8 @@ mod tests {
     fn without_pods_it_only_grows() {
         let mut backlog = Backlog::default();
         let waiting: Vec<f64> = [3.0, 0.0, 4.0]
-            .map(|arrives| {
-                backlog.pass(arrives, 0.0);
+            .map(|arriving| {
+                backlog.advance(arriving, 0.0);
                 backlog.waiting
             })
             .to_vec();

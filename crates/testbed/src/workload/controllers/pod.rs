@@ -3,19 +3,19 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{owners::Owner, time};
+use super::owner::Owner;
 use crate::{
     json, names,
     workload::{
-        lifecycle::State,
-        model::{Container, Pod},
+        clock::timestamp_at,
+        model::{Container, Pod, PodState},
         number,
         profile::PodProfile,
     },
 };
 
 /// A pod as its owner creates it.
-pub(super) fn new(
+pub(super) fn new_object(
     owner: &Owner,
     name: &str,
     labels: &[(&str, &str)],
@@ -41,7 +41,7 @@ pub(super) fn new(
 /// The containers of a pod's spec as the model has them: one does the work, by name or because it is the first.
 pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let mut names: Vec<&str> =
-        json::items(pod, "/spec/containers").map(|one| json::text(one, "/name")).collect();
+        json::array_at(pod, "/spec/containers").map(|one| json::str_at(one, "/name")).collect();
     if names.is_empty() {
         names.push(&profile.container);
     }
@@ -50,26 +50,26 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
         let sidecar = profile.sidecars.iter().find(|sidecar| sidecar.name == *name);
         let constant =
             sidecar.map(|one| (one.cpu.as_f64(), one.memory.as_f64())).unwrap_or_default();
-        let (cpu_seconds, seen_cpu_seconds, memory) = (0.0, 0.0, 0.0);
+        let (cpu_seconds, scraped_cpu_seconds, memory) = (0.0, 0.0, 0.0);
         let (name, is_main) = ((*name).to_owned(), index == main);
-        Container { name, is_main, constant, cpu_seconds, seen_cpu_seconds, memory }
+        Container { name, is_main, constant, cpu_seconds, scraped_cpu_seconds, memory }
     };
     names.iter().enumerate().map(container).collect()
 }
 
 /// Makes a pod's object what the pod is.
-pub(super) fn render(object: &mut Value, pod: &Pod, start: Timestamp) {
-    let at = |second: f64| names::time(time(start, second));
+pub(super) fn update_object(object: &mut Value, pod: &Pod, start: Timestamp) {
+    let at = |second: f64| names::timestamp(timestamp_at(start, second));
     let lifecycle = &pod.lifecycle;
-    if lifecycle.created < 0.0 {
-        json::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created));
+    if lifecycle.created_at < 0.0 {
+        json::set(object, &["metadata", "creationTimestamp"], at(lifecycle.created_at));
     }
-    if lifecycle.scheduled.is_some() {
+    if lifecycle.scheduled_at.is_some() {
         json::set(object, &["spec", "nodeName"], pod.node.as_str());
     }
-    if let State::Terminating { until } = lifecycle.state {
+    if let PodState::Terminating { until } = lifecycle.state {
         json::set(object, &["metadata", "deletionTimestamp"], at(until));
-        let grace = number::round(lifecycle.times.termination);
+        let grace = number::round(lifecycle.delays.termination);
         json::set(object, &["metadata", "deletionGracePeriodSeconds"], grace);
     }
     let statuses = container_statuses(object, pod, &at);
@@ -81,15 +81,15 @@ fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value
     let lifecycle = &pod.lifecycle;
     let mut status =
         json!({ "phase": phase(pod), "qosClass": "Burstable", "conditions": conditions(pod, at) });
-    if let Some(scheduled) = lifecycle.scheduled {
+    if let Some(scheduled) = lifecycle.scheduled_at {
         json::set(&mut status, &["startTime"], at(scheduled));
         json::set(&mut status, &["containerStatuses"], statuses);
     }
-    if lifecycle.running.is_some() || lifecycle.restarts > 0 {
-        json::set(&mut status, &["podIP"], pod.address.as_str());
-        json::set(&mut status, &["podIPs"], json!([{ "ip": pod.address }]));
+    if lifecycle.running_since.is_some() || lifecycle.restarts > 0 {
+        json::set(&mut status, &["podIP"], pod.ip.as_str());
+        json::set(&mut status, &["podIPs"], json!([{ "ip": pod.ip }]));
     }
-    if let State::Evicted { .. } = lifecycle.state {
+    if let PodState::Evicted { .. } = lifecycle.state {
         json::set(&mut status, &["reason"], "Evicted");
         json::set(&mut status, &["message"], "The node was low on resource: memory.");
     }
@@ -99,16 +99,16 @@ fn status(pod: &Pod, statuses: Vec<Value>, at: &impl Fn(f64) -> String) -> Value
 fn phase(pod: &Pod) -> &'static str {
     let lifecycle = &pod.lifecycle;
     match lifecycle.state {
-        State::Evicted { .. } => "Failed",
-        _ if lifecycle.running.is_some() || lifecycle.restarts > 0 => "Running",
+        PodState::Evicted { .. } => "Failed",
+        _ if lifecycle.running_since.is_some() || lifecycle.restarts > 0 => "Running",
         _ => "Pending",
     }
 }
 
 fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     let lifecycle = &pod.lifecycle;
-    let Some(scheduled) = lifecycle.scheduled else {
-        let mut condition = json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created) });
+    let Some(scheduled) = lifecycle.scheduled_at else {
+        let mut condition = json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created_at) });
         if lifecycle.unschedulable {
             json::set(&mut condition, &["reason"], "Unschedulable");
             json::set(&mut condition, &["message"], "0/3 nodes are available: 3 Too many pods.");
@@ -117,7 +117,7 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     };
     let holds = |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
     let ready = |name: &str| {
-        let mut condition = holds(name, lifecycle.ready_changed);
+        let mut condition = holds(name, lifecycle.ready_transition);
         if !lifecycle.is_ready() {
             json::set(&mut condition, &["status"], "False");
             json::set(&mut condition, &["reason"], "ContainersNotReady");
@@ -138,9 +138,9 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
 
 fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) -> Vec<Value> {
     let image = |name: &str| {
-        let mut containers = json::items(object, "/spec/containers");
-        let container = containers.find(|one| json::text(one, "/name") == name);
-        container.map_or("", |container| json::text(container, "/image"))
+        let mut containers = json::array_at(object, "/spec/containers");
+        let container = containers.find(|one| json::str_at(one, "/name") == name);
+        container.map_or("", |container| json::str_at(container, "/image"))
     };
     let status = |container: &Container| {
         let restarts = if container.is_main { pod.lifecycle.restarts } else { 0 };
@@ -150,7 +150,7 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
             "name": container.name, "image": image(&container.name), "imageID": "", "ready": pod.lifecycle.is_ready(),
             "started": started, "restartCount": restarts, "state": state, "lastState": {},
         });
-        if let Some(crash) = pod.lifecycle.last_crash.filter(|_| container.is_main) {
+        if let Some(crash) = pod.lifecycle.last_crash_at.filter(|_| container.is_main) {
             let last = json!({ "terminated": { "exitCode": 137, "reason": "Error", "finishedAt": at(crash) } });
             json::set(&mut status, &["lastState"], last);
         }
@@ -161,10 +161,10 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
 
 fn state(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     let lifecycle = &pod.lifecycle;
-    match (lifecycle.state, lifecycle.running) {
-        (State::BackOff { .. }, _) => json!({ "waiting": { "reason": "CrashLoopBackOff",
+    match (lifecycle.state, lifecycle.running_since) {
+        (PodState::Backoff { .. }, _) => json!({ "waiting": { "reason": "CrashLoopBackOff",
             "message": "back-off restarting failed container" } }),
-        (State::Evicted { since }, _) => {
+        (PodState::Evicted { since }, _) => {
             json!({ "terminated": { "exitCode": 137, "reason": "Error",
             "finishedAt": at(since) } })
         }

@@ -4,58 +4,64 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::owners::{Owner, controller_of, replica_sets};
+use super::{
+    owner::{Owner, controller_of, replica_sets_key},
+    rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+};
 use crate::{
-    Testbed, json,
-    workload::{
-        model::Model,
-        number, random,
-        rollout::{Bounds, Revision, recreate, rolling_update},
-    },
+    Testbed, json, names,
+    workload::{model::ClusterModel, number, random},
 };
 
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
 
 /// Takes the next step of a Deployment: the `ReplicaSet` of its template, and the replicas of all its `ReplicaSet`s.
-pub(super) fn keep(testbed: &Testbed, model: &mut Model, deployment: &Owner, owners: &[Owner]) {
-    let mut own: Vec<&Owner> = owners.iter().filter(|one| is_of(one, deployment)).collect();
-    own.sort_by_key(|one| (number_of(one), one.name().to_owned()));
+pub(super) fn reconcile(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    deployment: &Owner,
+    owners: &[Owner],
+) {
+    let mut own: Vec<&Owner> = owners.iter().filter(|one| is_owned_by(one, deployment)).collect();
+    own.sort_by_key(|one| (revision_number(one), one.name().to_owned()));
     let hash = template_hash(&deployment.object);
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
     let present = own
         .iter()
-        .position(|one| json::text(&one.object, "/metadata/labels/pod-template-hash") == hash);
+        .position(|one| json::str_at(&one.object, "/metadata/labels/pod-template-hash") == hash);
     let present = if is_paused { own.len().checked_sub(1) } else { present };
-    let newest = own.last().map_or(0, |one| number_of(one));
+    let newest = own.last().map_or(0, |one| revision_number(one));
     let created;
     let new = if let Some(index) = present {
         own.remove(index)
     } else {
-        let Ok(object) = testbed.apply(replica_set(deployment, &hash, newest + 1)) else { return };
-        let (key, kind) = (replica_sets(), "ReplicaSet".to_owned());
+        let Ok(object) = testbed.apply(new_replica_set(deployment, &hash, newest + 1)) else {
+            return;
+        };
+        let (key, kind) = (replica_sets_key(), "ReplicaSet".to_owned());
         created = Owner { key, kind, object: Arc::new(object), ..deployment.clone() };
         &created
     };
-    if number_of(new) < newest {
+    if revision_number(new) < newest {
         set_revision(testbed, new, newest + 1);
     }
-    set_revision(testbed, deployment, number_of(new).max(newest));
-    let (replicas, old) = targets(model, deployment, new, &own, is_paused);
+    set_revision(testbed, deployment, revision_number(new).max(newest));
+    let (replicas, old) = next_replicas(model, deployment, new, &own, is_paused);
     scale(testbed, new, replicas);
     for (one, replicas) in own.iter().zip(old) {
         scale(testbed, one, replicas);
     }
-    forget_old(testbed, model, deployment, &own);
+    delete_old_replica_sets(testbed, model, deployment, &own);
 }
 
 /// The newest `ReplicaSet` of a Deployment.
 pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
-    let own = owners.iter().filter(|one| is_of(one, deployment));
-    own.max_by_key(|one| (number_of(one), one.name().to_owned()))
+    let own = owners.iter().filter(|one| is_owned_by(one, deployment));
+    own.max_by_key(|one| (revision_number(one), one.name().to_owned()))
 }
 
-fn is_of(replica_set: &Owner, deployment: &Owner) -> bool {
+fn is_owned_by(replica_set: &Owner, deployment: &Owner) -> bool {
     replica_set.is("ReplicaSet")
         && controller_of(&replica_set.object).is_some_and(|(_, _, uid)| uid == deployment.uid())
 }
@@ -63,11 +69,11 @@ fn is_of(replica_set: &Owner, deployment: &Owner) -> bool {
 fn template_hash(deployment: &Value) -> String {
     let template =
         deployment.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
-    random::letters(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
+    names::random_suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
 }
 
 /// Which revision it is.
-fn number_of(owner: &Owner) -> i64 {
+fn revision_number(owner: &Owner) -> i64 {
     let revision =
         owner.object.pointer("/metadata/annotations").and_then(|all| all.get(REVISION)?.as_str());
     revision.and_then(|revision| revision.parse().ok()).unwrap_or_default()
@@ -80,7 +86,7 @@ fn set_revision(testbed: &Testbed, owner: &Owner, revision: i64) {
     });
 }
 
-fn replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
+fn new_replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
     let mut template = deployment.object.pointer("/spec/template").cloned().unwrap_or_default();
     json::set(&mut template, &["metadata", "labels", "pod-template-hash"], hash);
     let mut selector = deployment.object.pointer("/spec/selector").cloned().unwrap_or_default();
@@ -98,8 +104,8 @@ fn replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
     })
 }
 
-fn targets(
-    model: &mut Model,
+fn next_replicas(
+    model: &mut ClusterModel,
     deployment: &Owner,
     new: &Owner,
     old: &[&Owner],
@@ -107,30 +113,30 @@ fn targets(
 ) -> (u32, Vec<u32>) {
     let desired = deployment.replicas();
     let strategy = deployment.object.pointer("/spec/strategy").unwrap_or(&Value::Null);
-    let (now, min_ready) = (model.now, deployment.min_ready());
+    let (now, min_ready) = (model.now, deployment.min_ready_seconds());
     let workload = model.workload(&deployment.workload());
     let revision = |one: &Owner| {
-        let own = workload.pods.values().filter(|pod| pod.owner == one.uid());
+        let own = workload.pods.values().filter(|pod| pod.owner_uid == one.uid());
         let available = own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
-        Revision { replicas: one.replicas(), available: number::count(available) }
+        RevisionState { replicas: one.replicas(), available: number::count(available) }
     };
-    let states: Vec<Revision> = old.iter().map(|one| revision(one)).collect();
+    let states: Vec<RevisionState> = old.iter().map(|one| revision(one)).collect();
     if is_paused {
         return (desired, states.iter().map(|one| one.replicas).collect());
     }
-    if json::text(strategy, "/type") == "Recreate" {
+    if json::str_at(strategy, "/type") == "Recreate" {
         let is_old = |owner: &str| old.iter().any(|one| one.uid() == owner);
-        let left = workload.pods.values().filter(|pod| is_old(&pod.owner)).count();
+        let left = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
         return recreate(desired, number::count(left), &states);
     }
-    rolling_update(desired, Bounds::of(strategy, desired), revision(new), &states)
+    rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), revision(new), &states)
 }
 
 /// Sets the replicas of a `ReplicaSet`.
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     testbed.modify(&replica_set.key, &replica_set.id(), |object| {
-        if json::number(object, "/spec/replicas") != Some(i64::from(replicas)) {
-            let generation = json::number(object, "/metadata/generation").unwrap_or_default() + 1;
+        if json::i64_at(object, "/spec/replicas") != Some(i64::from(replicas)) {
+            let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default() + 1;
             json::set(object, &["metadata", "generation"], generation);
             json::set(object, &["spec", "replicas"], replicas);
         }
@@ -138,12 +144,17 @@ fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
 }
 
 /// Deletes the oldest `ReplicaSet`s that have nothing left, beyond those that are kept for a rollback.
-fn forget_old(testbed: &Testbed, model: &mut Model, deployment: &Owner, old: &[&Owner]) {
+fn delete_old_replica_sets(
+    testbed: &Testbed,
+    model: &mut ClusterModel,
+    deployment: &Owner,
+    old: &[&Owner],
+) {
     let limit =
-        json::number(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
+        json::i64_at(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
     let workload = model.workload(&deployment.workload());
     let is_empty = |one: &&&Owner| {
-        one.replicas() == 0 && !workload.pods.values().any(|pod| pod.owner == one.uid())
+        one.replicas() == 0 && !workload.pods.values().any(|pod| pod.owner_uid == one.uid())
     };
     let empty: Vec<&&Owner> = old.iter().filter(is_empty).collect();
     let spare = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());

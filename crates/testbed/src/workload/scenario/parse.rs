@@ -1,0 +1,63 @@
+//! Reading scenarios and the files they name.
+
+use std::{fs, io, path::Path};
+
+use super::{
+    error::ScenarioError,
+    spec::{MetricValue, Scenario},
+};
+use crate::workload::{
+    load::Load,
+    samples::{LARGEST_FILE, parse_csv},
+};
+
+impl Scenario {
+    /// Reads a scenario and checks it. It cannot name files; see [`Scenario::load`].
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let scenario = Self::read(text)?;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    /// Reads a scenario from a file, with the samples it names, and checks it.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let mut scenario = Self::read(&read_file(path)?)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for load in scenario.loads_mut() {
+            for samples in load.samples_mut() {
+                let Some(file) = &samples.file else { continue };
+                let path = folder.join(file);
+                let table = parse_csv(&read_file(&path)?);
+                samples.points = table.map_err(|source| ScenarioError::Samples { path, source })?;
+            }
+        }
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    fn read(text: &str) -> Result<Self, ScenarioError> {
+        serde_saphyr::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))
+    }
+
+    fn loads_mut(&mut self) -> Vec<&mut Load> {
+        let curve = |value| match value {
+            &mut MetricValue::Curve(ref mut load) => Some(load),
+            _ => None,
+        };
+        let workloads = self.workloads.iter_mut().map(|one| &mut one.load);
+        let queues = self.queues.iter_mut().map(|one| &mut one.arrivals);
+        let objects = self.object_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
+        let external = self.external_metrics.iter_mut().filter_map(|one| curve(&mut one.value));
+        workloads.chain(queues).chain(objects).chain(external).collect()
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, ScenarioError> {
+    let error = |source| ScenarioError::File { path: path.to_owned(), source };
+    let size = fs::metadata(path).map_err(error)?.len();
+    if size > LARGEST_FILE {
+        let problem = format!("larger than {LARGEST_FILE} bytes");
+        return Err(error(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
+    }
+    fs::read_to_string(path).map_err(error)
+}

@@ -1,0 +1,97 @@
+//! Incidents: what they change in the model and in the testbed.
+
+use serde_json::{Value, json};
+
+use super::state::State;
+use crate::{
+    Testbed, json,
+    workload::{
+        controllers::{Owner, list_owners},
+        model::{ClusterModel, Pod, WorkloadId},
+        number, random,
+        scenario::{Incident, IncidentKind, Scenario},
+    },
+};
+
+/// Removes and returns the incidents that are due, in order of time.
+pub(super) fn take_due(state: &mut State, second: f64) -> Vec<Incident> {
+    let mut due: Vec<Incident> =
+        state.incidents.extract_if(.., |incident| incident.at.get() <= second).collect();
+    due.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
+    due
+}
+
+pub(super) fn apply(
+    testbed: &Testbed,
+    scenario: &Scenario,
+    model: &mut ClusterModel,
+    incident: &Incident,
+) {
+    let until = model.now + incident.seconds();
+    let Some(name) = &incident.workload else {
+        if incident.kind == IncidentKind::MetricsOutage {
+            model.metrics.begin_outage(incident.source, until);
+        }
+        return;
+    };
+    let Some(id) = find_workload(scenario, model, name) else { return };
+    match incident.kind {
+        IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
+        IncidentKind::ManualScale => scale(testbed, &id, incident.replicas.unwrap_or_default()),
+        _ => apply_to_pods(model, &id, incident, until),
+    }
+}
+
+/// The workload that `name` or `namespace/name` refers to.
+fn find_workload(scenario: &Scenario, model: &ClusterModel, name: &str) -> Option<WorkloadId> {
+    if let Some(spec) = scenario.workload(name) {
+        return Some(WorkloadId::for_spec(spec));
+    }
+    let (namespace, name) = name.split_once('/')?;
+    model.workloads.keys().find(|id| id.namespace == namespace && id.name == name).cloned()
+}
+
+/// Like `kubectl rollout restart`.
+fn restart_rollout(testbed: &Testbed, id: &WorkloadId, now: f64) {
+    let annotation = "kubectl.kubernetes.io/restartedAt";
+    let path = ["spec", "template", "metadata", "annotations", annotation];
+    change_object(testbed, id, |object, _| json::set(object, &path, format!("second {now}")));
+}
+
+fn scale(testbed: &Testbed, id: &WorkloadId, replicas: u32) {
+    change_object(testbed, id, |object, owner| {
+        json::set_pointer(object, &owner.paths.spec_replicas, json!(replicas));
+    });
+}
+
+fn change_object(testbed: &Testbed, id: &WorkloadId, change: impl FnOnce(&mut Value, &Owner)) {
+    let owner = list_owners(testbed).into_iter().find(|owner| {
+        owner.kind == id.kind && owner.name() == id.name && owner.namespace() == id.namespace
+    });
+    let Some(owner) = owner else { return };
+    let mut object = (*owner.object).clone();
+    change(&mut object, &owner);
+    // The object was accepted before with the same fields, so it is accepted again.
+    let _ = testbed.apply(object);
+}
+
+/// Affects some of a workload's pods, chosen at random.
+fn apply_to_pods(model: &mut ClusterModel, id: &WorkloadId, incident: &Incident, until: f64) {
+    let (now, seed) = (model.now, model.seed);
+    let Some(workload) = model.workloads.get_mut(id) else { return };
+    let mut pods: Vec<&mut Pod> =
+        workload.pods.values_mut().filter(|pod| pod.lifecycle.is_active()).collect();
+    let mut rng = random::rng(seed, random::hash(&["incident"]), now.to_bits());
+    rng.shuffle(&mut pods);
+    let max = incident.pods.unwrap_or(number::count(pods.len()));
+    for pod in pods.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)) {
+        pod.is_dirty = true;
+        match incident.kind {
+            IncidentKind::Crash => pod.lifecycle.crash(now),
+            IncidentKind::Evict => pod.lifecycle.evict(now),
+            IncidentKind::DeletePods => pod.lifecycle.terminate(now),
+            IncidentKind::Flap => pod.lifecycle.flap(now, until - now),
+            _ => pod.no_metrics_until = until,
+        }
+    }
+}

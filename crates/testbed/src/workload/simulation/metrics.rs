@@ -1,0 +1,220 @@
+//! The metrics APIs of the simulated cluster.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::quantity::{Format, Quantity};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::state::{Shared, State};
+use crate::{
+    error::ApiError,
+    metrics_provider::{
+        CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
+        PodMetrics, PodMetricsQuery,
+    },
+    names,
+    workload::{
+        clock::timestamp_at,
+        model::{ClusterModel, ObjectMetric},
+        number,
+        scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+        series::{Sample, Series, SourceSettings},
+    },
+};
+
+/// Seconds from one step of the model to the next.
+const STEP: f64 = 1.0;
+const NANO: f64 = 1e9;
+const MILLI: f64 = 1e3;
+const KIBI: f64 = 1024.0;
+
+/// Answers metrics queries with the samples of the model's metric sources.
+pub(super) struct SimulatedMetrics {
+    pub(super) shared: Arc<Shared>,
+}
+
+/// The model at the time of a query.
+struct ModelAt<'a> {
+    model: &'a ClusterModel,
+    start: Timestamp,
+    now: f64,
+}
+
+impl SimulatedMetrics {
+    fn query<T>(
+        &self,
+        source: MetricsSource,
+        query: impl FnOnce(&ModelAt<'_>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
+        let state = self.shared.state.lock();
+        let State { model, start, .. } = &*state;
+        // If the model lags behind the clock, use the model's time, or samples would look stale.
+        let now = self.shared.seconds_since(*start).min((model.now + STEP).next_down());
+        if model.metrics.is_down(source, now) {
+            return Err(ApiError::service_unavailable());
+        }
+        query(&ModelAt { model, start: *start, now })
+    }
+}
+
+impl MetricsProvider for SimulatedMetrics {
+    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        self.query(MetricsSource::Resource, |model| {
+            Ok(query.pods.iter().filter_map(|id| model.pod_usage(id)).collect())
+        })
+    }
+
+    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        if query.resource == "pods" {
+            return self.query(MetricsSource::Pods, |model| model.pods_metric(query));
+        }
+        self.query(MetricsSource::Object, |model| model.object_metric(query))
+    }
+
+    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        self.query(MetricsSource::External, |model| model.external_metric(query))
+    }
+}
+
+impl ModelAt<'_> {
+    fn time(&self, second: f64) -> String {
+        names::timestamp(timestamp_at(self.start, second))
+    }
+
+    fn pod_usage(&self, id: &(String, String)) -> Option<PodMetrics> {
+        let (_, pod) = self.model.pod(id)?;
+        let sample = pod.usage.latest(self.now, &self.model.metrics.settings.resource)?;
+        let usage = |(name, cpu, memory): &(String, f64, f64)| {
+            let cpu = format!("{}n", number::round(cpu * NANO));
+            let memory = format!("{}Ki", number::round(memory / KIBI));
+            (name.clone(), BTreeMap::from([("cpu".to_owned(), cpu), ("memory".to_owned(), memory)]))
+        };
+        Some(PodMetrics {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            timestamp: self.time(sample.at),
+            window: format!("{}s", number::round(sample.window)),
+            containers: sample.value.iter().map(usage).collect(),
+        })
+    }
+
+    fn pods_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let is_queried = |metric: &&PodMetricSpec| {
+            metric.name == query.metric && query.metric_selector.matches(&metric.labels)
+        };
+        let value = |id: &(String, String)| {
+            let (workload, pod) = self.model.pod(id)?;
+            let metric = workload.pod_metrics.iter().find(is_queried)?;
+            let sample = pod.rate.latest(self.now, &self.model.metrics.settings.pods)?;
+            let value = metric.base + metric.per_unit * sample.value;
+            let object =
+                json!({ "kind": "Pod", "apiVersion": "v1", "namespace": id.0, "name": id.1 });
+            Some(self.custom_metric(object, sample, value))
+        };
+        let pods = query.pods.iter().filter(|(_, name)| query.name == "*" || query.name == *name);
+        let values: Vec<CustomMetric> = pods.filter_map(value).collect();
+        if values.is_empty() {
+            return Err(metric_not_found(&format!("{} for pods", query.metric)));
+        }
+        Ok(values)
+    }
+
+    fn object_metric(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let is_queried = |one: &&ObjectMetric| {
+            one.metric.name == query.metric
+                && describes(&one.object, query)
+                && query.metric_selector.matches(&one.metric.labels)
+        };
+        let value = |one: &ObjectMetric| {
+            let settings = &self.model.metrics.settings.object;
+            let sample = one.metric.series.latest(self.now, settings)?;
+            let ObjectRef { api_version, kind, namespace, name, .. } = &one.object;
+            let object = json!({
+                "kind": kind, "apiVersion": api_version, "namespace": namespace, "name": name,
+            });
+            Some(self.custom_metric(object, sample, sample.value))
+        };
+        let objects = self.model.metrics.objects.iter();
+        let values: Vec<CustomMetric> = objects.filter(is_queried).filter_map(value).collect();
+        if values.is_empty() {
+            let CustomMetricQuery { metric, resource, name, .. } = query;
+            return Err(metric_not_found(&format!("{metric} for {resource} {name}")));
+        }
+        Ok(values)
+    }
+
+    fn custom_metric(&self, object: Value, sample: &Sample<f64>, value: f64) -> CustomMetric {
+        CustomMetric {
+            described_object: object,
+            value: milli_quantity(value),
+            timestamp: self.time(sample.at),
+            window_seconds: Some(number::round(sample.window)),
+        }
+    }
+
+    fn external_metric(
+        &self,
+        query: &ExternalMetricQuery,
+    ) -> Result<Vec<ExternalMetric>, ApiError> {
+        let queues = self.model.queues.iter();
+        let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
+        let others = self.model.metrics.externals.iter();
+        let others = others.map(|one| (&one.name, &one.labels, &one.series));
+        let named: Vec<_> =
+            queues.chain(others).filter(|(name, ..)| **name == query.metric).collect();
+        if named.is_empty() {
+            return Err(metric_not_found(&query.metric));
+        }
+        let settings = &self.model.metrics.settings.external;
+        let selected = named.into_iter().filter(|(_, labels, _)| query.selector.matches(*labels));
+        Ok(selected
+            .filter_map(|(name, labels, series)| self.external(name, labels, series, settings))
+            .collect())
+    }
+
+    fn external(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        series: &Series<f64>,
+        settings: &SourceSettings,
+    ) -> Option<ExternalMetric> {
+        let sample = series.latest(self.now, settings)?;
+        Some(ExternalMetric {
+            metric_name: name.to_owned(),
+            metric_labels: labels.clone(),
+            timestamp: self.time(sample.at),
+            value: milli_quantity(sample.value),
+        })
+    }
+}
+
+/// Whether the query is about `object`. The queried resource is `plural.group`, or `plural` in the
+/// core group.
+fn describes(object: &ObjectRef, query: &CustomMetricQuery) -> bool {
+    let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let plural = object.resource.clone().unwrap_or_else(|| guess_plural(&object.kind));
+    let resource = if group.is_empty() { plural } else { format!("{plural}.{group}") };
+    resource == query.resource && object.name == query.name && object.namespace == query.namespace
+}
+
+/// The usual plural of a kind. Others are given in [`ObjectRef::resource`].
+fn guess_plural(kind: &str) -> String {
+    let kind = kind.to_lowercase();
+    if let Some(stem) = kind.strip_suffix('y') {
+        return format!("{stem}ies");
+    }
+    if kind.ends_with('s') || kind.ends_with('x') || kind.ends_with("ch") {
+        return format!("{kind}es");
+    }
+    format!("{kind}s")
+}
+
+fn milli_quantity(value: f64) -> String {
+    Quantity::from_milli(number::round(value * MILLI), Format::DecimalSI).to_string()
+}
+
+fn metric_not_found(what: &str) -> ApiError {
+    ApiError::new(404, "NotFound", format!("the server could not find the metric {what}"))
+}

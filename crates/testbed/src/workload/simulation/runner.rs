@@ -1,0 +1,121 @@
+//! Advances the simulation one simulated second at a time: incidents, model, objects.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{
+    incidents,
+    state::{Shared, State},
+};
+use crate::{
+    Testbed,
+    workload::{
+        clock::timestamp_at,
+        controllers,
+        model::{ClusterModel, Pod, PodState, WARM_READY_SECONDS},
+    },
+};
+
+/// How long the object of an evicted pod is kept, in seconds.
+const EVICTED_POD_TTL: f64 = 300.0;
+/// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
+const MAX_WARM_START_STEPS: usize = 200;
+
+/// Keeps the model and the objects in the testbed consistent.
+pub(super) struct Runner {
+    testbed: Testbed,
+    shared: Arc<Shared>,
+    /// Resource version up to which changes to the relevant objects have been processed.
+    observed_version: u64,
+    /// The controllers have more to do even if no object changes.
+    needs_reconcile: bool,
+}
+
+impl Runner {
+    pub(super) fn new(testbed: Testbed, shared: Arc<Shared>) -> Self {
+        Self { testbed, shared, observed_version: 0, needs_reconcile: true }
+    }
+
+    /// Creates the pods that exist at the start. If the scenario is warm, they are ready.
+    pub(super) fn create_pods(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        let State { model, start, .. } = &mut *state;
+        self.reconcile(model, *start);
+        if shared.scenario.warm {
+            self.warm_up(model, *start);
+        }
+    }
+
+    fn warm_up(&mut self, model: &mut ClusterModel, start: Timestamp) {
+        for _ in 0..MAX_WARM_START_STEPS {
+            let before = model.pods().count();
+            for pod in model.pods_mut() {
+                pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
+            }
+            self.reconcile(model, start);
+            if model.pods().count() == before {
+                break;
+            }
+        }
+        model.warm_up();
+        self.reconcile(model, start);
+    }
+
+    /// Runs until the task is aborted.
+    pub(super) async fn run(mut self) {
+        let start = self.shared.state.lock().start;
+        let mut next = 1.0;
+        loop {
+            self.shared.clock.sleep_until(timestamp_at(start, next)).await;
+            self.tick(next);
+            next += 1.0;
+            // At a very high speed `sleep_until` never waits, so let other tasks run.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn tick(&mut self, second: f64) {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
+        state.model.step(second);
+        let due = incidents::take_due(&mut state, second);
+        let State { model, start, .. } = &mut *state;
+        for incident in due {
+            incidents::apply(&self.testbed, &shared.scenario, model, &incident);
+        }
+        self.remove_finished_pods(model);
+        controllers::write_pods(&self.testbed, model, *start);
+        let version = controllers::latest_version(&self.testbed);
+        if self.needs_reconcile || version != self.observed_version {
+            self.reconcile(model, *start);
+        }
+        drop(state);
+        shared.completed.send_replace(second);
+    }
+
+    fn reconcile(&mut self, model: &mut ClusterModel, start: Timestamp) {
+        self.needs_reconcile = controllers::reconcile(&self.testbed, model, start);
+        self.observed_version = controllers::latest_version(&self.testbed);
+    }
+
+    /// Removes terminated pods, and evicted pods after a while.
+    fn remove_finished_pods(&self, model: &mut ClusterModel) {
+        let now = model.now;
+        let is_finished = |pod: &Pod| match pod.lifecycle.state {
+            PodState::Terminating { until } => until <= now,
+            PodState::Evicted { since } => now - since >= EVICTED_POD_TTL,
+            _ => false,
+        };
+        let mut any = false;
+        for pod in model.pods().filter(|pod| is_finished(pod)) {
+            // A client may have deleted it already.
+            let _ = self.testbed.delete("v1", "Pod", &pod.namespace, &pod.name);
+            any = true;
+        }
+        if any {
+            model.retain_pods(|pod| !is_finished(pod));
+        }
+    }
+}
