@@ -3,14 +3,15 @@
 use std::{
     collections::HashMap,
     env, fs,
-    path::{Path, PathBuf},
-    process::{Command as Cargo, Stdio},
+    path::PathBuf,
+    process::Stdio,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use hpa_test_harness::hpa_binary;
 use hpa_testbed::Testbed;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -20,27 +21,6 @@ use crate::{
     door::Door,
     log::{Log, Who},
 };
-
-/// The binary under test: `HPA_BINARY`, or what cargo builds in the profile of this test.
-fn binary() -> PathBuf {
-    if let Some(path) = env::var_os("HPA_BINARY").filter(|path| !path.is_empty()) {
-        return PathBuf::from(path);
-    }
-    // target/<profile dir>/deps/<this test>
-    let exe = env::current_exe().unwrap();
-    let dir = exe.parent().and_then(Path::parent).unwrap();
-    let profile = match dir.file_name().and_then(|name| name.to_str()) {
-        None | Some("debug") => "dev",
-        Some(profile) => profile,
-    };
-    let status = Cargo::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "hpa", "--bin", "hpa", "--profile", profile])
-        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml")])
-        .status()
-        .unwrap();
-    assert!(status.success(), "cargo build -p hpa: {status}");
-    dir.join(format!("hpa{}", env::consts::EXE_SUFFIX))
-}
 
 /// A process that runs, and its way to the server.
 struct Running {
@@ -72,7 +52,7 @@ impl Instances {
         let shared = Arc::new(Shared {
             testbed: testbed.clone(),
             log: log.clone(),
-            binary: binary(),
+            binary: hpa_binary(),
             dir: TempDir::new().unwrap(),
             flags: flags.iter().map(ToString::to_string).collect(),
             next: AtomicUsize::default(),

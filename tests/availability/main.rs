@@ -15,20 +15,12 @@ mod door;
 mod instances;
 mod log;
 
-use std::{
-    os::unix::process::ExitStatusExt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{os::unix::process::ExitStatusExt, sync::Arc, time::Duration};
 
-use hpa_testbed::{
-    ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed,
-};
+use hpa_test_harness::{SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     instances::Instances,
@@ -44,49 +36,35 @@ const ELECTION: [&str; 3] = [
 /// How many times the leader is done away with.
 const ROUNDS: usize = 50;
 
-/// The external metric: with a target of one per replica, how many replicas are wanted.
-struct Load(Arc<AtomicI64>);
-
-impl MetricsProvider for Load {
-    fn external(&self, _: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let value = self.0.load(Ordering::SeqCst).to_string();
-        Ok(vec![ExternalMetric { metric_name: "load".into(), value, ..ExternalMetric::default() }])
-    }
-}
-
 /// A cluster and the instances in it.
-struct World {
+struct Cluster {
     testbed: Testbed,
-    load: Arc<AtomicI64>,
+    metrics: Arc<SettableMetrics>,
     log: Arc<Log>,
     instances: Instances,
 }
 
-impl World {
+impl Cluster {
     /// So many Deployments of five with an autoscaler each, a load of five, and two instances.
     fn new(autoscalers: usize, flags: &[&str]) -> Self {
-        let load = Arc::new(AtomicI64::new(5));
-        let metrics: Arc<dyn MetricsProvider> = Arc::new(Load(load.clone()));
-        let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
-        testbed
-            .apply(
-                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
-            )
-            .unwrap();
-        for index in 0..autoscalers {
-            for object in objects(&name(index)) {
-                testbed.apply(object).unwrap();
-            }
+        let metrics = Arc::new(SettableMetrics::new(0, 5));
+        let testbed = Testbed::new(Config { metrics: Some(metrics.clone()), ..Config::default() });
+        testbed.apply_all([objects::namespace()]);
+        for name in (0..autoscalers).map(name) {
+            let metric = objects::external_metric("load", "1");
+            testbed.apply_all([
+                objects::running_deployment(&name, 5),
+                objects::hpa(&name, 1..=20, [metric]),
+            ]);
         }
         let log = Arc::new(Log::new(LEASE));
         let flags: Vec<&str> = ELECTION.iter().chain(flags).copied().collect();
         let instances = Instances::start(2, &testbed, &log, &flags);
-        Self { testbed, load, log, instances }
+        Self { testbed, metrics, log, instances }
     }
 
     fn replicas(&self, index: usize) -> i64 {
-        let deployment = self.testbed.get("apps/v1", "Deployment", "shop", &name(index)).unwrap();
-        deployment["spec"]["replicas"].as_i64().unwrap()
+        self.testbed.replicas(&name(index))
     }
 
     /// The last recommendation of each history that is kept.
@@ -140,25 +118,6 @@ fn name(index: usize) -> String {
     format!("web-{index}")
 }
 
-fn objects(name: &str) -> [Value; 2] {
-    [
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "namespace": "shop" },
-            "spec": { "replicas": 5, "selector": { "matchLabels": { "app": name } },
-                "template": { "metadata": { "labels": { "app": name } }, "spec": { "containers": [] } } },
-            "status": { "replicas": 5 },
-        }),
-        json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": { "name": name, "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-                "minReplicas": 1, "maxReplicas": 20,
-                "metrics": [{ "type": "External", "external": { "metric": { "name": "load" },
-                    "target": { "type": "AverageValue", "averageValue": "1" } } }] },
-        }),
-    ]
-}
-
 /// How the leader is done away with.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -174,10 +133,10 @@ enum Fault {
     Cut,
 }
 
-impl World {
+impl Cluster {
     /// Does away with the leader while the load changes.
     async fn round(&self, fault: Fault, leader: Who, load: i64) {
-        let change = || self.load.store(load, Ordering::SeqCst);
+        let change = || self.metrics.set_value(load);
         match fault {
             Fault::Kill => {
                 self.instances.signal(leader, Signal::KILL);
@@ -231,21 +190,21 @@ async fn leader_is_done_away_with_fifty_times() {
         "--horizontal-pod-autoscaler-sync-period=100ms",
         "--horizontal-pod-autoscaler-downscale-stabilization=0s",
     ];
-    let world = World::new(1, &flags);
+    let cluster = Cluster::new(1, &flags);
     let faults =
         [Fault::Kill, Fault::Stop, Fault::KillInReconcile, Fault::Cut, Fault::KillAfterScale];
     for round in 0..ROUNDS {
-        let leader = world.leader().await;
+        let leader = cluster.leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
-        let before = world.log.read(|events| events.scaled.len());
-        world.round(fault, leader, load).await;
-        assert_eq!(world.replicas(0), load, "round {round}, {fault:?}");
-        let scaled = world.log.read(|events| events.scaled[before..].to_vec());
+        let before = cluster.log.read(|events| events.scaled.len());
+        cluster.round(fault, leader, load).await;
+        assert_eq!(cluster.replicas(0), load, "round {round}, {fault:?}");
+        let scaled = cluster.log.read(|events| events.scaled[before..].to_vec());
         assert_eq!(scaled.len(), 1, "round {round}, {fault:?}: {scaled:?}");
-        let trespasses = world.log.read(|events| events.trespasses.clone());
+        let trespasses = cluster.log.read(|events| events.trespasses.clone());
         assert!(trespasses.is_empty(), "round {round}, {fault:?}: {trespasses:#?}");
     }
-    let mut takeovers = world.log.read(|events| events.takeovers.clone());
+    let mut takeovers = cluster.log.read(|events| events.takeovers.clone());
     takeovers.sort();
     assert!(takeovers.len() >= ROUNDS, "{takeovers:?}");
     let (median, longest) = (takeovers[takeovers.len() / 2], takeovers[takeovers.len() - 1]);
@@ -258,21 +217,21 @@ async fn leader_is_done_away_with_fifty_times() {
 
 #[tokio::test]
 async fn leader_that_is_told_to_stop_hands_over_at_once() {
-    let world = World::new(1, &["--horizontal-pod-autoscaler-sync-period=100ms"]);
+    let cluster = Cluster::new(1, &["--horizontal-pod-autoscaler-sync-period=100ms"]);
     for _ in 0..3 {
-        let leader = world.leader().await;
-        world.instances.signal(leader, Signal::TERM);
-        world.successor(leader).await;
-        let status = world.log.wait("its end", |events| events.exits.get(&leader).copied()).await;
+        let leader = cluster.leader().await;
+        cluster.instances.signal(leader, Signal::TERM);
+        cluster.successor(leader).await;
+        let status = cluster.log.wait("its end", |events| events.exits.get(&leader).copied()).await;
         assert!(status.success() && status.signal().is_none(), "{status}");
     }
-    let takeovers = world.log.read(|events| events.takeovers.clone());
+    let takeovers = cluster.log.read(|events| events.takeovers.clone());
     println!("takeovers from a leader that is told to stop: {takeovers:?}");
     assert!(
         takeovers.len() >= 3 && takeovers.iter().all(|takeover| *takeover < LEASE),
         "{takeovers:?}"
     );
-    assert_eq!(world.log.read(|events| events.trespasses.clone()), [""; 0]);
+    assert_eq!(cluster.log.read(|events| events.trespasses.clone()), [""; 0]);
 }
 
 #[tokio::test]
@@ -284,20 +243,20 @@ async fn stabilization_window_outlives_the_leader() {
         "--horizontal-pod-autoscaler-sync-period=250ms",
         "--horizontal-pod-autoscaler-downscale-stabilization=10s",
     ];
-    let world = World::new(AUTOSCALERS, &flags);
-    let leader = world.leader().await;
+    let cluster = Cluster::new(AUTOSCALERS, &flags);
+    let leader = cluster.leader().await;
     let all_recommend =
-        |replicas| (world.kept() == [replicas; AUTOSCALERS]).then(std::time::Instant::now);
-    let fallen = world.log.wait("recommendations of 5 to be kept", |_| all_recommend(5)).await;
-    world.load.store(3, Ordering::SeqCst);
-    world.log.wait("the fall to be kept", |_| all_recommend(3)).await;
+        |replicas| (cluster.kept() == [replicas; AUTOSCALERS]).then(std::time::Instant::now);
+    let fallen = cluster.log.wait("recommendations of 5 to be kept", |_| all_recommend(5)).await;
+    cluster.metrics.set_value(3);
+    cluster.log.wait("the fall to be kept", |_| all_recommend(3)).await;
     let well_within = |events: &Events| {
         let term = events.term.as_ref().filter(|term| term.who == leader)?;
         (term.renewed.duration_since(fallen) > WINDOW / 2).then_some(term.renewed)
     };
-    let killed = world.log.wait("the middle of the window", well_within).await;
-    world.instances.signal(leader, Signal::KILL);
-    let scaled = world.log.wait("all to be scaled down", |events| {
+    let killed = cluster.log.wait("the middle of the window", well_within).await;
+    cluster.instances.signal(leader, Signal::KILL);
+    let scaled = cluster.log.wait("all to be scaled down", |events| {
         (events.scaled.len() >= AUTOSCALERS).then(|| events.scaled.clone())
     });
     let scaled = scaled.await;
@@ -311,7 +270,7 @@ async fn stabilization_window_outlives_the_leader() {
         assert!(scaled.at < killed + WINDOW && after < WINDOW + 2 * LEASE, "late: after {after:?}");
     }
     assert_eq!(scaled.len(), AUTOSCALERS);
-    assert!((0..AUTOSCALERS).all(|index| world.replicas(index) == 3));
+    assert!((0..AUTOSCALERS).all(|index| cluster.replicas(index) == 3));
     let (last, killed) =
         (scaled[AUTOSCALERS - 1].at.duration_since(fallen), killed.duration_since(fallen));
     println!(

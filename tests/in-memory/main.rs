@@ -1,29 +1,24 @@
-//! The whole controller against the testbed: every part in its place, without a socket and without foreign binaries.
+//! The whole controller against the testbed in real time, without sockets and foreign binaries.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test may stop where it was misled"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    controller::{Dependencies, Options, RunError},
+    controller::{Dependencies, Options},
     k8s::Clients,
 };
-use hpa_testbed::{
-    Action, ApiError, Config, Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery,
-    RequestInfo, Testbed,
+use hpa_test_harness::{
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, objects, options,
 };
+use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
@@ -34,109 +29,97 @@ use kube::{
     runtime::wait::{Condition, await_condition},
 };
 use serde_json::{Value, json};
-use tokio::{sync::watch, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
-/// Nothing here takes this long.
+/// Deadline of every wait; far longer than any of them takes.
 const LIMIT: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Each pod's CPU usage in milli-units, and whether the API server answers requests for scales.
+/// Counts requests, and can refuse those for scales.
 #[derive(Default)]
-struct World {
-    usage: AtomicI64,
+struct Requests {
     scales_fail: AtomicBool,
-    /// How many requests for scales there were: one for each reconcile where scales are not watched.
-    scale_requests: watch::Sender<usize>,
-    /// How many requests for metrics there were: one for each reconcile.
-    metrics_requests: watch::Sender<usize>,
+    /// Requests for scales: one per reconcile if scales are not watched.
+    scales: watch::Sender<usize>,
+    /// Requests for pod metrics: one per reconcile.
+    metrics: watch::Sender<usize>,
 }
 
-struct Metrics(Arc<World>);
-
-impl MetricsProvider for Metrics {
-    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        self.0.metrics_requests.send_modify(|requests| *requests += 1);
-        let usage = format!("{}m", self.0.usage.load(Ordering::SeqCst));
-        let containers =
-            BTreeMap::from([("app".to_owned(), BTreeMap::from([("cpu".to_owned(), usage)]))]);
-        let metrics = |(namespace, name): &(String, String)| PodMetrics {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            window: "15s".into(),
-            containers: containers.clone(),
-            ..PodMetrics::default()
-        };
-        Ok(query.pods.iter().map(metrics).collect())
-    }
-}
-
-struct Faults(Arc<World>);
-
-impl Interceptor for Faults {
+impl Interceptor for Requests {
     fn intercept(&self, request: &RequestInfo) -> Action {
-        if request.subresource == "scale" {
-            self.0.scale_requests.send_modify(|requests| *requests += 1);
+        if request.group == "metrics.k8s.io" && request.resource == "pods" {
+            self.metrics.send_modify(|requests| *requests += 1);
         }
-        if request.subresource == "scale" && self.0.scales_fail.load(Ordering::SeqCst) {
-            return Action::Status {
-                code: 503,
-                reason: "ServiceUnavailable".into(),
-                message: "the server is currently unable to handle the request".into(),
-                retry_after: None,
-            };
+        if request.subresource != "scale" {
+            return Action::Pass;
         }
-        Action::Pass
+        self.scales.send_modify(|requests| *requests += 1);
+        if !self.scales_fail.load(Ordering::SeqCst) {
+            return Action::Pass;
+        }
+        Action::Status {
+            code: 503,
+            reason: "ServiceUnavailable".into(),
+            message: "the server is currently unable to handle the request".into(),
+            retry_after: None,
+        }
     }
 }
 
-/// A cluster with a Deployment of two pods that request 100m CPU each, an autoscaler of it, and the controller.
+/// A Deployment of two pods, an autoscaler with a CPU target of 50 %, and the controller.
 struct Cluster {
     testbed: Testbed,
-    world: Arc<World>,
-    shutdown: CancellationToken,
-    controller: JoinHandle<Result<(), RunError>>,
+    metrics: Arc<SettableMetrics>,
+    requests: Arc<Requests>,
+    controller: RunningController,
 }
 
 impl Cluster {
-    fn start(usage: i64) -> Self {
-        Self::start_with(usage, true)
+    fn start(cpu_percent: i64) -> Self {
+        Self::start_with(cpu_percent, true)
     }
 
-    fn start_with(usage: i64, watch_scales: bool) -> Self {
-        let world = Arc::new(World { usage: usage.into(), ..World::default() });
+    fn start_with(cpu_percent: i64, watch_scales: bool) -> Self {
+        let metrics = Arc::new(SettableMetrics::new(cpu_percent, 1));
+        let requests = Arc::new(Requests::default());
         let testbed = Testbed::new(Config {
-            metrics: Some(Arc::new(Metrics(world.clone()))),
-            interceptor: Some(Arc::new(Faults(world.clone()))),
+            metrics: Some(metrics.clone()),
+            interceptor: Some(requests.clone()),
             ..Config::default()
         });
-        for object in objects() {
-            testbed.apply(object).expect("an object that the API takes");
-        }
-        let shutdown = CancellationToken::new();
-        let controller = tokio::spawn(control(testbed.client(), watch_scales, shutdown.clone()));
-        Self { testbed, world, shutdown, controller }
+        testbed.apply_all([
+            objects::namespace(),
+            objects::running_deployment("web", 2),
+            objects::pod("web", 0),
+            objects::pod("web", 1),
+            objects::hpa("web", 1..=4, [objects::cpu_metric(50)]),
+        ]);
+        let settings =
+            Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
+        let options = Options { settings, sync_period: PERIOD, watch_scales, ..options() };
+        let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+        let controller = RunningController::start(Dependencies::new(clients, &options), options);
+        Self { testbed, metrics, requests, controller }
     }
 
-    fn autoscalers(&self) -> Api<HorizontalPodAutoscaler> {
-        Api::namespaced(self.testbed.client(), "shop")
+    fn hpas(&self) -> Api<HorizontalPodAutoscaler> {
+        Api::namespaced(self.testbed.client(), NAMESPACE)
     }
 
-    async fn autoscaler(
+    async fn wait_for_hpa(
         &self,
         what: &str,
         condition: impl Condition<HorizontalPodAutoscaler>,
     ) -> Value {
-        let wait = await_condition(self.autoscalers(), "web", condition);
+        let wait = await_condition(self.hpas(), "web", condition);
         let found = tokio::time::timeout(LIMIT, wait).await;
-        let seen = self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "shop", "web");
-        let seen = seen.map(|object| object["status"].to_string());
+        let seen = self.testbed.hpa("web").map(|object| object["status"].to_string());
         assert!(found.is_ok(), "waited for {what}; last seen {seen:?}");
         serde_json::to_value(found.expect("in time").expect("a watch")).expect("JSON")
     }
 
-    async fn replicas(&self, replicas: i32) {
-        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), "shop");
+    async fn wait_for_replicas(&self, replicas: i32) {
+        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), NAMESPACE);
         let condition = |object: Option<&Deployment>| {
             object.is_some_and(|object| object.spec.replicas == Some(replicas))
         };
@@ -144,63 +127,10 @@ impl Cluster {
         tokio::time::timeout(LIMIT, wait).await.expect("in time").expect("a watch");
     }
 
-    /// Ends the controller as a signal does.
-    async fn stop(self) {
-        self.shutdown.cancel();
-        let outcome = tokio::time::timeout(LIMIT, self.controller).await;
-        outcome.expect("in time").expect("no panic").expect("an orderly end");
+    async fn patch_hpa(&self, patch: Value) {
+        let patch = Patch::Merge(patch);
+        self.hpas().patch("web", &PatchParams::default(), &patch).await.expect("a patch");
     }
-}
-
-async fn control(
-    client: kube::Client,
-    watch_scales: bool,
-    shutdown: CancellationToken,
-) -> Result<(), RunError> {
-    let settings =
-        Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
-    let options = Options {
-        settings,
-        sync_period: PERIOD,
-        workers: 2,
-        namespaces: Vec::new(),
-        shutdown_grace: LIMIT,
-        request_timeout: LIMIT,
-        watch_scales,
-    };
-    let clients = Clients { api: client.clone(), metrics: client };
-    hpa_controller::controller::run(Dependencies::new(clients, &options), options, shutdown).await
-}
-
-fn objects() -> Vec<Value> {
-    let pod = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "namespace": "shop", "labels": { "app": "web" } },
-            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "100m" } } }] },
-            "status": { "phase": "Running", "startTime": "2020-01-01T00:00:00Z",
-                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z" }] },
-        })
-    };
-    vec![
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
-                "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
-            "status": { "replicas": 2 },
-        }),
-        pod("web-0"),
-        pod("web-1"),
-        json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "minReplicas": 1, "maxReplicas": 4,
-                "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
-                    "target": { "type": "Utilization", "averageUtilization": 50 } } }] },
-        }),
-    ]
 }
 
 fn has(
@@ -220,20 +150,19 @@ fn has(
 }
 
 #[tokio::test]
-async fn load_is_followed_up_and_down() {
+async fn replicas_follow_the_load_up_and_down() {
     let cluster = Cluster::start(100);
-    cluster.replicas(4).await;
-    let hpa = cluster
-        .autoscaler("what was decided", has("AbleToScale", "True", "ReadyForNewScale"))
-        .await;
-    // The testbed counts generations, as 1.37 does.
+    cluster.wait_for_replicas(4).await;
+    let hpa =
+        cluster.wait_for_hpa("a decision", has("AbleToScale", "True", "ReadyForNewScale")).await;
+    // The testbed maintains generations, as Kubernetes 1.37 does.
     assert_eq!(hpa["status"]["observedGeneration"], 1);
     assert_eq!(hpa["status"]["conditions"][0]["observedGeneration"], 1);
-    cluster.world.usage.store(10, Ordering::SeqCst);
-    cluster.replicas(1).await;
-    let events: Api<Event> = Api::namespaced(cluster.testbed.client(), "shop");
-    // The recorder writes behind the decision; ending the controller waits for it.
-    cluster.stop().await;
+    cluster.metrics.set_cpu_percent(10);
+    cluster.wait_for_replicas(1).await;
+    let events: Api<Event> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
+    // Events are written in the background; the shutdown waits for them.
+    cluster.controller.stop().await;
     let events = events.list(&ListParams::default()).await.expect("events");
     let messages: Vec<_> =
         events.items.iter().filter_map(|event| event.message.as_deref()).collect();
@@ -243,57 +172,59 @@ async fn load_is_followed_up_and_down() {
 }
 
 #[tokio::test]
-async fn changed_spec_is_followed() {
+async fn spec_change_is_applied() {
     let cluster = Cluster::start(100);
-    cluster.replicas(4).await;
-    let patch = Patch::Merge(json!({ "spec": { "maxReplicas": 3 } }));
-    cluster.autoscalers().patch("web", &PatchParams::default(), &patch).await.expect("a patch");
-    cluster.replicas(3).await;
-    cluster.stop().await;
+    cluster.wait_for_replicas(4).await;
+    cluster.patch_hpa(json!({ "spec": { "maxReplicas": 3 } })).await;
+    cluster.wait_for_replicas(3).await;
+    cluster.controller.stop().await;
 }
 
 #[tokio::test]
-async fn outage_of_the_scale_is_told_and_passes() {
+async fn scale_outage_is_reported_and_recovered_from() {
     let cluster = Cluster::start_with(50, false);
-    cluster.autoscaler("a first decision", has("ScalingActive", "True", "ValidMetricFound")).await;
-    cluster.world.scales_fail.store(true, Ordering::SeqCst);
-    cluster.autoscaler("the outage", has("AbleToScale", "False", "FailedGetScale")).await;
-    cluster.world.usage.store(100, Ordering::SeqCst);
-    cluster.world.scales_fail.store(false, Ordering::SeqCst);
-    cluster.replicas(4).await;
-    cluster.autoscaler("its end", has("AbleToScale", "True", "ReadyForNewScale")).await;
-    cluster.stop().await;
+    cluster
+        .wait_for_hpa("a first decision", has("ScalingActive", "True", "ValidMetricFound"))
+        .await;
+    cluster.requests.scales_fail.store(true, Ordering::SeqCst);
+    cluster.wait_for_hpa("the outage", has("AbleToScale", "False", "FailedGetScale")).await;
+    cluster.metrics.set_cpu_percent(100);
+    cluster.requests.scales_fail.store(false, Ordering::SeqCst);
+    cluster.wait_for_replicas(4).await;
+    cluster.wait_for_hpa("recovery", has("AbleToScale", "True", "ReadyForNewScale")).await;
+    cluster.controller.stop().await;
 }
 
 #[tokio::test]
-async fn watches_that_lost_track_are_begun_again() {
+async fn expired_watches_are_restarted() {
     let cluster = Cluster::start(50);
-    cluster.autoscaler("a first decision", has("ScalingActive", "True", "ValidMetricFound")).await;
+    cluster
+        .wait_for_hpa("a first decision", has("ScalingActive", "True", "ValidMetricFound"))
+        .await;
     cluster.testbed.compact();
     cluster.testbed.drop_watches();
-    let patch = Patch::Merge(json!({ "spec": { "minReplicas": 3 } }));
-    cluster.autoscalers().patch("web", &PatchParams::default(), &patch).await.expect("a patch");
-    cluster.replicas(3).await;
-    cluster.stop().await;
+    cluster.patch_hpa(json!({ "spec": { "minReplicas": 3 } })).await;
+    cluster.wait_for_replicas(3).await;
+    cluster.controller.stop().await;
 }
 
 #[tokio::test]
 async fn steady_state_writes_nothing() {
     let cluster = Cluster::start(50);
     cluster
-        .autoscaler("a first decision", has("ScalingLimited", "False", "DesiredWithinRange"))
+        .wait_for_hpa("a first decision", has("ScalingLimited", "False", "DesiredWithinRange"))
         .await;
     let before = cluster.testbed.resource_version();
-    let mut requests = cluster.world.metrics_requests.subscribe();
+    let mut requests = cluster.requests.metrics.subscribe();
     let later = *requests.borrow() + 10;
     let reconciled = requests.wait_for(|requests| *requests >= later);
-    tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a cluster");
+    tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     assert_eq!(cluster.testbed.resource_version(), before);
-    // The scale is known from a watch, but for the first reconciles.
+    // Scales come from the watch, except for the first reconciles.
     assert!(
-        *cluster.world.scale_requests.borrow() < 5,
+        *cluster.requests.scales.borrow() < 5,
         "{} requests",
-        *cluster.world.scale_requests.borrow()
+        *cluster.requests.scales.borrow()
     );
-    cluster.stop().await;
+    cluster.controller.stop().await;
 }

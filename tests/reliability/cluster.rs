@@ -1,191 +1,240 @@
-//! The rest of a cluster: pods that are there and ready as soon as a target asks for them, and their metrics.
+//! A cluster with three autoscalers, users and the controller under test, in virtual time.
 
-use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use hpa_testbed::{
-    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
-    MetricsProvider, PodMetrics, PodMetricsQuery, Testbed,
+use hpa_calc::settings::Settings;
+use hpa_controller::{
+    clock::Clock,
+    controller::{Dependencies, Options},
+    k8s::{ClientLimits, Clients},
+    leader_election::Election,
+    metrics::Telemetry,
 };
-use parking_lot::Mutex;
+use hpa_test_harness::{RunningController, TestbedExt, VirtualClock, election, objects};
+use hpa_testbed::{Config, Faults, Testbed};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::{
-    NAMESPACE,
+    MAX, NAMESPACE, PERIOD, WINDOW,
     journal::{Actor, Journal},
-    time::VirtualClock,
+    random::CONTROLLER,
+    workloads::{self, Loads, Metrics},
 };
 
-/// The load of each target over time: how many replicas would carry it exactly.
-#[derive(Debug)]
-pub(crate) struct Loads {
-    clock: VirtualClock,
-    by_target: Mutex<HashMap<String, Vec<(Duration, i64)>>>,
-    /// The pods of which the metrics APIs know nothing.
-    unmeasured: Mutex<HashSet<String>>,
+/// The targets: scaled by CPU; by a pods metric, with a behavior; by an external metric, down to zero.
+pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
+
+pub(crate) struct Cluster {
+    pub(crate) testbed: Testbed,
+    pub(crate) clock: VirtualClock,
+    pub(crate) controller_clock: VirtualClock,
+    pub(crate) loads: Arc<Loads>,
+    pub(crate) journal: Arc<Journal>,
+    /// Metrics of the controller that was started last.
+    pub(crate) telemetry: Arc<Telemetry>,
+    controller: Option<RunningController>,
+    /// A second controller, which waits for the lease.
+    standby: Option<RunningController>,
+    tasks: JoinSet<()>,
 }
 
-impl Loads {
-    pub(crate) fn new(clock: VirtualClock) -> Arc<Self> {
-        Arc::new(Self { clock, by_target: Mutex::default(), unmeasured: Mutex::default() })
+impl Cluster {
+    /// A cluster without faults, whose controller has just started.
+    pub(crate) fn start() -> Self {
+        Self::start_with(Config::default())
     }
 
-    /// From now on the metrics APIs know nothing of these pods, but of all others.
-    pub(crate) fn leave_out(&self, pods: &[&str]) {
-        *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    /// A cluster whose API server has these faults.
+    pub(crate) fn with_faults(faults: &Faults) -> Self {
+        Self::start_with(Config {
+            interceptor: Some(Arc::new(faults.clone())),
+            ..Config::default()
+        })
     }
 
-    fn is_measured(&self, pod: &str) -> bool {
-        !self.unmeasured.lock().contains(pod)
-    }
-
-    /// From now on the load is this much.
-    pub(crate) fn set(&self, target: &str, load: i64) {
-        let now = self.clock.age();
-        self.by_target.lock().entry(target.to_owned()).or_default().push((now, load));
-    }
-
-    /// Forgets a target.
-    pub(crate) fn forget(&self, target: &str) {
-        self.by_target.lock().remove(target);
-    }
-
-    /// The load now.
-    pub(crate) fn now(&self, target: &str) -> i64 {
-        self.by_target
-            .lock()
-            .get(target)
-            .and_then(|loads| loads.last())
-            .map_or(0, |(_, load)| *load)
-    }
-
-    /// All that the load was in a time.
-    pub(crate) fn within(&self, target: &str, from: Duration, to: Duration) -> Vec<i64> {
-        let by_target = self.by_target.lock();
-        let Some(loads) = by_target.get(target) else { return vec![0] };
-        let first = loads.partition_point(|(at, _)| *at <= from).saturating_sub(1);
-        loads[first..].iter().take_while(|(at, _)| *at <= to).map(|(_, load)| *load).collect()
-    }
-}
-
-/// The metrics APIs: the load of a target, shared by its pods.
-pub(crate) struct Metrics(pub(crate) Arc<Loads>);
-
-impl MetricsProvider for Metrics {
-    /// One of load is half a core, which is half of what a pod requests.
-    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let counts = counts(&query.pods);
-        let metrics = |(namespace, name): &(String, String)| {
-            let target = target_of(name);
-            let pods = counts.get(target).copied().unwrap_or(1);
-            let usage = format!("{}u", self.0.now(target) * 500_000 / pods);
-            let usage = BTreeMap::from([("cpu".to_owned(), usage)]);
-            PodMetrics {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                window: "15s".into(),
-                containers: BTreeMap::from([("app".to_owned(), usage)]),
-                ..PodMetrics::default()
-            }
+    pub(crate) fn start_with(config: Config) -> Self {
+        let clock = VirtualClock::start();
+        let (loads, journal) = (Loads::new(clock.clone()), Journal::new(clock.clone()));
+        let server_clock = clock.clone();
+        let testbed = Testbed::new(Config {
+            metrics: Some(Arc::new(Metrics(loads.clone()))),
+            listener: Some(journal.clone()),
+            clock: Arc::new(move || server_clock.now()),
+            ..config
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(workloads::run(testbed.clone(), journal.clone()));
+        let controller_clock = clock.fork();
+        let mut cluster = Self {
+            testbed,
+            clock,
+            controller_clock,
+            loads,
+            journal,
+            telemetry: Arc::default(),
+            controller: None,
+            standby: None,
+            tasks,
         };
-        Ok(query.pods.iter().filter(|(_, name)| self.0.is_measured(name)).map(metrics).collect())
+        cluster.apply(objects::namespace());
+        for target in TARGETS {
+            cluster.loads.set(target, 2);
+            cluster.apply(objects::deployment(target, 2));
+            cluster.apply(hpa(target));
+        }
+        cluster.start_controller();
+        cluster
     }
 
-    /// One of load is ten requests per second.
-    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let counts = counts(&query.pods);
-        let metrics = |(namespace, name): &(String, String)| {
-            let target = target_of(name);
-            let pods = counts.get(target).copied().unwrap_or(1);
-            CustomMetric {
-                described_object: json!({ "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name }),
-                value: format!("{}m", self.0.now(target) * 10_000 / pods),
-                ..CustomMetric::default()
-            }
-        };
-        Ok(query.pods.iter().filter(|(_, name)| self.0.is_measured(name)).map(metrics).collect())
-    }
-
-    /// The metric has its target's name; one of load is ten jobs.
-    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let value = (self.0.now(&query.metric) * 10).to_string();
-        Ok(vec![ExternalMetric {
-            metric_name: query.metric.clone(),
-            value,
-            ..ExternalMetric::default()
-        }])
-    }
-}
-
-fn counts(pods: &[(String, String)]) -> HashMap<&str, i64> {
-    let mut counts = HashMap::new();
-    for (_, name) in pods {
-        *counts.entry(target_of(name)).or_default() += 1;
-    }
-    counts
-}
-
-/// A pod has its target's name and a number.
-fn target_of(pod: &str) -> &str {
-    pod.rsplit_once('-').map_or(pod, |(target, _)| target)
-}
-
-/// Gives each Deployment its pods, without end.
-pub(crate) async fn run(testbed: Testbed, journal: Arc<Journal>) {
-    loop {
-        journal.scaled.notified().await;
-        journal.acting(Actor::Cluster, || follow(&testbed));
-    }
-}
-
-fn follow(testbed: &Testbed) {
-    let mut pods = counts_of_all(testbed);
-    for mut deployment in testbed.list("apps/v1", "Deployment") {
-        let name = deployment["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
-        resize(testbed, &name, pods.remove(&name).unwrap_or_default(), wanted);
-        if deployment["status"]["replicas"].as_i64() != Some(wanted) {
-            deployment["status"] = json!({ "replicas": wanted, "readyReplicas": wanted });
-            testbed.apply(deployment).expect("a status");
+    /// Sets the load of all targets from now on.
+    pub(crate) fn load_all(&self, load: i64) {
+        for target in TARGETS {
+            self.loads.set(target, load);
         }
     }
-    for (name, count) in pods {
-        resize(testbed, &name, count, 0);
+
+    /// Applies an object as a user.
+    pub(crate) fn apply(&self, object: Value) -> Value {
+        self.journal.acting(Actor::User, || self.testbed.apply(object)).expect("a valid object")
+    }
+
+    /// Changes an object as a user, if it exists.
+    pub(crate) fn edit(&self, object: Option<Value>, change: impl FnOnce(&mut Value)) {
+        if let Some(mut object) = object {
+            change(&mut object);
+            self.apply(object);
+        }
+    }
+
+    /// Scales as a user.
+    pub(crate) fn scale(&self, name: &str, replicas: i64) {
+        self.edit(self.testbed.deployment(name), |object| {
+            object["spec"]["replicas"] = replicas.into()
+        });
+    }
+
+    pub(crate) fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        // It may not exist.
+        _ = self
+            .journal
+            .acting(Actor::User, || self.testbed.delete(api_version, kind, NAMESPACE, name));
+    }
+
+    pub(crate) fn start_controller(&mut self) {
+        self.controller = Some(self.controller(CONTROLLER, None));
+    }
+
+    /// Starts a controller with leader election, which stores its history for the next leader. The identity is its client
+    /// name too.
+    pub(crate) fn start_elected(&mut self, identity: &str) {
+        self.controller = Some(self.controller(identity, Some(self.election(identity))));
+    }
+
+    /// Starts a second controller, which waits for the lease.
+    pub(crate) fn start_standby(&mut self, identity: &str) {
+        self.standby = Some(self.controller(identity, Some(self.election(identity))));
+    }
+
+    fn election(&self, identity: &str) -> Election {
+        election(self.testbed.client_named(identity), NAMESPACE, identity)
+    }
+
+    fn controller(&mut self, client_name: &str, election: Option<Election>) -> RunningController {
+        let options = options();
+        let limits =
+            ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
+        let clients = Clients::from_service(self.testbed.service_named(client_name), &limits);
+        self.telemetry = Arc::default();
+        let dependencies = Dependencies {
+            clock: Arc::new(self.controller_clock.clone()),
+            observer: self.journal.clone(),
+            election,
+            ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
+        };
+        RunningController::start(dependencies, options)
+    }
+
+    /// Stops the controller as SIGKILL does, in the middle of whatever it is doing.
+    pub(crate) async fn kill_controller(&mut self) {
+        if let Some(controller) = self.controller.take() {
+            controller.kill().await;
+        }
+    }
+
+    /// Stops the controller as SIGTERM does.
+    pub(crate) async fn stop_controller(&mut self) {
+        if let Some(controller) = self.controller.take() {
+            controller.stop().await;
+        }
+    }
+
+    /// Whether a controller is running: the first or the standby.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.controller.iter().chain(&self.standby).any(|controller| !controller.is_finished())
+    }
+
+    /// Whether the first controller has exited on its own.
+    pub(crate) fn has_exited(&self) -> bool {
+        self.controller.as_ref().is_some_and(RunningController::is_finished)
+    }
+
+    pub(crate) async fn sleep(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
+    /// Waits for `spec.replicas` of a target, with a precision of a millisecond.
+    pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
+        while self.testbed.replicas(name) != replicas {
+            self.sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// `spec.replicas` of all targets.
+    pub(crate) fn all_replicas(&self) -> [i64; 3] {
+        TARGETS.map(|name| self.testbed.replicas(name))
+    }
+
+    /// Kills the controllers and stops all tasks.
+    pub(crate) async fn shut_down(mut self) {
+        self.kill_controller().await;
+        self.controller = self.standby.take();
+        self.kill_controller().await;
+        self.tasks.shutdown().await;
+    }
+
+    /// Waits until the cluster has this age.
+    pub(crate) async fn until(&self, age: Duration) {
+        self.clock.until(age).await;
     }
 }
 
-fn counts_of_all(testbed: &Testbed) -> HashMap<String, i64> {
-    let mut counts = HashMap::new();
-    for pod in testbed.list("v1", "Pod") {
-        *counts
-            .entry(target_of(pod["metadata"]["name"].as_str().unwrap_or_default()).to_owned())
-            .or_default() += 1;
-    }
-    counts
+fn options() -> Options {
+    let settings = Settings {
+        downscale_stabilization: SignedDuration::try_from(WINDOW).expect("a duration in range"),
+        strict_scale_to_zero: true,
+        ..Settings::default()
+    };
+    Options { settings, sync_period: PERIOD, ..hpa_test_harness::options() }
 }
 
-fn resize(testbed: &Testbed, target: &str, from: i64, to: i64) {
-    for index in from..to {
-        testbed.apply(pod(target, index)).expect("a pod");
+/// The autoscaler of one of the [`TARGETS`]. Any other name is scaled as `jobs` is.
+pub(crate) fn hpa(name: &str) -> Value {
+    let (min, metric) = match name {
+        "web" => (1, objects::cpu_metric(50)),
+        "api" => (1, objects::pods_metric("requests", "10")),
+        "jobs" => (0, objects::external_metric(name, "10")),
+        _ => (1, objects::external_metric(name, "10")),
+    };
+    let mut object = objects::hpa(name, min..=MAX, [metric]);
+    if name == "api" {
+        // As fast as needed, so that later comparisons don't depend on rate limits.
+        let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
+        object["spec"]["behavior"] = json!({
+            "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },
+            "scaleDown": { "stabilizationWindowSeconds": 45, "policies": policies },
+        });
     }
-    for index in to..from {
-        testbed
-            .delete("v1", "Pod", NAMESPACE, &format!("{target}-{index}"))
-            .expect("a pod that is there");
-    }
-}
-
-/// A pod that has been ready for long.
-fn pod(target: &str, index: i64) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": format!("{target}-{index}"), "namespace": NAMESPACE, "labels": { "app": target } },
-        "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "1" } } }] },
-        "status": { "phase": "Running", "startTime": "2020-01-01T00:00:00Z", "conditions": [
-            { "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z" },
-        ] },
-    })
+    object
 }

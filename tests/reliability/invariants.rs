@@ -4,17 +4,17 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::{
     MAX, PERIOD, WINDOW,
+    cluster::Cluster,
     journal::{Actor, Reconcile, Scaling, Version},
-    world::World,
 };
 
 /// How old what a scale is decided on may be when it is written: a request's time and what was read before it.
 const IN_FLIGHT: Duration = Duration::from_secs(25);
 
 /// All that was wrong, in words.
-pub(crate) fn violations(world: &World) -> Vec<String> {
+pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
     let (scalings, versions, reconciles) =
-        (world.journal.scalings(), world.journal.versions(), world.journal.reconciles());
+        (cluster.journal.scalings(), cluster.journal.versions(), cluster.journal.reconciles());
     let mut found = Vec::new();
     let mut last_by: HashMap<&str, Actor> = HashMap::new();
     for scaling in &scalings {
@@ -29,7 +29,7 @@ pub(crate) fn violations(world: &World) -> Vec<String> {
             reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
         let checks = [
             within_bounds(scaling, &specs),
-            down_for_a_reason(world, scaling, &specs),
+            down_for_a_reason(cluster, scaling, &specs),
             stabilized(scaling, &specs, &decisions),
             decided_on_what_was(scaling, &scalings, &decisions),
             pause_is_kept(scaling, before),
@@ -37,7 +37,7 @@ pub(crate) fn violations(world: &World) -> Vec<String> {
         ];
         found.extend(checks.into_iter().flatten().map(|wrong| format!("{scaling:?}: {wrong}")));
     }
-    found.extend(reconciled_in_time(world, &reconciles));
+    found.extend(reconciled_in_time(cluster, &reconciles));
     found
 }
 
@@ -73,12 +73,12 @@ fn is_into_bounds(scaling: &Scaling, specs: &[&Version]) -> bool {
 }
 
 /// A scale-down is never below what the load asked for lately: so it is not for want of metrics.
-fn down_for_a_reason(world: &World, scaling: &Scaling, specs: &[&Version]) -> Option<String> {
+fn down_for_a_reason(cluster: &Cluster, scaling: &Scaling, specs: &[&Version]) -> Option<String> {
     if scaling.to >= scaling.from || is_into_bounds(scaling, specs) {
         return None;
     }
     // Metrics may be shared for a part of a period.
-    let loads = world.loads.within(
+    let loads = cluster.loads.within(
         &scaling.target,
         scaling.at.saturating_sub(IN_FLIGHT + PERIOD),
         scaling.at,
@@ -153,8 +153,8 @@ fn zero_is_foretold(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
 }
 
 /// The queue holds each autoscaler once: none is reconciled much more often than its period and its changes ask for.
-fn reconciled_in_time(world: &World, reconciles: &[Reconcile]) -> Option<String> {
-    let periods = world.clock.age().as_secs() / PERIOD.as_secs() + 1;
+fn reconciled_in_time(cluster: &Cluster, reconciles: &[Reconcile]) -> Option<String> {
+    let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
     let mut counts: HashMap<&str, u64> = HashMap::new();
     for reconcile in reconciles {
         *counts.entry(&reconcile.name).or_default() += 1;

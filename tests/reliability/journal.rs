@@ -3,12 +3,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use hpa_controller::reconcile::observer::{Observer, Reconciled};
+use hpa_test_harness::VirtualClock;
 use hpa_testbed::{ChangeListener, ResourceName};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
-
-use crate::time::VirtualClock;
 
 /// Who changes something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +100,7 @@ impl Journal {
         *entries = Entries { acting: entries.acting, ..Entries::default() };
     }
 
-    fn deployment(&self, old: Option<&Value>, new: &Value) {
+    fn deployment_changed(&self, old: Option<&Value>, new: &Value) {
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
         let (from, to) = (old.map_or(-1, replicas), replicas(new));
         if from != to {
@@ -112,7 +111,7 @@ impl Journal {
         self.scaled.notify_one();
     }
 
-    fn autoscaler(&self, new: &Value) {
+    fn hpa_changed(&self, new: &Value) {
         let is_true = |condition: &Value| {
             condition["type"] == "ScaledToZero" && condition["status"] == "True"
         };
@@ -149,9 +148,9 @@ fn name(object: &Value) -> String {
 impl ChangeListener for Journal {
     fn changed(&self, resource: &ResourceName<'_>, old: Option<&Value>, new: Option<&Value>) {
         match (resource.plural, new) {
-            ("deployments", Some(new)) => self.deployment(old, new),
+            ("deployments", Some(new)) => self.deployment_changed(old, new),
             ("deployments", None) => self.scaled.notify_one(),
-            ("horizontalpodautoscalers", Some(new)) => self.autoscaler(new),
+            ("horizontalpodautoscalers", Some(new)) => self.hpa_changed(new),
             _ => {}
         }
     }

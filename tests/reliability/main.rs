@@ -12,14 +12,13 @@ mod invariants;
 mod journal;
 mod named;
 mod random;
-mod time;
 mod weak_spots;
-mod world;
+mod workloads;
 
 use std::time::Duration;
 
-/// Where everything is.
-const NAMESPACE: &str = "shop";
+use hpa_test_harness::NAMESPACE;
+
 /// The sync period.
 const PERIOD: Duration = Duration::from_secs(15);
 /// How long after the faults all is as if there had been none: a watch that failed is back within half a period, and from

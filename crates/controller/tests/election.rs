@@ -6,12 +6,13 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
 use hpa_controller::{
-    clock::{Clock, Instants},
-    leader_election::{Candidate, Election, ElectionConfig, Leadership, Predecessor},
+    clock::Clock,
+    leader_election::{Candidate, Leadership, Predecessor},
 };
+use hpa_test_harness::{VirtualClock, election};
 use hpa_testbed::Testbed;
 use http::{Request, Response, StatusCode};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::{
     Api, Client,
@@ -47,21 +48,6 @@ enum Wire {
     AnswersLate(Duration),
 }
 
-/// A clock that shows what it likes, and runs as tokio's.
-struct Skewed {
-    start: Instant,
-    skew: SignedDuration,
-}
-
-impl Clock for Skewed {
-    fn instants(&self) -> Instants {
-        let running = self.start.elapsed();
-        let wall = Timestamp::from_second(1_800_000_000).expect("a time");
-        let elapsed = SignedDuration::try_from(running).expect("short");
-        Instants { wall: wall + elapsed + self.skew, monotonic: running }
-    }
-}
-
 struct Instance {
     candidate: Candidate,
     wire: watch::Sender<Wire>,
@@ -72,18 +58,11 @@ impl Instance {
     fn start(testbed: &Testbed, name: &str, skew: SignedDuration) -> Self {
         let wire = watch::Sender::new(Wire::Works);
         let client = client(testbed, wire.subscribe());
-        let config = ElectionConfig {
-            namespace: "kube-system".into(),
-            name: "hpa-controller".into(),
-            identity: name.into(),
-            lease_duration: LEASE,
-            renew_deadline: RENEW,
-            retry_period: RETRY,
-            keep_history: true,
-        };
-        let election = Election { client: client.clone(), config };
-        let clock = Arc::new(Skewed { start: Instant::now(), skew });
-        Self { candidate: Candidate::new(Some(&election), clock), wire, client }
+        let election = election(client.clone(), "kube-system", name);
+        let clock = VirtualClock::start();
+        clock.skew(skew);
+        let candidate = Candidate::new(Some(&election), Arc::new(clock));
+        Self { candidate, wire, client }
     }
 
     async fn leading(testbed: &Testbed, name: &str) -> Self {
@@ -204,14 +183,11 @@ async fn lease_of_a_killed_leader_is_taken_when_it_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn released_lease_is_taken_at_once() {
-    let testbed = Testbed::default();
+    let (testbed, clock) = (Testbed::default(), VirtualClock::start());
     let first = Instance::leading(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
     watch_for(Duration::from_mins(1), &[&first, &second]).await;
-    let released = Instant::now();
-    let wall =
-        Skewed { start: released - Duration::from_mins(1) - MOMENT, skew: SignedDuration::ZERO }
-            .now();
+    let (released, wall) = (Instant::now(), clock.now());
     first.candidate.leave().await;
     let predecessor = second.leadership().gained().await.expect("leads").expect("one before");
     assert!(released.elapsed() < MOMENT, "{:?}", released.elapsed());

@@ -13,31 +13,20 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use hpa_calc::settings::Settings;
-use hpa_controller::{
-    clock::{Clock, Instants},
-    controller::{Dependencies, Options, RunError, run},
-    k8s::Clients,
-    leader_election::{Election, ElectionConfig},
+use hpa_controller::{clock::Clock, controller::Dependencies, k8s::Clients};
+use hpa_test_harness::{
+    RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
 };
-use hpa_testbed::{
-    ApiError, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider, Testbed,
-};
+use hpa_testbed::{Config, Testbed};
 use http::{Method, Request};
-use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep_until},
-};
-use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 /// `--horizontal-pod-autoscaler-sync-period`.
@@ -46,30 +35,6 @@ const SYNC: i64 = 15;
 const WINDOW: i64 = 300;
 /// The lease duration: how long nobody decides after a leader was killed.
 const LEASE: i64 = 15;
-
-#[derive(Clone, Copy)]
-struct Virtual(Instant);
-
-impl Clock for Virtual {
-    fn instants(&self) -> Instants {
-        let running = self.0.elapsed();
-        let start = Timestamp::from_second(1_800_000_000).expect("a time");
-        Instants {
-            wall: start + SignedDuration::try_from(running).expect("short"),
-            monotonic: running,
-        }
-    }
-}
-
-/// The external metric: with a target of one per replica, how many replicas are wanted.
-struct Load(Arc<AtomicI64>);
-
-impl MetricsProvider for Load {
-    fn external(&self, _: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let value = self.0.load(Ordering::SeqCst).to_string();
-        Ok(vec![ExternalMetric { metric_name: "load".into(), value, ..ExternalMetric::default() }])
-    }
-}
 
 /// What is written.
 #[derive(Default)]
@@ -81,64 +46,55 @@ struct Written {
 }
 
 struct Scene {
-    start: Instant,
+    clock: VirtualClock,
     testbed: Testbed,
-    load: Arc<AtomicI64>,
+    metrics: Arc<SettableMetrics>,
     written: Arc<Written>,
     keep_history: bool,
 }
 
 impl Scene {
-    /// A Deployment of two, and an autoscaler of it with this behavior, of a load of 10.
+    /// A Deployment of two, and an autoscaler with this behavior that wants ten.
     fn new(behavior: Value, keep_history: bool) -> Self {
-        let start = Instant::now();
-        let load = Arc::new(AtomicI64::new(10));
-        let clock = Virtual(start);
+        let clock = VirtualClock::start();
+        let metrics = Arc::new(SettableMetrics::new(0, 10));
+        let server_clock = clock.clone();
         let testbed = Testbed::new(Config {
-            metrics: Some(Arc::new(Load(load.clone()))),
-            clock: Arc::new(move || clock.now()),
+            metrics: Some(metrics.clone()),
+            clock: Arc::new(move || server_clock.now()),
             ..Config::default()
         });
-        for object in objects(behavior) {
-            testbed.apply(object).expect("an object that the API takes");
-        }
-        Self { start, testbed, load, written: Arc::default(), keep_history }
+        let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
+        hpa["spec"]["behavior"] = behavior;
+        testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), hpa]);
+        Self { clock, testbed, metrics, written: Arc::default(), keep_history }
     }
 
-    /// Starts a controller. It waits for the lease if there is a leader.
-    fn controller(&self, name: &str) -> JoinHandle<Result<(), RunError>> {
-        let options = Options {
-            settings: Settings::default(),
-            sync_period: Duration::from_secs(SYNC.unsigned_abs()),
-            workers: 2,
-            namespaces: Vec::new(),
-            shutdown_grace: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(10),
-            watch_scales: true,
-        };
-        let config = ElectionConfig {
-            namespace: "kube-system".into(),
-            name: "hpa-controller".into(),
-            identity: name.into(),
-            lease_duration: Duration::from_secs(LEASE.unsigned_abs()),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-            keep_history: self.keep_history,
-        };
+    /// Starts a controller, which waits for the lease if there is a leader.
+    fn controller(&self, name: &str) -> RunningController {
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
-        let parts = Dependencies {
-            clock: Arc::new(Virtual(self.start)),
-            election: Some(Election { client, config }),
+        let mut election = election(client, "kube-system", name);
+        election.config.keep_history = self.keep_history;
+        let options = options();
+        let dependencies = Dependencies {
+            clock: Arc::new(self.clock.clone()),
+            election: Some(election),
             ..Dependencies::new(clients, &options)
         };
-        tokio::spawn(run(parts, options, CancellationToken::new()))
+        RunningController::start(dependencies, options)
+    }
+
+    /// Whole seconds since the start.
+    fn second(&self) -> i64 {
+        i64::try_from(self.clock.age().as_secs()).expect("a short test")
     }
 
     fn client(&self) -> Client {
-        let (server, written, start) = (self.testbed.client(), self.written.clone(), self.start);
+        let (server, written, clock) =
+            (self.testbed.client(), self.written.clone(), self.clock.clone());
         let record = service_fn(move |request: Request<Body>| {
-            let (server, written) = (server.clone(), written.clone());
+            let (server, written, clock) = (server.clone(), written.clone(), clock.clone());
             async move {
                 let (is_read, path) =
                     (request.method() == Method::GET, request.uri().path().to_owned());
@@ -147,7 +103,7 @@ impl Scene {
                     std::future::pending::<()>().await;
                 }
                 let answer = server.send(request).await?;
-                let now = i64::try_from(start.elapsed().as_secs()).expect("short");
+                let now = i64::try_from(clock.age().as_secs()).expect("a short test");
                 if !is_read && answer.status().is_success() && path.contains("/configmaps") {
                     written.maps.lock().push(now);
                 }
@@ -159,23 +115,21 @@ impl Scene {
 
     /// Waits until that second.
     async fn at(&self, second: i64) {
-        sleep_until(self.start + Duration::from_secs(second.unsigned_abs())).await;
+        self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
     }
 
     async fn load_at(&self, second: i64, load: i64) {
         self.at(second).await;
-        self.load.store(load, Ordering::SeqCst);
+        self.metrics.set_value(load);
     }
 
     fn replicas(&self) -> i64 {
-        let deployment =
-            self.testbed.get("apps/v1", "Deployment", "shop", "web").expect("the deployment");
-        deployment["spec"]["replicas"].as_i64().expect("replicas")
+        self.testbed.replicas("web")
     }
 
     /// Waits until there are so many replicas; when that was.
     async fn scaled_to(&self, replicas: i64) -> i64 {
-        let mut second = i64::try_from(self.start.elapsed().as_secs()).expect("short");
+        let mut second = self.second();
         while self.replicas() != replicas {
             assert!(second < 5000, "still {} replicas, not {replicas}", self.replicas());
             second += 1;
@@ -186,7 +140,7 @@ impl Scene {
 
     /// Waits until there are not so many replicas any more; when that was, and how many there are.
     async fn scaled_from(&self, replicas: i64) -> (i64, i64) {
-        let mut second = i64::try_from(self.start.elapsed().as_secs()).expect("short");
+        let mut second = self.second();
         while self.replicas() == replicas {
             assert!(second < 5000, "still {replicas} replicas");
             second += 1;
@@ -194,26 +148,6 @@ impl Scene {
         }
         (second, self.replicas())
     }
-}
-
-fn objects(behavior: Value) -> Vec<Value> {
-    vec![
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "replicas": 2, "selector": { "matchLabels": { "app": "web" } },
-                "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
-            "status": { "replicas": 2 },
-        }),
-        json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "minReplicas": 1, "maxReplicas": 20, "behavior": behavior,
-                "metrics": [{ "type": "External", "external": { "metric": { "name": "load" },
-                    "target": { "type": "AverageValue", "averageValue": "1" } } }] },
-        }),
-    ]
 }
 
 /// The load falls at 200; the leader is killed then. When it is scaled down.
@@ -225,7 +159,7 @@ async fn scaled_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
     assert!(scene.scaled_to(10).await < 60);
     scene.load_at(200, 4).await;
     scene.at(killed).await;
-    leader.abort();
+    leader.kill().await;
     let (scaled, replicas) = scene.scaled_from(10).await;
     assert_eq!(replicas, 4);
     let maps = scene.written.maps.lock();
@@ -265,7 +199,7 @@ async fn what_changed_again_before_it_was_written_is_late_by_less_than_a_minute(
     scene.load_at(200, 6).await;
     scene.load_at(220, 4).await;
     scene.at(250).await;
-    leader.abort();
+    leader.kill().await;
     let scaled = scene.scaled_to(6).await;
     assert!(scaled >= 200 - SYNC + WINDOW && scaled <= 200 + WINDOW + SYNC + 1, "{scaled}");
     let scaled = scene.scaled_to(4).await;
@@ -282,7 +216,7 @@ async fn what_was_recommended_for_long_counts_until_the_end_of_the_leader() {
     // It is written then, and never again.
     scene.at(470).await;
     assert!(scene.written.maps.lock().iter().all(|second| *second < 270));
-    leader.abort();
+    leader.kill().await;
     scene.load_at(471, 4).await;
     let (down, replicas) = scene.scaled_from(10).await;
     assert_eq!(replicas, 6);
@@ -304,7 +238,7 @@ async fn scale_up_that_was_not_kept_is_not_undone() {
     let scaled = scene.scaled_to(20).await;
     let kept = scene.written.maps.lock().last().copied().expect("kept");
     assert!(kept < scaled, "kept at {kept}, scaled at {scaled}");
-    leader.abort();
+    leader.kill().await;
     scene.load_at(scaled + 1, 3).await;
     let (down, replicas) = scene.scaled_from(20).await;
     assert_eq!(replicas, 3);
@@ -327,7 +261,7 @@ async fn scale_up_that_nothing_tells_of_is_not_undone() {
     scene.written.tells_nothing.store(true, Ordering::SeqCst);
     scene.load_at(200, 20).await;
     let scaled = scene.scaled_to(20).await;
-    leader.abort();
+    leader.kill().await;
     scene.written.tells_nothing.store(false, Ordering::SeqCst);
     scene.load_at(scaled + 1, 10).await;
     let (down, replicas) = scene.scaled_from(20).await;
@@ -354,7 +288,7 @@ async fn policy_counts_what_the_last_leader_did() {
         scene.load_at(600, 4).await;
         let first = scene.scaled_to(9).await;
         scene.at(first + 20).await;
-        leader.abort();
+        leader.kill().await;
         let second = scene.scaled_to(8).await;
         if keep_history {
             assert!(
@@ -380,7 +314,7 @@ async fn pause_without_any_controller_shortens_no_window() {
         let leader = scene.controller("a");
         scene.load_at(200, 4).await;
         scene.at(300).await;
-        leader.abort();
+        leader.kill().await;
         scene.at(started).await;
         let _next = scene.controller("b");
         let scaled = scene.scaled_to(4).await;

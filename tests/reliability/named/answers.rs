@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
 
 use super::scenario::{Scenario, autoscalers, during, metrics, on, pods, scales};
-use crate::world::World;
+use crate::cluster::Cluster;
 
 /// Changes all targets in something else than their replicas.
-fn touch_all(world: &World) {
-    for name in crate::world::TARGETS {
-        let age = world.clock.age().as_millis().to_string();
-        world.edit(world.deployment(name), |object| {
+fn touch_all(cluster: &Cluster) {
+    for name in crate::cluster::TARGETS {
+        let age = cluster.clock.age().as_millis().to_string();
+        cluster.edit(cluster.testbed.deployment(name), |object| {
             object["metadata"]["annotations"] = serde_json::json!({ "touched": age });
         });
     }
@@ -100,9 +101,9 @@ async fn slow_statuses() {
 #[tokio::test(start_paused = true)]
 async fn slow_lists() {
     Scenario::of([on(Match::verb("list"), slow(25))])
-        .trouble(70, |world| {
-            world.testbed.compact();
-            world.testbed.drop_watches();
+        .trouble(70, |cluster| {
+            cluster.testbed.compact();
+            cluster.testbed.drop_watches();
         })
         .survives()
         .await;
@@ -191,7 +192,7 @@ async fn everything_fails_half_of_the_time() {
     ];
     let mut scenario = Scenario::of(faults);
     for at in (70..240).step_by(10) {
-        scenario = scenario.trouble(at, |world| world.testbed.drop_watches());
+        scenario = scenario.trouble(at, |cluster| cluster.testbed.drop_watches());
     }
     scenario.survives().await;
 }

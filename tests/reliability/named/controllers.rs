@@ -1,12 +1,13 @@
 //! Controllers that end in the middle of something, and their successors.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match};
 
 use super::scenario::{Scenario, autoscalers, during};
 use crate::{
-    PERIOD, WINDOW, invariants::violations, journal::Actor, random::CONTROLLER, world::World,
+    PERIOD, WINDOW, cluster::Cluster, invariants::violations, journal::Actor, random::CONTROLLER,
 };
 
 #[tokio::test(start_paused = true)]
@@ -67,43 +68,36 @@ async fn stalled_leader() {
 }
 
 /// Waits for the controller to scale a target, and kills it before it has told so in the status.
-async fn kill_after_scaling(world: &mut World, target: &str, replicas: i64) {
-    world.scaled_to(target, replicas).await;
-    world.kill_controller().await;
-}
-
-fn world_with(faults: &Faults) -> World {
-    World::start(|_, config| hpa_testbed::Config {
-        interceptor: Some(Arc::new(faults.clone())),
-        ..config
-    })
+async fn kill_after_scaling(cluster: &mut Cluster, target: &str, replicas: i64) {
+    cluster.scaled_to(target, replicas).await;
+    cluster.kill_controller().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn killed_between_scale_and_status() {
     let faults = Faults::new(1);
-    let mut world = world_with(&faults);
-    world.until(Duration::from_secs(90)).await;
+    let mut cluster = Cluster::with_faults(&faults);
+    cluster.until(Duration::from_secs(90)).await;
     let status = Fault::on(autoscalers("patch").client(CONTROLLER).name("web"));
     let slow = faults.add(status.effect(Effect::Slow { by: Duration::from_secs(5) }));
-    world.loads.set("web", 4);
-    kill_after_scaling(&mut world, "web", 4).await;
-    let told = world.autoscaler("web").map(|object| object["status"]["desiredReplicas"].clone());
+    cluster.loads.set("web", 4);
+    kill_after_scaling(&mut cluster, "web", 4).await;
+    let told = cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
     assert_eq!(told, Some(2.into()), "the status was already written");
     assert_eq!(faults.hits(slow), 1);
     faults.clear();
-    world.start_controller();
-    world.pass(2 * PERIOD).await;
-    assert_eq!(world.replicas("web"), 4);
-    let told = world.autoscaler("web").map(|object| object["status"]["desiredReplicas"].clone());
+    cluster.start_controller();
+    cluster.sleep(2 * PERIOD).await;
+    assert_eq!(cluster.testbed.replicas("web"), 4);
+    let told = cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
     assert_eq!(told, Some(4.into()));
-    assert_eq!(violations(&world), Vec::<String>::new());
-    world.end().await;
+    assert_eq!(violations(&cluster), Vec::<String>::new());
+    cluster.shut_down().await;
 }
 
 /// When the controller first scaled a target down after a time.
-fn first_down(world: &World, target: &str, after: Duration) -> Option<Duration> {
-    let downs = world.journal.scalings().into_iter().filter(|scaling| {
+fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
+    let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
         scaling.target == target
             && scaling.by == Actor::Controller
             && scaling.at > after
@@ -113,23 +107,23 @@ fn first_down(world: &World, target: &str, after: Duration) -> Option<Duration> 
 }
 
 /// The load falls at 120 s; the controller dies at 140 s. When web is scaled down then.
-async fn down_after_a_kill(first: fn(&mut World), second: fn(&mut World)) -> Duration {
-    let mut world = world_with(&Faults::new(1));
-    world.kill_controller().await;
-    first(&mut world);
-    world.until(Duration::from_secs(60)).await;
-    world.loads.set("web", 6);
+async fn down_after_a_kill(first: fn(&mut Cluster), second: fn(&mut Cluster)) -> Duration {
+    let mut cluster = Cluster::with_faults(&Faults::new(1));
+    cluster.kill_controller().await;
+    first(&mut cluster);
+    cluster.until(Duration::from_secs(60)).await;
+    cluster.loads.set("web", 6);
     let fall = Duration::from_secs(120);
-    world.until(fall).await;
-    assert_eq!(world.replicas("web"), 6);
-    world.loads.set("web", 2);
-    world.until(Duration::from_secs(140)).await;
-    world.kill_controller().await;
-    second(&mut world);
-    world.until(Duration::from_secs(300)).await;
-    assert_eq!(violations(&world), Vec::<String>::new());
-    let down = first_down(&world, "web", fall).expect("a scale-down");
-    world.end().await;
+    cluster.until(fall).await;
+    assert_eq!(cluster.testbed.replicas("web"), 6);
+    cluster.loads.set("web", 2);
+    cluster.until(Duration::from_secs(140)).await;
+    cluster.kill_controller().await;
+    second(&mut cluster);
+    cluster.until(Duration::from_secs(300)).await;
+    assert_eq!(violations(&cluster), Vec::<String>::new());
+    let down = first_down(&cluster, "web", fall).expect("a scale-down");
+    cluster.shut_down().await;
     down
 }
 
@@ -137,8 +131,8 @@ async fn down_after_a_kill(first: fn(&mut World), second: fn(&mut World)) -> Dur
 #[tokio::test(start_paused = true)]
 async fn elected_successor_keeps_the_window() {
     let down = down_after_a_kill(
-        |world| world.start_elected("first"),
-        |world| world.start_elected("second"),
+        |cluster| cluster.start_elected("first"),
+        |cluster| cluster.start_elected("second"),
     )
     .await;
     let [earliest, latest] = [105, 120 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
@@ -148,7 +142,7 @@ async fn elected_successor_keeps_the_window() {
 /// Without election nothing is kept: what is found holds for a window, as in the reference.
 #[tokio::test(start_paused = true)]
 async fn successor_without_history_begins_a_window() {
-    let down = down_after_a_kill(World::start_controller, World::start_controller).await;
+    let down = down_after_a_kill(Cluster::start_controller, Cluster::start_controller).await;
     let [earliest, latest] = [140, 140 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
     assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
 }
@@ -157,13 +151,13 @@ async fn successor_without_history_begins_a_window() {
 #[tokio::test(start_paused = true)]
 async fn cut_off_leader_gives_up() {
     let faults = Faults::new(1);
-    let mut world = world_with(&faults);
-    world.kill_controller().await;
-    world.start_elected(CONTROLLER);
-    world.until(Duration::from_secs(60)).await;
-    assert!(!world.has_given_up());
+    let mut cluster = Cluster::with_faults(&faults);
+    cluster.kill_controller().await;
+    cluster.start_elected(CONTROLLER);
+    cluster.until(Duration::from_secs(60)).await;
+    assert!(!cluster.has_exited());
     faults.add(Fault::on(Match::any().client(CONTROLLER)).effect(Effect::Stall));
-    world.pass(Duration::from_secs(15)).await;
-    assert!(world.has_given_up());
-    world.end().await;
+    cluster.sleep(Duration::from_secs(15)).await;
+    assert!(cluster.has_exited());
+    cluster.shut_down().await;
 }

@@ -6,7 +6,7 @@ use hpa_testbed::{Effect, Fault, Match};
 use serde_json::{Value, json};
 
 use super::scenario::{Scenario, during, on};
-use crate::world::World;
+use crate::cluster::Cluster;
 
 fn reads() -> Match {
     Match::verbs(["get", "list", "watch"])
@@ -16,9 +16,9 @@ fn with(pointer: &str, value: Value) -> Effect {
     Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value }
 }
 
-fn expire_watches(world: &World) {
-    world.testbed.compact();
-    world.testbed.drop_watches();
+fn expire_watches(cluster: &Cluster) {
+    cluster.testbed.compact();
+    cluster.testbed.drop_watches();
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,8 +100,8 @@ async fn malformed_metrics() {
 #[tokio::test(start_paused = true)]
 async fn metrics_of_some_pods_only() {
     Scenario::default()
-        .trouble(60, |world| world.loads.leave_out(&["web-1", "web-3", "api-0", "api-2"]))
-        .trouble(240, |world| world.loads.leave_out(&[]))
+        .trouble(60, |cluster| cluster.loads.set_unmeasured(&["web-1", "web-3", "api-0", "api-2"]))
+        .trouble(240, |cluster| cluster.loads.set_unmeasured(&[]))
         .held()
         .survives()
         .await;
@@ -112,10 +112,10 @@ async fn metrics_of_no_pod() {
     let all: Vec<String> =
         (0..8).flat_map(|index| ["web", "api"].map(|target| format!("{target}-{index}"))).collect();
     Scenario::default()
-        .trouble(60, move |world| {
-            world.loads.leave_out(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        .trouble(60, move |cluster| {
+            cluster.loads.set_unmeasured(&all.iter().map(String::as_str).collect::<Vec<_>>());
         })
-        .trouble(240, |world| world.loads.leave_out(&[]))
+        .trouble(240, |cluster| cluster.loads.set_unmeasured(&[]))
         .survives()
         .await;
 }

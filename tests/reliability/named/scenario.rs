@@ -1,16 +1,17 @@
 //! How a scenario is run: loads and users do the same in two worlds, of which one has faults too.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match, Trigger};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     PERIOD, RECOVERY, WINDOW,
+    cluster::{Cluster, TARGETS},
     invariants::violations,
     random::CONTROLLER,
-    world::{TARGETS, World},
 };
 
 /// When the faults begin, and when they end. By then all that was before the last fall of the load has left its window.
@@ -60,7 +61,7 @@ enum Ending {
 
 /// Something that is done.
 enum Step {
-    Do(Box<dyn Fn(&World)>),
+    Do(Box<dyn Fn(&Cluster)>),
     Kill,
     Stop,
     Start,
@@ -96,12 +97,12 @@ impl Scenario {
     }
 
     /// In both worlds: what users do, at so many seconds.
-    pub(super) fn user(self, at: u64, act: impl Fn(&World) + 'static) -> Self {
+    pub(super) fn user(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
     /// In the world with faults: what goes wrong at so many seconds.
-    pub(super) fn trouble(self, at: u64, act: impl Fn(&World) + 'static) -> Self {
+    pub(super) fn trouble(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
 
@@ -165,10 +166,7 @@ impl Scenario {
 
     async fn live(&self, ending: Ending, has_faults: bool) -> End {
         let faults = Faults::new(1);
-        let mut world = World::start(|_, config| hpa_testbed::Config {
-            interceptor: Some(Arc::new(faults.clone())),
-            ..config
-        });
+        let mut cluster = Cluster::with_faults(&faults);
         let added = if has_faults { self.faults.clone() } else { Vec::new() };
         let added: Vec<_> =
             added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
@@ -180,25 +178,25 @@ impl Scenario {
             .collect();
         steps.sort_by_key(|(at, _)| *at);
         for (at, step) in steps {
-            world.until(at).await;
-            take(&mut world, step).await;
+            cluster.until(at).await;
+            take(&mut cluster, step).await;
         }
-        world.until(END).await;
+        cluster.until(END).await;
         faults.clear();
-        world.until(END + self.held + RECOVERY).await;
-        let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
-        world.until(END + self.held + 4 * PERIOD + WINDOW).await;
+        cluster.until(END + self.held + RECOVERY).await;
+        let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
+        cluster.until(END + self.held + 4 * PERIOD + WINDOW).await;
         if has_faults && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
-            eprintln!("{}", world.journal);
+            eprintln!("{}", cluster.journal);
         }
-        let mut violations = violations(&world);
+        let mut violations = violations(&cluster);
         let idle = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
         violations.extend(idle.map(|(_, fault)| format!("met by nothing: {fault:?}")));
-        if !world.is_controlled() {
+        if !cluster.is_controlled() {
             violations.push("the controller has ended".to_owned());
         }
-        let statuses = TARGETS.map(|name| (name, status(&world, name))).into();
-        world.end().await;
+        let statuses = TARGETS.map(|name| (name, status(&cluster, name))).into();
+        cluster.shut_down().await;
         End { replicas, statuses, violations }
     }
 }
@@ -216,19 +214,21 @@ struct End {
 /// What happens in every scenario.
 fn life(ending: Ending) -> Vec<(Duration, Step)> {
     let loads = |at, loads: [i64; 3]| {
-        let set = move |world: &World| {
+        let set = move |cluster: &Cluster| {
             for (target, load) in TARGETS.iter().zip(loads) {
-                world.loads.set(target, load);
+                cluster.loads.set(target, load);
             }
         };
         (Duration::from_secs(at), Step::Do(Box::new(set)))
     };
-    let act = |at, act: fn(&World)| (Duration::from_secs(at), Step::Do(Box::new(act)));
+    let act = |at, act: fn(&Cluster)| (Duration::from_secs(at), Step::Do(Box::new(act)));
     let mut life = vec![
         loads(75, [6, 5, 7]),
-        act(100, |world| world.scale("web", 8)),
-        act(110, |world| {
-            world.edit(world.autoscaler("api"), |object| object["spec"]["maxReplicas"] = json!(4));
+        act(100, |cluster| cluster.scale("web", 8)),
+        act(110, |cluster| {
+            cluster.edit(cluster.testbed.hpa("api"), |object| {
+                object["spec"]["maxReplicas"] = json!(4)
+            });
         }),
         loads(120, [1, 2, 0]),
     ];
@@ -238,20 +238,20 @@ fn life(ending: Ending) -> Vec<(Duration, Step)> {
     life
 }
 
-async fn take(world: &mut World, step: &Step) {
+async fn take(cluster: &mut Cluster, step: &Step) {
     match step {
-        Step::Do(act) => act(world),
-        Step::Kill => world.kill_controller().await,
-        Step::Stop => world.stop_controller().await,
-        Step::Start => world.start_controller(),
-        Step::Elect(identity) => world.start_elected(identity),
-        Step::StandBy(identity) => world.start_standby(identity),
+        Step::Do(act) => act(cluster),
+        Step::Kill => cluster.kill_controller().await,
+        Step::Stop => cluster.stop_controller().await,
+        Step::Start => cluster.start_controller(),
+        Step::Elect(identity) => cluster.start_elected(identity),
+        Step::StandBy(identity) => cluster.start_standby(identity),
     }
 }
 
 /// What a user sees of an autoscaler, without what tells of its past.
-fn status(world: &World, name: &str) -> Value {
-    let Some(object) = world.autoscaler(name) else { return Value::Null };
+fn status(cluster: &Cluster, name: &str) -> Value {
+    let Some(object) = cluster.testbed.hpa(name) else { return Value::Null };
     let status = &object["status"];
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let is_of_now =

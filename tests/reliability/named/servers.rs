@@ -7,12 +7,12 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 
 use super::scenario::{Scenario, during, on};
-use crate::world::World;
+use crate::cluster::Cluster;
 
 #[tokio::test(start_paused = true)]
 async fn server_down() {
     Scenario::default()
-        .trouble(72, |world| world.testbed.restart(Restart::Same, Duration::from_secs(45)))
+        .trouble(72, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(45)))
         .survives()
         .await;
 }
@@ -20,7 +20,7 @@ async fn server_down() {
 #[tokio::test(start_paused = true)]
 async fn server_down_until_the_end() {
     Scenario::default()
-        .trouble(61, |world| world.testbed.restart(Restart::Same, Duration::from_secs(179)))
+        .trouble(61, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(179)))
         .survives()
         .await;
 }
@@ -29,8 +29,9 @@ async fn server_down_until_the_end() {
 async fn server_restarts_every_ten_seconds() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
-        scenario = scenario
-            .trouble(at, |world| world.testbed.restart(Restart::Same, Duration::from_millis(1500)));
+        scenario = scenario.trouble(at, |cluster| {
+            cluster.testbed.restart(Restart::Same, Duration::from_millis(1500))
+        });
     }
     scenario.survives().await;
 }
@@ -41,10 +42,10 @@ async fn server_restored_from_an_earlier_state() {
     let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();
     let restored = kept.clone();
     Scenario::default()
-        .trouble(125, move |world| *kept.lock() = Some(world.testbed.snapshot()))
-        .trouble(200, move |world| {
+        .trouble(125, move |cluster| *kept.lock() = Some(cluster.testbed.snapshot()))
+        .trouble(200, move |cluster| {
             let snapshot = restored.lock().take().expect("it was taken");
-            world.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
+            cluster.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
         })
         .survives()
         .await;
@@ -66,21 +67,21 @@ async fn writes_stall_while_a_user_scales() {
         scenario = scenario.fault(stall.effect(Effect::Stall));
     }
     let by_hand = |replicas: i64| {
-        move |world: &World| {
-            for name in crate::world::TARGETS {
-                world.scale(name, replicas);
+        move |cluster: &Cluster| {
+            for name in crate::cluster::TARGETS {
+                cluster.scale(name, replicas);
             }
         }
     };
     scenario.user(79, by_hand(3)).user(107, by_hand(5)).user(139, by_hand(4)).survives().await;
 }
 
-fn skew_controller(by: i64) -> impl Fn(&World) {
-    move |world| world.controller_clock.skew(SignedDuration::from_secs(by))
+fn skew_controller(by: i64) -> impl Fn(&Cluster) {
+    move |cluster| cluster.controller_clock.skew(SignedDuration::from_secs(by))
 }
 
-fn skew_server(by: i64) -> impl Fn(&World) {
-    move |world| world.clock.skew(SignedDuration::from_secs(by))
+fn skew_server(by: i64) -> impl Fn(&Cluster) {
+    move |cluster| cluster.clock.skew(SignedDuration::from_secs(by))
 }
 
 #[tokio::test(start_paused = true)]

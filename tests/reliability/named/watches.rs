@@ -1,18 +1,19 @@
 //! Watches that end, break, or tell nothing; lists that do not come.
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
 
 use super::scenario::{Scenario, autoscalers, on, pods};
-use crate::world::World;
+use crate::cluster::Cluster;
 
-fn drop_watches(world: &World) {
-    world.testbed.drop_watches();
+fn drop_watches(cluster: &Cluster) {
+    cluster.testbed.drop_watches();
 }
 
 /// Watches begin anew from versions that the server no longer has.
-fn expire_watches(world: &World) {
-    world.testbed.compact();
-    world.testbed.drop_watches();
+fn expire_watches(cluster: &Cluster) {
+    cluster.testbed.compact();
+    cluster.testbed.drop_watches();
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,9 +38,10 @@ async fn lists_expire() {
 #[tokio::test(start_paused = true)]
 async fn bounds_edited_while_lists_expire() {
     let bound = |max: i32| {
-        move |world: &World| {
-            world
-                .edit(world.autoscaler("web"), |object| object["spec"]["maxReplicas"] = max.into());
+        move |cluster: &Cluster| {
+            cluster.edit(cluster.testbed.hpa("web"), |object| {
+                object["spec"]["maxReplicas"] = max.into()
+            });
         }
     };
     Scenario::of([on(Match::verb("list"), Effect::Expired)])
@@ -78,9 +80,10 @@ async fn silent_watches() {
 /// The bounds are edited while nothing is told of it: what is written keeps to the new ones.
 #[tokio::test(start_paused = true)]
 async fn silent_watch_of_edited_autoscalers() {
-    let bounds = |world: &World| {
-        world.edit(world.autoscaler("web"), |object| object["spec"]["maxReplicas"] = 5.into());
-        world.edit(world.autoscaler("jobs"), |object| object["spec"]["minReplicas"] = 2.into());
+    let bounds = |cluster: &Cluster| {
+        cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["maxReplicas"] = 5.into());
+        cluster
+            .edit(cluster.testbed.hpa("jobs"), |object| object["spec"]["minReplicas"] = 2.into());
     };
     Scenario::of([on(autoscalers("watch"), Effect::SilentWatch { after: 0 })])
         .user(65, bounds)

@@ -5,23 +5,21 @@ mod plan;
 use std::{
     collections::BTreeMap,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use hpa_testbed::{Config, Faults, Restart};
+use hpa_test_harness::{TestbedExt, objects};
+use hpa_testbed::{Faults, Restart};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use self::plan::{BUSY, Plan, Step, plan};
 use crate::{
     PERIOD, RECOVERY, WINDOW,
+    cluster::{Cluster, TARGETS, hpa},
     invariants::violations,
-    world::{TARGETS, World, autoscaler, deployment},
 };
 
 /// When the faults end: all that was before the load's last change has left every window by then.
@@ -149,8 +147,7 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
 
 async fn live(plan: &Plan, has_faults: bool) -> End {
     let faults = Faults::new(plan.seed);
-    let mut world =
-        World::start(|_, config| Config { interceptor: Some(Arc::new(faults.clone())), ..config });
+    let mut cluster = Cluster::with_faults(&faults);
     let mut steps = plan.life.clone();
     if has_faults {
         plan.faults.iter().for_each(|fault| _ = faults.add(fault.clone()));
@@ -158,66 +155,67 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     }
     steps.sort_by_key(|(at, _)| *at);
     for (at, step) in steps {
-        world.until(at).await;
-        take(&mut world, step).await;
+        cluster.until(at).await;
+        take(&mut cluster, step).await;
     }
-    world.until(CALM).await;
+    cluster.until(CALM).await;
     faults.clear();
     let held = if plan.has_restart() { WINDOW } else { Duration::ZERO };
-    world.until(CALM + held + RECOVERY).await;
-    let replicas = TARGETS.map(|name| (name, world.replicas(name))).into();
-    world.until(CALM + held + 4 * PERIOD + WINDOW).await;
-    let journal = world.journal.to_string();
-    let mut violations = violations(&world);
-    if !world.is_controlled() {
+    cluster.until(CALM + held + RECOVERY).await;
+    let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
+    cluster.until(CALM + held + 4 * PERIOD + WINDOW).await;
+    let journal = cluster.journal.to_string();
+    let mut violations = violations(&cluster);
+    if !cluster.is_controlled() {
         violations.push("the controller has ended".to_owned());
     }
     End {
         replicas,
-        statuses: TARGETS.map(|name| (name, status(&world, name))).into(),
+        statuses: TARGETS.map(|name| (name, status(&cluster, name))).into(),
         violations,
         journal,
     }
 }
 
-async fn take(world: &mut World, step: Step) {
+async fn take(cluster: &mut Cluster, step: Step) {
     match step {
-        Step::Load(name, load) => world.loads.set(name, load),
-        Step::Scale(name, replicas) => world.scale(name, replicas),
-        Step::Max(name, max) => world.edit(world.autoscaler(name), |object| {
+        Step::Load(name, load) => cluster.loads.set(name, load),
+        Step::Scale(name, replicas) => cluster.scale(name, replicas),
+        Step::Max(name, max) => cluster.edit(cluster.testbed.hpa(name), |object| {
             object["spec"]["maxReplicas"] = max.into();
         }),
-        Step::Min(name, min) => world.edit(world.autoscaler(name), |object| {
+        Step::Min(name, min) => cluster.edit(cluster.testbed.hpa(name), |object| {
             object["spec"]["minReplicas"] = min.into();
         }),
-        Step::Touch(name) => world.edit(world.deployment(name), |object| {
+        Step::Touch(name) => cluster.edit(cluster.testbed.deployment(name), |object| {
             object["metadata"]["annotations"] =
-                json!({ "touched": world.clock.age().as_millis().to_string() });
+                json!({ "touched": cluster.clock.age().as_millis().to_string() });
         }),
         Step::RecreateAutoscaler(name) => {
-            world.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
-            world.apply(autoscaler(name));
+            cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
+            cluster.apply(hpa(name));
         }
         Step::RecreateTarget(name, replicas) => {
-            world.delete("apps/v1", "Deployment", name);
-            world.apply(deployment(name, replicas));
+            cluster.delete("apps/v1", "Deployment", name);
+            cluster.apply(objects::deployment(name, replicas));
         }
-        Step::Kill => world.kill_controller().await,
-        Step::Stop => world.stop_controller().await,
-        Step::Start if world.is_controlled() => {}
-        Step::Start => world.start_controller(),
-        Step::RestartApi(down_for) => world.testbed.restart(Restart::Same, down_for),
+        Step::Kill => cluster.kill_controller().await,
+        Step::Stop => cluster.stop_controller().await,
+        Step::Start if cluster.is_controlled() => {}
+        Step::Start => cluster.start_controller(),
+        Step::RestartApi(down_for) => cluster.testbed.restart(Restart::Same, down_for),
         Step::Compact => {
-            world.testbed.compact();
-            world.testbed.drop_watches();
+            cluster.testbed.compact();
+            cluster.testbed.drop_watches();
         }
-        Step::Skew(by) => world.controller_clock.skew(by),
+        Step::Skew(by) => cluster.controller_clock.skew(by),
     }
 }
 
 /// The status without what tells of its past: times, and that a zero was never by the autoscaler.
-fn status(world: &World, name: &str) -> Value {
-    let mut status = world.autoscaler(name).map_or(Value::Null, |object| object["status"].clone());
+fn status(cluster: &Cluster, name: &str) -> Value {
+    let mut status =
+        cluster.testbed.hpa(name).map_or(Value::Null, |object| object["status"].clone());
     if let Some(status) = status.as_object_mut() {
         status.remove("lastScaleTime");
         // How often the spec was edited is the same, but a status may be of a decision on an earlier one.

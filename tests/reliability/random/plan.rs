@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{CALM, CONTROLLER};
-use crate::{MAX, PERIOD, WINDOW, world::TARGETS};
+use crate::{MAX, PERIOD, WINDOW, cluster::TARGETS};
 
 /// When loads and users begin to change things, and when they leave off.
 pub(super) const BUSY: [u64; 2] = [60, 240];

@@ -2,12 +2,13 @@
 
 use std::{collections::VecDeque, process::Command, time::Duration};
 
+use hpa_test_harness::objects;
 use hpa_testbed::{Effect, Fault, Faults, Match};
 
 use super::{on, periods};
 use crate::{
     NAMESPACE,
-    world::{TARGETS, World, autoscaler, deployment},
+    cluster::{Cluster, TARGETS, hpa},
 };
 
 const NAME: &str = "weak_spots::bounded::memory_and_queue_stay_bounded";
@@ -66,73 +67,73 @@ struct ShortLived {
 }
 
 impl ShortLived {
-    fn one_more(&mut self, world: &World) {
+    fn one_more(&mut self, cluster: &Cluster) {
         self.count += 1;
         let name = format!("job-{}", self.count);
-        world.loads.set(&name, 1);
-        world.apply(deployment(&name, 1));
-        world.apply(autoscaler(&name));
+        cluster.loads.set(&name, 1);
+        cluster.apply(objects::deployment(&name, 1));
+        cluster.apply(hpa(&name));
         self.names.push_back(name);
     }
 
-    fn one_less(&mut self, world: &World) {
+    fn one_less(&mut self, cluster: &Cluster) {
         let Some(name) = self.names.pop_front() else { return };
-        world.delete("autoscaling/v2", "HorizontalPodAutoscaler", &name);
-        world.delete("apps/v1", "Deployment", &name);
-        world.loads.forget(&name);
+        cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", &name);
+        cluster.delete("apps/v1", "Deployment", &name);
+        cluster.loads.remove(&name);
     }
 }
 
 /// What a real API server does after an hour.
-fn expire_events(world: &World) {
-    for event in world.testbed.list("v1", "Event") {
+fn expire_events(cluster: &Cluster) {
+    for event in cluster.testbed.list("v1", "Event") {
         let name = event["metadata"]["name"].as_str().unwrap_or_default();
-        world.testbed.delete("v1", "Event", NAMESPACE, name).expect("an event");
+        cluster.testbed.delete("v1", "Event", NAMESPACE, name).expect("an event");
     }
 }
 
 /// An hour of faults, with autoscalers that come and go; the longest that the queue was.
-async fn an_hour(world: &World, short_lived: &mut ShortLived) -> u64 {
+async fn an_hour(cluster: &Cluster, short_lived: &mut ShortLived) -> u64 {
     let mut longest = 0;
     for minute in 0..MINUTES {
         for (target, load) in TARGETS.iter().zip([1, 3, 5]) {
-            world.loads.set(target, 1 + (load + i64::from(minute)) % 6);
+            cluster.loads.set(target, 1 + (load + i64::from(minute)) % 6);
         }
         for _ in 0..CHURN {
-            short_lived.one_more(world);
+            short_lived.one_more(cluster);
         }
         if minute % 7 == 0 {
-            world.testbed.compact();
-            world.testbed.drop_watches();
+            cluster.testbed.compact();
+            cluster.testbed.drop_watches();
         }
-        world.pass(MINUTE / 2).await;
-        longest = longest.max(value(&world.telemetry.render(), "workqueue_depth"));
+        cluster.sleep(MINUTE / 2).await;
+        longest = longest.max(value(&cluster.telemetry.render(), "workqueue_depth"));
         for _ in 0..short_lived.names.len().saturating_sub(SHORT_LIVED) {
-            short_lived.one_less(world);
+            short_lived.one_less(cluster);
         }
-        world.pass(MINUTE / 2).await;
+        cluster.sleep(MINUTE / 2).await;
     }
-    expire_events(world);
-    world.journal.forget();
+    expire_events(cluster);
+    cluster.journal.forget();
     longest
 }
 
 async fn two_hours() {
     let faults = Faults::new(3);
-    let world = World::start(|_, config| hpa_testbed::Config {
+    let cluster = Cluster::start_with(hpa_testbed::Config {
         interceptor: Some(std::sync::Arc::new(faults.clone())),
         // So that the server's own memory is full soon.
         log_limit: 200,
-        ..config
+        ..hpa_testbed::Config::default()
     });
     for fault in trouble() {
         faults.add(fault);
     }
     let mut short_lived = ShortLived::default();
-    an_hour(&world, &mut short_lived).await;
-    let (series_before, resident_before) = (series(&world.telemetry.render()), resident());
-    let longest = an_hour(&world, &mut short_lived).await;
-    let (text, grown) = (world.telemetry.render(), resident().saturating_sub(resident_before));
+    an_hour(&cluster, &mut short_lived).await;
+    let (series_before, resident_before) = (series(&cluster.telemetry.render()), resident());
+    let longest = an_hour(&cluster, &mut short_lived).await;
+    let (text, grown) = (cluster.telemetry.render(), resident().saturating_sub(resident_before));
     assert!(longest <= MOST, "{longest} autoscalers were due at a time");
     assert!(series(&text) <= series_before + 50, "{series_before} series became {}", series(&text));
     assert!(text.matches("hpa_name=").count() as u64 <= LIVE);
@@ -140,13 +141,13 @@ async fn two_hours() {
     assert!(grown < 4096, "grew by {grown} KiB, to {} KiB", resident());
     assert!(faults.total_hits() > 1500, "{} hits", faults.total_hits());
     faults.clear();
-    world.load_all(6);
-    periods(&world, 2).await;
-    assert_eq!(TARGETS.map(|name| world.replicas(name)), [6; 3]);
+    cluster.load_all(6);
+    periods(&cluster, 2).await;
+    assert_eq!(cluster.all_replicas(), [6; 3]);
     let known =
-        value(&world.telemetry.render(), "horizontal_pod_autoscaler_controller_num_horizontal");
+        value(&cluster.telemetry.render(), "horizontal_pod_autoscaler_controller_num_horizontal");
     assert_eq!(known, LIVE);
-    world.end().await;
+    cluster.shut_down().await;
 }
 
 /// Hundreds of autoscalers come and go while a part of all requests fails. Run in a process of its own, since what is

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
 use serde_json::json;
 
-use super::{ends_well, on, periods, world};
-use crate::world::{World, autoscaler};
+use super::{cluster, ends_well, on, periods};
+use crate::cluster::{Cluster, hpa};
 
 /// And some: every five minutes there is one more event to be had, which the failure takes at once.
 const HOUR: Duration = Duration::from_secs(3700);
 
 /// The messages of an autoscaler's events with this reason.
-fn messages(world: &World, name: &str, reason: &str) -> Vec<String> {
-    let events = world.testbed.list("v1", "Event");
+fn messages(cluster: &Cluster, name: &str, reason: &str) -> Vec<String> {
+    let events = cluster.testbed.list("v1", "Event");
     let is_it = |event: &&serde_json::Value| {
         event["involvedObject"]["name"] == name && event["reason"] == reason
     };
@@ -24,8 +25,8 @@ fn messages(world: &World, name: &str, reason: &str) -> Vec<String> {
         .collect()
 }
 
-fn over_budget(world: &World) -> u64 {
-    let text = world.telemetry.render();
+fn over_budget(cluster: &Cluster) -> u64 {
+    let text = cluster.telemetry.render();
     let line = text.lines().find_map(|line| {
         line.strip_prefix("hpa_controller_events_dropped_total{cause=\"over_budget\"} ")
     });
@@ -35,38 +36,38 @@ fn over_budget(world: &World) -> u64 {
 /// One of two metrics fails for an hour, then the load rises.
 #[tokio::test(start_paused = true)]
 async fn e_rescale_is_told_after_an_hour_of_a_failing_metric() {
-    let (world, faults) = world().await;
-    world.edit(world.autoscaler("web"), |object| {
+    let (cluster, faults) = cluster().await;
+    cluster.edit(cluster.testbed.hpa("web"), |object| {
         let cpu = object["spec"]["metrics"][0].clone();
-        object["spec"]["metrics"] = json!([autoscaler("jobs")["spec"]["metrics"][0], cpu]);
+        object["spec"]["metrics"] = json!([hpa("jobs")["spec"]["metrics"][0], cpu]);
     });
     faults.add(on(Match::any().group("external.metrics.k8s.io"), Effect::InternalError));
-    world.pass(HOUR).await;
-    assert!(over_budget(&world) > 100, "the budget was not used up");
-    assert_eq!(messages(&world, "web", "SuccessfulRescale"), Vec::<String>::new());
-    world.loads.set("web", 4);
-    periods(&world, 2).await;
-    assert_eq!(world.replicas("web"), 4);
-    let told = messages(&world, "web", "SuccessfulRescale");
+    cluster.sleep(HOUR).await;
+    assert!(over_budget(&cluster) > 100, "the budget was not used up");
+    assert_eq!(messages(&cluster, "web", "SuccessfulRescale"), Vec::<String>::new());
+    cluster.loads.set("web", 4);
+    periods(&cluster, 2).await;
+    assert_eq!(cluster.testbed.replicas("web"), 4);
+    let told = messages(&cluster, "web", "SuccessfulRescale");
     assert_eq!(
         told,
         ["New size: 4; reason: cpu resource utilization (percentage of request) above target"]
     );
-    ends_well(world).await;
+    ends_well(cluster).await;
 }
 
 /// The only metric fails for an hour, and comes back.
 #[tokio::test(start_paused = true)]
 async fn e_rescale_is_told_after_an_hour_without_metrics() {
-    let (world, faults) = world().await;
+    let (cluster, faults) = cluster().await;
     faults.add(on(Match::any().group("custom.metrics.k8s.io"), Effect::InternalError));
-    world.loads.set("api", 5);
-    world.pass(HOUR).await;
-    assert!(over_budget(&world) > 100, "the budget was not used up");
-    assert_eq!(world.replicas("api"), 2);
+    cluster.loads.set("api", 5);
+    cluster.sleep(HOUR).await;
+    assert!(over_budget(&cluster) > 100, "the budget was not used up");
+    assert_eq!(cluster.testbed.replicas("api"), 2);
     faults.clear();
-    periods(&world, 2).await;
-    let told = messages(&world, "api", "SuccessfulRescale");
+    periods(&cluster, 2).await;
+    let told = messages(&cluster, "api", "SuccessfulRescale");
     assert_eq!(told, ["New size: 5; reason: pods metric requests above target"]);
-    ends_well(world).await;
+    ends_well(cluster).await;
 }

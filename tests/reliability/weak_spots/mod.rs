@@ -10,21 +10,19 @@ mod selectors;
 mod status;
 mod zero;
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
+use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Fault, Faults, Match};
 
-use crate::{PERIOD, WINDOW, invariants::violations, random::CONTROLLER, world::World};
+use crate::{PERIOD, WINDOW, cluster::Cluster, invariants::violations, random::CONTROLLER};
 
 /// A world of a minute's age, whose API may misbehave.
-async fn world() -> (World, Faults) {
+async fn cluster() -> (Cluster, Faults) {
     let faults = Faults::new(1);
-    let world = World::start(|_, config| hpa_testbed::Config {
-        interceptor: Some(Arc::new(faults.clone())),
-        ..config
-    });
-    world.until(Duration::from_secs(61)).await;
-    (world, faults)
+    let cluster = Cluster::with_faults(&faults);
+    cluster.until(Duration::from_secs(61)).await;
+    (cluster, faults)
 }
 
 /// A fault for the controller, from now on.
@@ -33,21 +31,21 @@ fn on(matching: Match, effect: Effect) -> Fault {
 }
 
 /// Lets so many periods pass.
-async fn periods(world: &World, count: u32) {
-    world.pass(count * PERIOD).await;
+async fn periods(cluster: &Cluster, count: u32) {
+    cluster.sleep(count * PERIOD).await;
 }
 
 /// Lets the autoscaler of the jobs bring them to zero.
-async fn at_zero() -> (World, Faults) {
-    let (world, faults) = world().await;
-    world.loads.set("jobs", 0);
-    world.pass(WINDOW + 2 * PERIOD).await;
-    assert_eq!(world.replicas("jobs"), 0);
-    (world, faults)
+async fn at_zero() -> (Cluster, Faults) {
+    let (cluster, faults) = cluster().await;
+    cluster.loads.set("jobs", 0);
+    cluster.sleep(WINDOW + 2 * PERIOD).await;
+    assert_eq!(cluster.testbed.replicas("jobs"), 0);
+    (cluster, faults)
 }
 
 /// Nothing was done on the way that must not be.
-async fn ends_well(world: World) {
-    assert_eq!(violations(&world), Vec::<String>::new());
-    world.end().await;
+async fn ends_well(cluster: Cluster) {
+    assert_eq!(violations(&cluster), Vec::<String>::new());
+    cluster.shut_down().await;
 }

@@ -1,6 +1,6 @@
 //! The controller as the binary wires it, against the testbed over HTTP.
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
 use hpa_controller::{
@@ -8,13 +8,10 @@ use hpa_controller::{
     k8s::{ClientConfig, ClientSource, Clients},
     metrics::{Telemetry, TelemetryOptions},
 };
-use hpa_testbed::{
-    Action, ApiError, Config, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
-    Interceptor, MetricsProvider, PodMetrics, PodMetricsQuery, RequestInfo, Testbed,
-};
-use serde_json::{Value, json};
+use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
+use serde_json::Value;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{Arguments, Command},
@@ -22,41 +19,6 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// Usage at twice the target, one value of each other kind, and no metric called `broken`.
-struct Metrics;
-
-impl MetricsProvider for Metrics {
-    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let containers = BTreeMap::from([(
-            "app".to_owned(),
-            BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]),
-        )]);
-        let metrics = |(namespace, name): &(String, String)| PodMetrics {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            window: "15s".into(),
-            containers: containers.clone(),
-            ..PodMetrics::default()
-        };
-        Ok(query.pods.iter().map(metrics).collect())
-    }
-
-    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let value = |(namespace, name): &(String, String)| CustomMetric {
-            described_object: json!({ "kind": "Pod", "namespace": namespace, "name": name, "apiVersion": "v1" }),
-            value: "5".into(),
-            ..CustomMetric::default()
-        };
-        Ok(query.pods.iter().map(value).collect())
-    }
-
-    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let metric_name = query.metric.clone();
-        let series = ExternalMetric { metric_name, value: "7".into(), ..ExternalMetric::default() };
-        Ok(if query.metric == "broken" { Vec::new() } else { vec![series] })
-    }
-}
 
 /// Counts the scales that are read: one for each reconcile of the autoscaler.
 struct Count(watch::Sender<usize>);
@@ -70,38 +32,19 @@ impl Interceptor for Count {
     }
 }
 
-/// An autoscaler that scales up to its limit, of which one metric fails.
-fn objects() -> Vec<Value> {
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" } },
-        "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "100m" } } }] },
-        "status": { "phase": "Running", "startTime": "2020-01-01T00:00:00Z",
-            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z" }] },
-    });
-    let average = json!({ "type": "AverageValue", "averageValue": "1" });
-    vec![
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "web" } },
-                "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
-            "status": { "replicas": 1 },
-        }),
-        pod,
-        json!({
-            "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-            "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "minReplicas": 1, "maxReplicas": 2,
-                "metrics": [
-                    { "type": "Resource", "resource": { "name": "cpu",
-                        "target": { "type": "Utilization", "averageUtilization": 50 } } },
-                    { "type": "Pods", "pods": { "metric": { "name": "requests" }, "target": average } },
-                    { "type": "External", "external": { "metric": { "name": "jobs" }, "target": average } },
-                    { "type": "External", "external": { "metric": { "name": "broken" }, "target": average } },
-                ] },
-        }),
+/// Objects of an autoscaler that is limited by its maximum, and of which one metric fails.
+fn objects() -> [Value; 4] {
+    let metrics = [
+        objects::cpu_metric(50),
+        objects::pods_metric("requests", "1"),
+        objects::external_metric("jobs", "1"),
+        objects::external_metric(SettableMetrics::MISSING, "1"),
+    ];
+    [
+        objects::namespace(),
+        objects::running_deployment("web", 1),
+        objects::pod("web", 0),
+        objects::hpa("web", 1..=2, metrics),
     ]
 }
 
@@ -109,21 +52,15 @@ fn objects() -> Vec<Value> {
 pub(super) async fn exported() -> String {
     let (count, mut reads) = watch::channel(0);
     let interceptor = Some(Arc::new(Count(count)) as Arc<dyn Interceptor>);
-    let testbed =
-        Testbed::new(Config { metrics: Some(Arc::new(Metrics)), interceptor, ..Config::default() });
-    for object in objects() {
-        testbed.apply(object).expect("an object that the API takes");
-    }
-    let (address, _served) =
-        testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
-    let folder = tempfile::tempdir().expect("a folder");
-    let kubeconfig = folder.path().join("kubeconfig");
-    fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
+    let metrics = Some(Arc::new(SettableMetrics::new(100, 5)) as _);
+    let testbed = Testbed::new(Config { metrics, interceptor, ..Config::default() });
+    testbed.apply_all(objects());
+    let served = ServedTestbed::new(&testbed).await;
 
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: true }));
     // Which a controller without leader election does not tell.
     telemetry.set_leading("hpa-controller", true);
-    let source = ClientSource::Kubeconfig { path: Some(kubeconfig), context: None };
+    let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::with_observer(&config, telemetry.clone()).await.expect("clients");
     let arguments =
@@ -132,18 +69,15 @@ pub(super) async fn exported() -> String {
         unreachable!("that is what was asked for")
     };
     let options = options(&arguments);
-    let shutdown = CancellationToken::new();
-    let parts = Dependencies::with_telemetry(clients, &options, telemetry.clone());
-    let controller =
-        tokio::spawn(hpa_controller::controller::run(parts, options, shutdown.clone()));
+    let dependencies = Dependencies::with_telemetry(clients, &options, telemetry.clone());
+    let controller = RunningController::start(dependencies, options);
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
     let text = telemetry.render();
     assert!(
-        text.contains(&format!("{{code=\"200\",host=\"{address}\",method=\"GET\"}}")),
+        text.contains(&format!("{{code=\"200\",host=\"{}\",method=\"GET\"}}", served.address)),
         "{text}"
     );
-    shutdown.cancel();
-    controller.await.expect("no panic").expect("an orderly end");
+    controller.stop().await;
     text
 }

@@ -1,21 +1,16 @@
 //! A cluster in memory, and the binary that runs against it.
 
 use std::{
-    collections::BTreeMap,
     fs,
-    net::SocketAddr,
     process::{ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
 };
 
-use hpa_testbed::{
-    Action, ApiError, Config, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
-    MetricsProvider, PodMetrics, PodMetricsQuery, RequestInfo, ServerHandle, Testbed,
-};
+use hpa_test_harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Action, Config, RequestInfo, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::{
     process::{Child, Command},
     sync::watch,
@@ -25,97 +20,39 @@ use tokio::{
 /// How long anything may take; nothing takes a tenth of it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Usage at twice the target, one value of each other kind, and no metric called `broken`.
-struct Metrics;
-
-impl MetricsProvider for Metrics {
-    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
-        let usage = BTreeMap::from([("cpu".to_owned(), "100m".to_owned())]);
-        let metrics = |(namespace, name): &(String, String)| PodMetrics {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            window: "15s".into(),
-            containers: BTreeMap::from([("app".to_owned(), usage.clone())]),
-            ..PodMetrics::default()
-        };
-        Ok(query.pods.iter().map(metrics).collect())
-    }
-
-    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
-        let value = |kind: &str, name: &str| CustomMetric {
-            described_object: json!({ "kind": kind, "namespace": "shop", "name": name, "apiVersion": "v1" }),
-            value: "1".into(),
-            ..CustomMetric::default()
-        };
-        if query.resource.starts_with("services") {
-            return Ok(vec![value("Service", &query.name)]);
-        }
-        Ok(query.pods.iter().map(|(_, name)| value("Pod", name)).collect())
-    }
-
-    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
-        let metric_name = query.metric.clone();
-        let series = ExternalMetric { metric_name, value: "1".into(), ..ExternalMetric::default() };
-        Ok(if query.metric == "broken" { Vec::new() } else { vec![series] })
-    }
-}
-
-fn autoscaler(name: &str, metrics: Value) -> Value {
-    json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-        "metadata": { "name": name, "namespace": "shop" },
-        "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            "minReplicas": 1, "maxReplicas": 2, "metrics": metrics },
-    })
-}
-
-/// An autoscaler that scales to its limit, of which one metric fails, and one without a target.
-fn objects() -> Vec<Value> {
-    let average = json!({ "type": "AverageValue", "averageValue": "1" });
-    let utilization = json!({ "type": "Utilization", "averageUtilization": 50 });
-    let service = json!({ "kind": "Service", "name": "front", "apiVersion": "v1" });
-    vec![
-        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } }),
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "replicas": 1, "selector": { "matchLabels": { "app": "web" } },
-                "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [] } } },
-            "status": { "replicas": 1 },
-        }),
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" } },
-            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "100m" } } }] },
-            "status": { "phase": "Running", "startTime": "2020-01-01T00:00:00Z", "conditions": [
-                { "type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:10Z" }] },
-        }),
-        autoscaler(
-            "web",
-            json!([
-                { "type": "Resource", "resource": { "name": "cpu", "target": utilization } },
-                { "type": "ContainerResource",
-                    "containerResource": { "name": "cpu", "container": "app", "target": utilization } },
-                { "type": "Pods", "pods": { "metric": { "name": "requests" }, "target": average } },
-                { "type": "Object", "object": {
-                    "describedObject": service, "metric": { "name": "hits" }, "target": average } },
-                { "type": "External", "external": { "metric": { "name": "jobs" }, "target": average } },
-                { "type": "External", "external": { "metric": { "name": "broken" }, "target": average } },
-            ]),
-        ),
-        autoscaler(
-            "lost",
-            json!([{ "type": "Resource", "resource": { "name": "cpu", "target": utilization } }]),
-        ),
+/// Objects of an autoscaler that scales to its limit, and of which one metric fails; and of an
+/// autoscaler without a target.
+fn objects() -> [Value; 5] {
+    let cpu = objects::cpu_metric(50);
+    let mut container_cpu = cpu["resource"].clone();
+    container_cpu["container"] = "app".into();
+    let hits = json!({
+        "describedObject": { "kind": "Service", "name": "front", "apiVersion": "v1" },
+        "metric": { "name": "hits" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    });
+    let metrics = [
+        cpu.clone(),
+        json!({ "type": "ContainerResource", "containerResource": container_cpu }),
+        objects::pods_metric("requests", "1"),
+        json!({ "type": "Object", "object": hits }),
+        objects::external_metric("jobs", "1"),
+        objects::external_metric(SettableMetrics::MISSING, "1"),
+    ];
+    [
+        objects::namespace(),
+        objects::running_deployment("web", 1),
+        objects::pod("web", 0),
+        objects::hpa("web", 1..=2, metrics),
+        objects::hpa("lost", 1..=2, [cpu]),
     ]
 }
 
 /// The controller, and the cluster it runs against.
 pub(crate) struct Running {
     testbed: Testbed,
-    #[expect(dead_code, reason = "dropped, the server ends")]
-    served: ServerHandle,
+    served: ServedTestbed,
     child: Child,
-    folder: TempDir,
     /// How often the target of `web` was looked at: once for each reconcile, and once for the write.
     pub(crate) looks: watch::Receiver<usize>,
     /// How many statuses were written.
@@ -136,23 +73,17 @@ impl Running {
             Action::Pass
         };
         let config = Config {
-            metrics: Some(Arc::new(Metrics)),
+            metrics: Some(Arc::new(SettableMetrics::default())),
             interceptor: Some(Arc::new(count)),
             ..Config::default()
         };
         let testbed = Testbed::new(config);
-        for object in objects() {
-            testbed.apply(object).expect("an object that the API takes");
-        }
-        let (address, served) =
-            testbed.serve(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
-        let folder = TempDir::new().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        fs::write(&kubeconfig, Testbed::kubeconfig(address)).unwrap();
-        let log = fs::File::create(folder.path().join("log")).unwrap();
+        testbed.apply_all(objects());
+        let served = ServedTestbed::new(&testbed).await;
+        let log = fs::File::create(served.folder.path().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_hpa"))
             .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
-            .arg(kubeconfig)
+            .arg(&served.kubeconfig)
             .args(flags)
             // The caller's settings are not the test's.
             .env_clear()
@@ -163,7 +94,7 @@ impl Running {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        Self { testbed, served, child, folder, looks, statuses }
+        Self { testbed, served, child, looks, statuses }
     }
 
     /// Waits until the target of `web` was looked at so often.
@@ -179,19 +110,18 @@ impl Running {
     }
 
     /// Ends it in an orderly way. What it logged, and the replicas that `web` has then.
-    pub(crate) async fn stop(mut self) -> (String, Value) {
+    pub(crate) async fn stop(mut self) -> (String, i64) {
         let pid =
             self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         let (status, log) = self.end().await;
         assert!(status.success(), "{status}: {log}");
-        let web = self.testbed.get("apps/v1", "Deployment", "shop", "web").unwrap();
-        (log, web["spec"]["replicas"].clone())
+        (log, self.testbed.replicas("web"))
     }
 
     /// Waits for its end.
     pub(crate) async fn end(&mut self) -> (ExitStatus, String) {
         let status = timeout(LIMIT, self.child.wait()).await.expect("in time").unwrap();
-        (status, fs::read_to_string(self.folder.path().join("log")).unwrap())
+        (status, fs::read_to_string(self.served.folder.path().join("log")).unwrap())
     }
 }

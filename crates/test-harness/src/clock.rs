@@ -1,0 +1,56 @@
+//! Virtual time: tokio's paused time, which advances only when all tasks are idle.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_controller::clock::{Clock, Instants};
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// A clock that runs with tokio's time. Its wall clock can be skewed.
+#[derive(Clone, Debug)]
+pub struct VirtualClock {
+    origin: Instant,
+    skew_ms: Arc<AtomicI64>,
+}
+
+impl VirtualClock {
+    /// A clock whose age is zero now. A test has one, and forks it where it needs a second one.
+    pub fn start() -> Self {
+        Self { origin: Instant::now(), skew_ms: Arc::default() }
+    }
+
+    /// A clock with the same origin and a skew of its own. A clone shares the skew.
+    pub fn fork(&self) -> Self {
+        Self { origin: self.origin, skew_ms: Arc::default() }
+    }
+
+    /// Sets how far the wall clock is off from now on.
+    pub fn skew(&self, by: SignedDuration) {
+        self.skew_ms.store(i64::try_from(by.as_millis()).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Time since the origin.
+    pub fn age(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// Waits until the clock has this age.
+    pub async fn until(&self, age: Duration) {
+        tokio::time::sleep_until(self.origin + age).await;
+    }
+}
+
+impl Clock for VirtualClock {
+    fn instants(&self) -> Instants {
+        let monotonic = self.age();
+        let skew = SignedDuration::from_millis(self.skew_ms.load(Ordering::Relaxed));
+        let base: Timestamp = Timestamp::from_second(1_800_000_000).expect("a timestamp");
+        Instants { wall: base + monotonic + skew, monotonic }
+    }
+}

@@ -1,0 +1,74 @@
+//! The controller as a task.
+
+use std::time::Duration;
+
+use hpa_calc::settings::Settings;
+use hpa_controller::{
+    controller::{Dependencies, Options, RunError, run},
+    leader_election::{Election, ElectionConfig},
+};
+use kube::Client;
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than an orderly shutdown takes, its grace period included.
+const SHUTDOWN_LIMIT: Duration = Duration::from_mins(1);
+
+/// A controller that runs as a task of the test.
+#[derive(Debug)]
+pub struct RunningController {
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+impl RunningController {
+    pub fn start(dependencies: Dependencies, options: Options) -> Self {
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(run(dependencies, options, shutdown.clone()));
+        Self { shutdown, task }
+    }
+
+    /// Stops the controller as SIGTERM does.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        let outcome = timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller stops");
+        outcome.expect("no panic").expect("an orderly shutdown");
+    }
+
+    /// Stops the controller as SIGKILL does, in the middle of whatever it is doing.
+    pub async fn kill(self) {
+        self.task.abort();
+        _ = self.task.await;
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+/// The flags' defaults, with two workers and short deadlines.
+pub fn options() -> Options {
+    Options {
+        settings: Settings::default(),
+        sync_period: Duration::from_secs(15),
+        workers: 2,
+        namespaces: Vec::new(),
+        shutdown_grace: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(10),
+        watch_scales: true,
+    }
+}
+
+/// Leader election with the default durations. The history is stored.
+pub fn election(client: Client, namespace: &str, identity: &str) -> Election {
+    let config = ElectionConfig {
+        namespace: namespace.into(),
+        name: "hpa-controller".into(),
+        identity: identity.into(),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+        keep_history: true,
+    };
+    Election { client, config }
+}

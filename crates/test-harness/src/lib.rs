@@ -1,0 +1,53 @@
+//! What the test suites share: the controller on a testbed, objects, metrics, virtual time.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use std::sync::Arc;
+//!
+//! use hpa_controller::{controller::Dependencies, k8s::Clients};
+//! use hpa_test_harness::{RunningController, SettableMetrics, TestbedExt, objects, options};
+//! use hpa_testbed::{Config, Testbed};
+//!
+//! let metrics = Arc::new(SettableMetrics::default());
+//! let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+//! testbed.apply_all([
+//!     objects::namespace(),
+//!     objects::running_deployment("web", 2),
+//!     objects::hpa("web", 1..=4, [objects::external_metric("load", "1")]),
+//! ]);
+//! let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+//! let dependencies = Dependencies::new(clients, &options());
+//! let controller = RunningController::start(dependencies, options());
+//! assert_eq!(testbed.replicas("web"), 2);
+//! controller.stop().await;
+//! # }
+//! ```
+//!
+//! Everything panics where a step fails: a test can only report it.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    missing_docs,
+    reason = "test support: a failed step fails the test"
+)]
+
+mod binary;
+mod clock;
+mod controller;
+mod metrics;
+pub mod objects;
+mod testbed;
+
+pub use self::{
+    binary::hpa_binary,
+    clock::VirtualClock,
+    controller::{RunningController, election, options},
+    metrics::{SettableMetrics, pod_metrics},
+    testbed::{ServedTestbed, TestbedExt},
+};
+
+/// The namespace of all objects.
+pub const NAMESPACE: &str = "shop";

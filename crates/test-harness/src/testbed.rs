@@ -1,0 +1,71 @@
+//! A testbed's objects in [`NAMESPACE`], and a testbed over HTTP.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use hpa_testbed::{ServerHandle, Testbed};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::NAMESPACE;
+
+/// Reads and writes objects in [`NAMESPACE`] without a request.
+pub trait TestbedExt {
+    fn apply_all(&self, objects: impl IntoIterator<Item = Value>);
+    fn deployment(&self, name: &str) -> Option<Value>;
+    fn hpa(&self, name: &str) -> Option<Value>;
+
+    /// `spec.replicas` of a Deployment; -1 if there is no such Deployment.
+    fn replicas(&self, name: &str) -> i64 {
+        self.deployment(name).map_or(-1, |object| object["spec"]["replicas"].as_i64().unwrap_or(1))
+    }
+
+    /// Status, reason and message of an autoscaler's condition.
+    fn condition(&self, name: &str, condition_type: &str) -> Option<[String; 3]> {
+        let hpa = self.hpa(name)?;
+        let mut conditions = hpa["status"]["conditions"].as_array()?.iter();
+        let condition = conditions.find(|condition| condition["type"] == condition_type)?;
+        let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        Some(["status", "reason", "message"].map(text))
+    }
+}
+
+impl TestbedExt for Testbed {
+    fn apply_all(&self, objects: impl IntoIterator<Item = Value>) {
+        for object in objects {
+            self.apply(object).expect("a valid object");
+        }
+    }
+
+    fn deployment(&self, name: &str) -> Option<Value> {
+        self.get("apps/v1", "Deployment", NAMESPACE, name)
+    }
+
+    fn hpa(&self, name: &str) -> Option<Value> {
+        self.get("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, name)
+    }
+}
+
+/// A testbed that listens on a port of its own, until it is dropped.
+#[derive(Debug)]
+pub struct ServedTestbed {
+    pub address: SocketAddr,
+    pub kubeconfig: PathBuf,
+    /// Holds the kubeconfig, and is free for other files of the test.
+    pub folder: TempDir,
+    _server: ServerHandle,
+}
+
+impl ServedTestbed {
+    pub async fn new(testbed: &Testbed) -> Self {
+        let (address, server) =
+            testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.expect("a port");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let kubeconfig = folder.path().join("kubeconfig");
+        fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a kubeconfig file");
+        Self { address, kubeconfig, folder, _server: server }
+    }
+}
