@@ -1,11 +1,6 @@
-//! `hpa demo` as somebody without a terminal sees it.
+//! Runs `hpa demo` without a terminal.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test may stop where it was misled"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests may panic")]
 
 use std::{
     fs,
@@ -22,7 +17,7 @@ use kube::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// One workload whose load grows to four times what it began with, so that its two replicas have to become eight.
+/// One workload whose load grows fourfold, so that it must be scaled from two to eight replicas.
 const SCENARIO: &str = "
 name: growth
 duration: 20m
@@ -39,7 +34,9 @@ manifests:
     scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
     minReplicas: 2
     maxReplicas: 10
-    metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+    metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}
 ";
 
 fn demo(arguments: &[&str]) -> Command {
@@ -50,7 +47,7 @@ fn demo(arguments: &[&str]) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Not even a broken one of the user's may matter.
+    // The demo must not read the user's kubeconfig.
     command.env("KUBECONFIG", "/nowhere").env("HOME", "/nowhere");
     command
 }
@@ -61,9 +58,9 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
     (status.code().expect("an exit status"), text(stdout), text(stderr))
 }
 
-/// Runs a scenario at a hundred times the speed.
+/// Runs a scenario at 100 times normal speed.
 fn run_scenario(scenario: &str, arguments: &[&str]) -> (i32, String, String) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("scenario.yaml");
     fs::write(&path, scenario).expect("a file");
     let path = path.display().to_string();
@@ -71,39 +68,40 @@ fn run_scenario(scenario: &str, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn load_that_is_followed_ends_well() {
+fn exit_status_is_0_if_the_load_is_followed() {
     let (code, output, errors) = run_scenario(SCENARIO, &[]);
     assert_eq!((code, errors.as_str()), (0, ""), "{output}");
     assert!(
-        output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times as fast\n"),
+        output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times normal speed\n"),
         "{output}"
     );
     let scalings: Vec<&str> = output.lines().filter(|line| line.contains(" -> ")).collect();
     assert!(scalings[0].contains("2 -> 3 ") && scalings[0].contains("cpu is at "), "{output}");
     assert!(scalings.last().is_some_and(|line| line.contains("-> 8 ")), "{output}");
     assert!(
-        output
-            .contains("\nHPA  DECISIONS  UP  DOWN  REPLICAS  AVERAGE  NEEDED  SERVED  SHORT\nweb "),
+        output.contains(
+            "\nHPA  DECISIONS  UP  DOWN  REPLICAS  AVERAGE  NEEDED  SERVED  SHORTAGE\nweb "
+        ),
         "{output}"
     );
     assert!(output.contains("The controller followed the load for the autoscaler."), "{output}");
     assert!(!output.contains('\x1b'), "{output}");
-    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a folder");
+    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
     assert!(!folder.exists(), "the temporary files are still there");
 }
 
 #[test]
-fn load_that_cannot_be_followed_ends_badly() {
+fn exit_status_is_1_if_the_load_is_not_followed() {
     let (code, output, errors) =
         run_scenario(&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 3"), &[]);
     assert_eq!(code, 1, "{output}{errors}");
     assert!(output.contains("maxReplicas is 3"), "{output}");
     assert!(output.contains("The controller did NOT follow the load:\n  web: "), "{output}");
-    assert!(output.contains("of the load were served"), "{output}");
+    assert!(output.contains("of the load was served"), "{output}");
 }
 
 #[test]
-fn faults_of_a_scenario_meet_the_controller() {
+fn faults_of_a_scenario_affect_the_controller() {
     let fault =
         "faults: [{match: {clients: [hpa-rs], subresources: [scale]}, effect: serviceUnavailable}]";
     let (code, output, errors) =
@@ -117,13 +115,13 @@ fn printed_scenario_can_be_run() {
     let (code, scenario, errors) = run(&["--print-scenario"]);
     assert_eq!((code, errors.as_str()), (0, ""));
     let (code, output, errors) = run_scenario(&scenario, &["--for", "2s", "--keep"]);
-    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a folder");
+    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
     assert_eq!(
         (code, errors),
-        (0, format!("hpa: the kubeconfig and any log are kept in {}\n", folder.display())),
+        (0, format!("hpa: temporary files are kept in {}\n", folder.display())),
         "{output}"
     );
-    fs::remove_dir_all(folder).expect("what is kept is there");
+    fs::remove_dir_all(folder).expect("the directory exists");
     assert!(output.starts_with("hpa demo: shop, 3:20 simulated in 0:02"), "{output}");
     for name in ["web", "worker", "api"] {
         assert!(output.contains(&format!("\n{name} ")), "{output}");
@@ -131,7 +129,7 @@ fn printed_scenario_can_be_run() {
 }
 
 #[test]
-fn what_is_wrong_with_a_scenario_is_told() {
+fn invalid_scenario_is_rejected_with_its_error() {
     for (scenario, expected) in [
         ("workloads: [{name: web, profile: {cpu: 1}}]", "line 1 column"),
         ("duration: soon", "\"soon\" is no span of time"),
@@ -149,7 +147,7 @@ fn what_is_wrong_with_a_scenario_is_told() {
 }
 
 #[test]
-fn a_proxy_does_not_matter() {
+fn proxy_in_the_environment_is_ignored() {
     let mut command = demo(&["--for", "1s", "--log-level", "error"]);
     let output =
         command.env("HTTPS_PROXY", "http://proxy.example:3128").output().expect("the binary runs");
@@ -161,7 +159,7 @@ fn kubeconfig_in(output: &str) -> &str {
     line.unwrap_or_else(|| panic!("no kubeconfig in {output}")).1
 }
 
-/// Reads lines until one has this in it; all of them.
+/// Reads lines up to the first that contains `expected`. Returns all of them.
 fn read_until(lines: &mut BufReader<ChildStdout>, expected: &str) -> String {
     let mut read = String::new();
     while lines.read_line(&mut read).expect("UTF-8") > 0 {
@@ -169,15 +167,15 @@ fn read_until(lines: &mut BufReader<ChildStdout>, expected: &str) -> String {
             return read;
         }
     }
-    panic!("it ended before {expected:?}: {read}");
+    panic!("the demo ended before {expected:?}: {read}");
 }
 
 fn signal(child: &Child, signal: Signal) {
-    kill_process(Pid::from_child(child), signal).expect("it runs");
+    kill_process(Pid::from_child(child), signal).expect("the demo is running");
 }
 
 #[tokio::test]
-async fn kubeconfig_works_while_it_runs_and_a_signal_ends_it() {
+async fn kubeconfig_works_until_a_signal_ends_the_demo() {
     let mut child = demo(&["--speed", "60"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut output = read_until(&mut lines, " -> ");
@@ -194,13 +192,13 @@ async fn kubeconfig_works_while_it_runs_and_a_signal_ends_it() {
     assert_eq!((listed.items.len(), listed.items.iter().any(scaled)), (3, true), "{listed:?}");
     signal(&child, Signal::INT);
     lines.read_to_string(&mut output).expect("UTF-8");
-    assert_eq!(child.wait().expect("an end").code(), Some(130), "{output}");
+    assert_eq!(child.wait().expect("an exit status").code(), Some(130), "{output}");
     assert!(output.contains("HPA     DECISIONS"), "{output}");
     assert!(!Path::new(kubeconfig_in(&output)).exists());
 }
 
 #[test]
-fn on_hold_it_stays_until_a_signal() {
+fn hold_lasts_until_a_signal() {
     let mut child = demo(&["--for", "1s", "--hold"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut output = read_until(&mut lines, "On hold");
@@ -208,16 +206,16 @@ fn on_hold_it_stays_until_a_signal() {
     assert!(child.try_wait().expect("a child").is_none());
     signal(&child, Signal::TERM);
     lines.read_to_string(&mut output).expect("UTF-8");
-    assert_eq!(child.wait().expect("an end").code(), Some(0), "{output}");
+    assert_eq!(child.wait().expect("an exit status").code(), Some(0), "{output}");
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_it() {
+fn closed_pipe_ends_the_demo() {
     let mut child = demo(&["--log-level", "error"]).spawn().expect("the binary runs");
     let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
     read_until(&mut lines, "hpa demo");
     drop(lines);
-    let output = child.wait_with_output().expect("an end");
+    let output = child.wait_with_output().expect("an exit status");
     assert_eq!(
         (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
         (Some(130), "")

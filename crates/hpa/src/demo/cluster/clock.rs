@@ -1,4 +1,4 @@
-//! The simulation's clock as the controller's.
+//! The simulation's clock as the controller's clock.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use hpa_controller::clock::{Clock, Instants};
 use hpa_testbed::workload::clock::SimulatedClock;
 use jiff::Timestamp;
 
-/// Tells simulated time. It never is set, so both clocks of a moment run alike.
-pub(crate) struct DemoClock {
+/// Simulated time. It has no clock steps, so wall-clock and monotonic time advance together.
+pub(super) struct DemoClock {
     clock: SimulatedClock,
     start: Timestamp,
 }
 
 impl DemoClock {
-    /// A clock that runs from now on.
-    pub(crate) fn new(clock: SimulatedClock) -> Self {
+    /// A clock whose monotonic time starts now.
+    pub(super) fn new(clock: SimulatedClock) -> Self {
         let start = clock.now();
         Self { clock, start }
     }
 
     /// Simulated seconds since the start.
-    pub(crate) fn second(&self) -> f64 {
+    pub(super) fn second(&self) -> f64 {
         self.instants().monotonic.as_secs_f64()
     }
 }
@@ -28,9 +28,7 @@ impl DemoClock {
 impl Clock for DemoClock {
     fn instants(&self) -> Instants {
         let wall = self.clock.now();
-        Instants {
-            wall,
-            monotonic: Duration::try_from(wall.duration_since(self.start)).unwrap_or_default(),
-        }
+        let monotonic = Duration::try_from(wall.duration_since(self.start)).unwrap_or_default();
+        Instants { wall, monotonic }
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
+use crate::demo::model::Bounds;
 
 const SCENARIO: &str = "
 workloads: [{name: web, replicas: 2}]
@@ -18,18 +19,19 @@ manifests:
     scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
     minReplicas: 2
     maxReplicas: 9
-    metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}]
+    metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}
 ";
 
-fn head() -> Head {
-    Head {
+fn header(state: State) -> Header {
+    let start = Start {
         scenario: "shop".to_owned(),
-        span: 100.0,
+        duration: 100.0,
         speed: 30.0,
         kubeconfig: "/tmp/demo/kubeconfig".to_owned(),
-        followed: None,
-        is_over: false,
-    }
+    };
+    Header { start, state }
 }
 
 fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
@@ -37,28 +39,29 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
         second,
         key: HpaKey::new("default", "web"),
         target: WorkloadId::new("default", "Deployment", "web"),
-        bounds: (2, 9),
-        window: 300.0,
+        bounds: Bounds { min: 2, max: 9 },
+        downscale_window: 300.0,
         from,
         to,
-        reason: Reason::Followed,
+        reason: Reason::Metrics,
         sentence: "cpu is at 90% of requests, target 60%".to_owned(),
-        reading: None,
+        measurement: None,
     }
 }
 
-/// Web after 50 seconds, in which the load rose from 0 to 100 of which half is served, and two scalings.
-fn board() -> Dashboard {
+/// After 50 seconds, in which the load rose from 0 to 100, half of it was served, and web was scaled
+/// twice.
+fn dashboard() -> Dashboard {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     let testbed = Testbed::new(Config::default());
     testbed.apply(scenario.manifests[0].clone()).unwrap();
-    let mut board = Dashboard::new(&testbed, &scenario);
+    let mut dashboard = Dashboard::new(&testbed, &scenario);
     for second in 0..=50 {
-        let offered = f64::from(second) * 2.0;
+        let second = f64::from(second);
         let workload = WorkloadObservation {
             id: WorkloadId::new("default", "Deployment", "web"),
-            offered,
-            served: offered / 2.0,
+            offered: second * 2.0,
+            served: second,
             drained: 0.0,
             needed: 6,
             desired: 4,
@@ -70,40 +73,38 @@ fn board() -> Dashboard {
             underserved_seconds: 0.0,
             pod_seconds: 0.0,
         };
-        let second = f64::from(second);
-        let time = Timestamp::UNIX_EPOCH;
-        board.observed(&Observation {
-            time,
+        dashboard.record_observation(&Observation {
+            time: Timestamp::UNIX_EPOCH,
             second,
             workloads: vec![workload],
             queues: Vec::new(),
         });
     }
-    board.decided(decision(15.0, 2, Some(3)));
-    board.decided(decision(30.0, 3, Some(4)));
-    board.decided(decision(45.0, 4, None));
-    board
+    dashboard.record_decision(decision(15.0, 2, Some(3)));
+    dashboard.record_decision(decision(30.0, 3, Some(4)));
+    dashboard.record_decision(decision(45.0, 4, None));
+    dashboard
 }
 
-fn shown(columns: usize, rows: usize) -> Vec<String> {
-    let lines = view(&head(), &board(), columns, rows);
+fn rendered(state: State, columns: usize, rows: usize) -> Vec<String> {
+    let lines = frame(&header(state), &dashboard(), columns, rows);
     lines.iter().map(|line| line.render(columns, false)).collect()
 }
 
 #[test]
-fn all_is_there() {
+fn frame_shows_autoscalers_and_scalings() {
     assert_eq!(
-        shown(80, 24),
+        rendered(State::Running, 80, 24),
         [
-            "hpa demo: shop  0:50 of 1:40, 30 times as fast; Ctrl-C ends it",
+            "hpa demo: shop  0:50 of 1:40, 30 times normal speed; Ctrl-C to stop",
             "export KUBECONFIG=/tmp/demo/kubeconfig",
             "",
             "web       Deployment web, 2..9",
-            "  load     ▁▁▂▂▃▃▄▄▄▅▅▆▆▇▇████                   100 a second, 50% served",
-            "  replicas ███████████████████                   4, 3 ready, needs 6",
-            "  keeps 4: cpu is at 90% of requests, target 60%",
+            "  load     ▁▁▂▂▃▃▄▄▄▅▅▆▆▇▇████                   100/s, 50% served",
+            "  replicas ███████████████████                   4, 3 ready, 6 needed",
+            "  stays at 4: cpu is at 90% of requests, target 60%",
             "",
-            "Scalings, the latest first",
+            "Last scalings",
             "   0:30  web       3 -> 4    cpu is at 90% of requests, target 60%",
             "   0:15  web       2 -> 3    cpu is at 90% of requests, target 60%",
         ]
@@ -116,26 +117,23 @@ fn all_is_there() {
 #[case(40, 10)]
 #[case(10, 5)]
 #[case(1, 1)]
-fn it_fits(#[case] columns: usize, #[case] rows: usize) {
-    let shown = shown(columns, rows);
-    assert!(shown.len() <= rows, "{} lines", shown.len());
-    assert!(shown.iter().all(|line| line.chars().count() <= columns), "{shown:?}");
+fn frame_fits_the_terminal(#[case] columns: usize, #[case] rows: usize) {
+    let lines = rendered(State::Running, columns, rows);
+    assert!(lines.len() <= rows, "{} lines", lines.len());
+    assert!(lines.iter().all(|line| line.chars().count() <= columns), "{lines:?}");
 }
 
 #[test]
-fn the_verdict_is_told_on_hold() {
-    let head = Head { followed: Some(false), ..head() };
-    let title = view(&head, &board(), 80, 24)[0].render(80, false);
+fn title_shows_the_verdict_on_hold() {
+    let lines = rendered(State::OnHold { followed: false }, 80, 24);
     assert_eq!(
-        title,
-        "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold until Ctrl-C"
+        lines[0],
+        "hpa demo: shop  0:50 of 1:40  the load was NOT followed; on hold, Ctrl-C to stop"
     );
 }
 
 #[test]
-fn the_last_frame_tells_nothing_that_is_over() {
-    let head = Head { is_over: true, ..head() };
-    let lines: Vec<String> =
-        view(&head, &board(), 80, 24).iter().map(|line| line.render(80, false)).collect();
+fn last_frame_has_no_instructions() {
+    let lines = rendered(State::Over, 80, 24);
     assert_eq!(lines[..3], ["hpa demo: shop  0:50 of 1:40", "", "web       Deployment web, 2..9"]);
 }

@@ -1,35 +1,35 @@
-//! The screen of a terminal, which is given back as it was.
+//! Draws on the terminal and restores it.
 
 use std::io::{self, IsTerminal, Write, stdout};
 
-use super::text::Line;
+use super::line::Line;
 
-/// The other screen, without a cursor; and back.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+/// Undoes [`ENTER`].
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// A terminal that knows these shows all that is between them at once.
+/// Synchronized update: terminals that support it draw what follows at once, without flicker.
 const BEGIN_UPDATE: &str = "\x1b[?2026h";
 const END_UPDATE: &str = "\x1b[?2026l";
-/// What a terminal that does not tell its size is taken for.
-const USUAL_SIZE: (usize, usize) = (80, 24);
+/// Columns and rows of a terminal that doesn't report its size.
+const DEFAULT_SIZE: (usize, usize) = (80, 24);
 
-/// Whether there is a terminal that can show a live view.
-pub(crate) fn is_there() -> bool {
+/// Whether standard output is a terminal that understands escape sequences.
+pub(super) fn is_available() -> bool {
     stdout().is_terminal()
         && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
 }
 
-/// The screen as long as it lives. However it ends but by SIGKILL, the terminal is as it was.
+/// The alternate screen. Dropping it, or a panic of the main thread, restores the terminal.
 pub(crate) struct Screen {
     has_color: bool,
 }
 
 impl Screen {
-    /// Takes the screen.
-    pub(crate) fn enter() -> io::Result<Self> {
+    pub(super) fn enter() -> io::Result<Self> {
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            // That of another thread does not end the demonstration.
+            // A panic of another thread doesn't end the demo.
             if std::thread::current().name() == Some("main") {
                 leave();
             }
@@ -42,8 +42,8 @@ impl Screen {
         Ok(Self { has_color })
     }
 
-    /// Shows lines, as far as they have room.
-    pub(crate) fn draw(&self, lines: &[Line]) -> io::Result<()> {
+    /// Draws as many of the lines as fit.
+    pub(super) fn draw(&self, lines: &[Line]) -> io::Result<()> {
         let (columns, rows) = size();
         let shown = lines.iter().take(rows).map(|line| line.render(columns, self.has_color));
         let body = shown.map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n");
@@ -52,8 +52,8 @@ impl Screen {
         out.flush()
     }
 
-    /// Gives the screen back and leaves these lines on it.
-    pub(crate) fn close(self, lines: &[Line]) -> io::Result<()> {
+    /// Restores the terminal, then prints the lines on it.
+    pub(super) fn close(self, lines: &[Line]) -> io::Result<()> {
         let has_color = self.has_color;
         drop(self);
         let (columns, _) = size();
@@ -73,13 +73,13 @@ impl Drop for Screen {
 
 fn leave() {
     let mut out = stdout().lock();
-    // If the terminal is gone, so is its state.
+    // An error means that the terminal is gone.
     let _ = out.write_all(LEAVE.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Columns and rows.
-pub(crate) fn size() -> (usize, usize) {
+/// Columns and rows of the terminal.
+pub(super) fn size() -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(stdout()).ok();
     let size = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
-    size.map_or(USUAL_SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
+    size.map_or(DEFAULT_SIZE, |size| (usize::from(size.ws_col), usize::from(size.ws_row)))
 }

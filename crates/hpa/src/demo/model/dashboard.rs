@@ -1,0 +1,154 @@
+//! All autoscalers of the demo.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::api::HorizontalPodAutoscaler;
+use hpa_controller::key::HpaKey;
+use hpa_testbed::{
+    Testbed,
+    workload::{Observation, WorkloadId, scenario::Scenario},
+};
+use serde_json::{Value, json};
+
+use super::{
+    decision::{Bounds, Decision, downscale_window},
+    history::{AutoscalerHistory, QueueTotals, WorkloadSample},
+};
+
+/// Scalings kept for the live view.
+const MAX_RECENT: usize = 50;
+
+#[derive(Debug)]
+pub(crate) struct Dashboard {
+    /// Those of the scenario first and in its order.
+    pub(crate) autoscalers: Vec<AutoscalerHistory>,
+    /// The last decisions that scaled, oldest first.
+    pub(crate) recent_scalings: Vec<Decision>,
+    /// Simulated second of the last observation.
+    pub(crate) second: f64,
+    /// The workload that drains each queue, in the order of the scenario.
+    queue_workloads: Vec<WorkloadId>,
+    /// Whether the scenario sets a target load, by workload.
+    has_target_load: BTreeMap<WorkloadId, bool>,
+}
+
+impl Dashboard {
+    /// A dashboard of the autoscalers that the scenario created in the testbed.
+    pub(crate) fn new(testbed: &Testbed, scenario: &Scenario) -> Self {
+        let workloads = scenario.workloads.iter().map(|workload| {
+            let id = WorkloadId::new(&workload.namespace, &workload.kind, &workload.name);
+            let profile = workload.profile.as_ref().unwrap_or(&scenario.default_profile);
+            (id, profile.target_load.is_some())
+        });
+        let has_target_load: BTreeMap<WorkloadId, bool> = workloads.collect();
+        let find = |reference: &str| {
+            let matches = |id: &&WorkloadId| {
+                id.name == reference || format!("{}/{}", id.namespace, id.name) == reference
+            };
+            has_target_load.keys().find(matches).cloned()
+        };
+        let queues = &scenario.queues;
+        let mut dashboard = Self {
+            autoscalers: Vec::new(),
+            recent_scalings: Vec::new(),
+            second: 0.0,
+            queue_workloads: queues.iter().filter_map(|queue| find(&queue.workload)).collect(),
+            has_target_load,
+        };
+        for hpa in autoscalers_in_order(testbed, scenario) {
+            let target = &hpa.spec.scale_target_ref;
+            let target = WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name);
+            let key = HpaKey::new(hpa.metadata.namespace.as_str(), hpa.metadata.name.as_str());
+            let window = downscale_window(&hpa);
+            let history = dashboard.new_history(key, target, Bounds::new(&hpa), window);
+            dashboard.autoscalers.push(AutoscalerHistory { is_in_scenario: true, ..history });
+        }
+        dashboard
+    }
+
+    fn new_history(
+        &self,
+        key: HpaKey,
+        target: WorkloadId,
+        bounds: Bounds,
+        downscale_window: f64,
+    ) -> AutoscalerHistory {
+        AutoscalerHistory {
+            key,
+            bounds,
+            downscale_window,
+            is_in_scenario: false,
+            has_queue: self.queue_workloads.contains(&target),
+            has_target_load: self.has_target_load.get(&target).is_some_and(|has| *has),
+            target,
+            decisions: 0,
+            scale_ups: 0,
+            scale_downs: 0,
+            last_scale_down: None,
+            last_decision: None,
+            samples: Vec::new(),
+            queue_totals: QueueTotals::default(),
+            workload: None,
+        }
+    }
+
+    /// Adds a decision. Returns the previous one of the same autoscaler.
+    pub(crate) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
+        if self.autoscalers.iter().all(|history| history.key != decision.key) {
+            let Decision { key, target, bounds, downscale_window, .. } = decision.clone();
+            let history = self.new_history(key, target, bounds, downscale_window);
+            self.autoscalers.push(history);
+        }
+        if decision.to.is_some() {
+            self.recent_scalings.push(decision.clone());
+            let excess = self.recent_scalings.len().saturating_sub(MAX_RECENT);
+            self.recent_scalings.drain(..excess);
+        }
+        let history = self.autoscalers.iter_mut().find(|history| history.key == decision.key)?;
+        history.record_decision(decision)
+    }
+
+    /// Adds a sample of each workload.
+    pub(crate) fn record_observation(&mut self, observation: &Observation) {
+        self.second = observation.second;
+        for history in &mut self.autoscalers {
+            let is_target = |id: &WorkloadId| *id == history.target;
+            let workload = observation.workloads.iter().find(|workload| is_target(&workload.id));
+            let Some(workload) = workload else { continue };
+            let queues = || {
+                let queues = self.queue_workloads.iter().zip(&observation.queues);
+                queues.filter(|(id, _)| is_target(id)).map(|(_, queue)| queue)
+            };
+            let sample = WorkloadSample {
+                second: observation.second,
+                offered: workload.offered,
+                served: workload.served,
+                backlog: queues().map(|queue| queue.backlog).sum(),
+                needed: workload.needed,
+                desired: workload.desired,
+                ready: workload.ready,
+            };
+            history.queue_totals = QueueTotals {
+                arrived: queues().map(|queue| queue.arrived).sum(),
+                drained: queues().map(|queue| queue.drained).sum(),
+            };
+            history.workload = Some(workload.clone());
+            history.record_sample(sample);
+        }
+    }
+}
+
+/// The autoscalers of the testbed in the order of the scenario's manifests.
+fn autoscalers_in_order(testbed: &Testbed, scenario: &Scenario) -> Vec<HorizontalPodAutoscaler> {
+    let position = |hpa: &HorizontalPodAutoscaler| {
+        scenario.manifests.iter().position(|manifest: &Value| {
+            manifest.pointer("/kind") == Some(&json!("HorizontalPodAutoscaler"))
+                && manifest.pointer("/metadata/name") == Some(&json!(hpa.metadata.name))
+        })
+    };
+    let listed = testbed.list("autoscaling/v2", "HorizontalPodAutoscaler");
+    let mut autoscalers: Vec<HorizontalPodAutoscaler> =
+        listed.into_iter().filter_map(|hpa| serde_json::from_value(hpa).ok()).collect();
+    autoscalers.sort_by_key(position);
+    autoscalers
+}

@@ -1,0 +1,113 @@
+//! A decision of the controller, in words.
+
+use hpa_calc::{
+    api::{ConditionReason, HorizontalPodAutoscaler},
+    explain::{Explanation, Summary},
+};
+use hpa_controller::{key::HpaKey, reconcile::observer::Reconciled};
+use hpa_testbed::workload::WorkloadId;
+
+use super::{measurement::Measurement, sentence::sentence};
+
+/// The downscale stabilization of the controller's default settings, in seconds.
+const DEFAULT_WINDOW: i32 = 300;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decision {
+    /// Simulated seconds since the start.
+    pub(crate) second: f64,
+    pub(crate) key: HpaKey,
+    pub(crate) target: WorkloadId,
+    pub(crate) bounds: Bounds,
+    /// Stabilization window for scaling down, in seconds.
+    pub(crate) downscale_window: f64,
+    /// Current replicas.
+    pub(crate) from: i32,
+    /// The replicas written, if the controller scaled.
+    pub(crate) to: Option<i32>,
+    pub(crate) reason: Reason,
+    /// The reason as a sentence.
+    pub(crate) sentence: String,
+    /// The metric with the largest proposal.
+    pub(crate) measurement: Option<Measurement>,
+}
+
+/// What determined the desired replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The metrics alone.
+    Metrics,
+    Stabilization,
+    Policy,
+    MinReplicas,
+    MaxReplicas,
+    /// Another client scaled the target to zero, which turns autoscaling off.
+    ScalingDisabled,
+    /// No metric could be read, or the target could not.
+    Failed,
+}
+
+/// `minReplicas` and `maxReplicas`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) min: i32,
+    pub(crate) max: i32,
+}
+
+impl Bounds {
+    pub(crate) fn new(hpa: &HorizontalPodAutoscaler) -> Self {
+        Self { min: hpa.spec.effective_min_replicas(), max: hpa.spec.max_replicas }
+    }
+}
+
+impl Decision {
+    pub(crate) fn from_reconcile(reconciled: &Reconciled<'_>, second: f64) -> Self {
+        let Reconciled { key, hpa, conclusion, .. } = *reconciled;
+        let explanation = &conclusion.explanation;
+        let reason = Reason::new(explanation);
+        let measurement = Measurement::new(hpa, explanation);
+        let sentence = sentence(hpa, explanation, reason, measurement.as_ref());
+        let target = &hpa.spec.scale_target_ref;
+        Self {
+            second,
+            key: key.clone(),
+            target: WorkloadId::new(&hpa.metadata.namespace, &target.kind, &target.name),
+            bounds: Bounds::new(hpa),
+            downscale_window: downscale_window(hpa),
+            from: explanation.current_replicas,
+            to: conclusion.scaled_to,
+            reason,
+            sentence,
+            measurement,
+        }
+    }
+
+    /// `2 -> 5` or `stays at 5`.
+    pub(crate) fn change(&self) -> String {
+        match self.to {
+            Some(to) => format!("{} -> {to}", self.from),
+            None => format!("stays at {}", self.from),
+        }
+    }
+}
+
+impl Reason {
+    pub(super) fn new(explanation: &Explanation) -> Self {
+        match (&explanation.summary, &explanation.limited_by, &explanation.stabilized_by) {
+            (Summary::Failed(_), ..) => Self::Failed,
+            (Summary::ScalingDisabled, ..) => Self::ScalingDisabled,
+            (_, Some(ConditionReason::TooManyReplicas), _) => Self::MaxReplicas,
+            (_, Some(ConditionReason::TooFewReplicas), _) => Self::MinReplicas,
+            (_, Some(_), _) => Self::Policy,
+            (_, None, Some(_)) => Self::Stabilization,
+            (_, None, None) => Self::Metrics,
+        }
+    }
+}
+
+/// The stabilization window for scaling down, in seconds.
+pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
+    let rules = hpa.spec.behavior.as_ref().and_then(|behavior| behavior.scale_down.as_ref());
+    let window = rules.and_then(|rules| rules.stabilization_window_seconds);
+    f64::from(window.unwrap_or(DEFAULT_WINDOW))
+}

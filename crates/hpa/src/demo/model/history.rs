@@ -1,0 +1,89 @@
+//! One autoscaler and its workload over time.
+
+use hpa_controller::key::HpaKey;
+use hpa_testbed::workload::{WorkloadId, WorkloadObservation};
+
+use super::decision::{Bounds, Decision};
+
+/// Samples kept per autoscaler. If there are more, every second one is dropped.
+const MAX_SAMPLES: usize = 8192;
+
+/// A workload at one time. Loads are in units per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct WorkloadSample {
+    /// Simulated seconds since the start.
+    pub(crate) second: f64,
+    pub(crate) offered: f64,
+    pub(crate) served: f64,
+    /// Units waiting in the queues of the workload.
+    pub(crate) backlog: f64,
+    /// Pods that would serve the offered load at the target load per pod.
+    pub(crate) needed: u32,
+    /// `spec.replicas`.
+    pub(crate) desired: u32,
+    /// Ready pods.
+    pub(crate) ready: u32,
+}
+
+/// Units that the queues of a workload received and that its pods drained, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct QueueTotals {
+    pub(crate) arrived: f64,
+    pub(crate) drained: f64,
+}
+
+/// An autoscaler, its decisions and its workload.
+#[derive(Clone, Debug)]
+pub(crate) struct AutoscalerHistory {
+    pub(crate) key: HpaKey,
+    pub(crate) target: WorkloadId,
+    pub(crate) bounds: Bounds,
+    /// Stabilization window for scaling down, in seconds.
+    pub(crate) downscale_window: f64,
+    /// False if the autoscaler was created with kubectl after the start.
+    pub(crate) is_in_scenario: bool,
+    /// Whether its workload drains a queue.
+    pub(crate) has_queue: bool,
+    /// Whether the scenario sets a target load per pod. Without it, `needed` is what the capacity of
+    /// pods requires, and says nothing about too many replicas.
+    pub(crate) has_target_load: bool,
+    pub(crate) decisions: u32,
+    pub(crate) scale_ups: u32,
+    pub(crate) scale_downs: u32,
+    /// Simulated second of the last scale-down.
+    pub(crate) last_scale_down: Option<f64>,
+    pub(crate) last_decision: Option<Decision>,
+    pub(crate) samples: Vec<WorkloadSample>,
+    pub(crate) queue_totals: QueueTotals,
+    /// The last observation of the workload.
+    pub(crate) workload: Option<WorkloadObservation>,
+}
+
+impl AutoscalerHistory {
+    /// Counts a decision. Returns the previous one.
+    pub(super) fn record_decision(&mut self, decision: Decision) -> Option<Decision> {
+        self.decisions += 1;
+        self.bounds = decision.bounds;
+        self.downscale_window = decision.downscale_window;
+        match decision.to {
+            Some(to) if to > decision.from => self.scale_ups += 1,
+            Some(_) => {
+                self.scale_downs += 1;
+                self.last_scale_down = Some(decision.second);
+            }
+            None => {}
+        }
+        self.last_decision.replace(decision)
+    }
+
+    pub(super) fn record_sample(&mut self, sample: WorkloadSample) {
+        self.samples.push(sample);
+        if self.samples.len() > MAX_SAMPLES {
+            let mut index = 0_usize;
+            self.samples.retain(|_| {
+                index += 1;
+                index.is_multiple_of(2)
+            });
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The value of a metric beside its target.
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, MetricSpec, MetricTarget},
+    explain::Explanation,
+    quantity::{Format, Quantity},
+};
+
+use crate::demo::format::number;
+
+/// A metric, its value and its target, formatted in the same unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Measurement {
+    pub(crate) metric: String,
+    pub(crate) current: String,
+    pub(crate) target: String,
+    /// ` of requests`, ` per pod` or empty.
+    pub(crate) unit: &'static str,
+}
+
+impl Measurement {
+    /// The metric with the largest proposal, else the first that could be read.
+    pub(super) fn new(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Option<Self> {
+        let readable = explanation.metrics.iter().position(|metric| metric.error.is_none());
+        let index = explanation.winner.or(readable)?;
+        let (spec, metric) = (hpa.spec.metrics.get(index)?, explanation.metrics.get(index)?);
+        let name = metric_name(spec);
+        let (unit, format): (_, fn(i64) -> String) = match target(spec) {
+            _ if metric.utilization.is_some() => (" of requests", |percent| format!("{percent}%")),
+            _ if name.contains("memory") => (" per pod", mebibytes),
+            // Without pods, the usage is a total.
+            Some(target) if target.average_value.is_some() && explanation.current_replicas > 0 => {
+                (" per pod", quantity)
+            }
+            _ => ("", quantity),
+        };
+        let current = metric.utilization.map(i64::from).or(metric.usage_milli)?;
+        let (current, target) = (format(current), format(metric.target?));
+        Some(Self { metric: name, current, target, unit })
+    }
+}
+
+fn quantity(milli: i64) -> String {
+    number(Quantity::from_milli(milli, Format::DecimalSI).as_f64())
+}
+
+fn mebibytes(milli: i64) -> String {
+    format!("{}Mi", number(milli as f64 / 1000.0 / 1024.0 / 1024.0))
+}
+
+pub(super) fn metric_name(spec: &MetricSpec) -> String {
+    if let Some(source) = &spec.resource {
+        return source.name.clone();
+    }
+    if let Some(source) = &spec.container_resource {
+        return format!("{} of container {}", source.name, source.container);
+    }
+    if let Some(source) = &spec.object {
+        let object = &source.described_object;
+        return format!("{} of {}/{}", source.metric.name, object.kind, object.name);
+    }
+    let metric = spec.pods.as_ref().map(|source| &source.metric);
+    let metric = metric.or(spec.external.as_ref().map(|source| &source.metric));
+    metric.map_or_else(|| spec.source_type.to_string(), |metric| metric.name.clone())
+}
+
+fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
+    let resource = spec.resource.as_ref().map(|source| &source.target);
+    let container = spec.container_resource.as_ref().map(|source| &source.target);
+    let pods = spec.pods.as_ref().map(|source| &source.target);
+    let object = spec.object.as_ref().map(|source| &source.target);
+    let external = spec.external.as_ref().map(|source| &source.target);
+    resource.or(container).or(pods).or(object).or(external)
+}

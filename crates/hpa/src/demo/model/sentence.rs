@@ -1,0 +1,251 @@
+//! Explains a decision in one sentence.
+
+use hpa_calc::{
+    api::HorizontalPodAutoscaler,
+    explain::{Explanation, MetricExplanation, Summary},
+    replicas::Rule,
+};
+
+use super::{
+    decision::{Bounds, Reason, downscale_window},
+    measurement::{Measurement, metric_name},
+};
+use crate::demo::format::minutes;
+
+/// Explains a decision: the metric beside its target, then what limited the replicas.
+pub(super) fn sentence(
+    hpa: &HorizontalPodAutoscaler,
+    explanation: &Explanation,
+    reason: Reason,
+    measurement: Option<&Measurement>,
+) -> String {
+    match &explanation.summary {
+        Summary::Failed(error) => {
+            return first_failure(hpa, explanation).unwrap_or_else(|| error.clone());
+        }
+        Summary::ScalingDisabled => {
+            return "autoscaling is off because another client scaled it to 0".to_owned();
+        }
+        Summary::Rescale(text) if explanation.winner.is_none() => return text.clone(),
+        _ => {}
+    }
+    let Some(Measurement { metric, current, target, unit }) = measurement else {
+        return "no metric was read".to_owned();
+    };
+    let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
+    let rest = match winner {
+        Some(winner) if reason == Reason::Metrics => rule(winner, explanation),
+        _ => limit(hpa, explanation, reason),
+    };
+    format!("{metric} is at {current}{unit}, target {target}{rest}")
+}
+
+/// The first metric that could not be read, and the last cause of the error. The events have the
+/// full error.
+fn first_failure(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Option<String> {
+    let is_failed = |(_, metric): &(usize, &MetricExplanation)| metric.error.is_some();
+    let (index, metric) = explanation.metrics.iter().enumerate().find(is_failed)?;
+    let cause = metric.error.as_deref()?.rsplit(": ").next()?;
+    Some(format!("{} cannot be read: {cause}", metric_name(hpa.spec.metrics.get(index)?)))
+}
+
+/// Why the metrics ask for the current replicas although usage and target differ.
+fn rule(winner: &MetricExplanation, explanation: &Explanation) -> String {
+    if explanation.desired_replicas != explanation.current_replicas {
+        return String::new();
+    }
+    match winner.rule {
+        Some(Rule::WithinTolerance) => ", within tolerance".to_owned(),
+        Some(Rule::DirectionReversed) => {
+            let pods = winner.pods.unwrap_or_default();
+            format!(", but {} pods are not ready or have no sample", pods.unready + pods.missing)
+        }
+        // Proposals are rounded up.
+        _ => format!("; metrics ask for {}", explanation.desired_replicas),
+    }
+}
+
+/// What changed the replicas that the metrics ask for.
+fn limit(hpa: &HorizontalPodAutoscaler, explanation: &Explanation, reason: Reason) -> String {
+    let proposed = explanation.proposed_replicas.unwrap_or(explanation.desired_replicas);
+    let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
+    let Bounds { min, max } = Bounds::new(hpa);
+    let limit = match reason {
+        Reason::MinReplicas => format!("minReplicas is {min}"),
+        Reason::MaxReplicas => format!("maxReplicas is {max}"),
+        Reason::Policy => {
+            let allowed = format!("policies allow {} for now", explanation.desired_replicas);
+            if stabilized == proposed {
+                allowed
+            } else {
+                format!("{allowed}, stabilization {stabilized}")
+            }
+        }
+        Reason::Stabilization if proposed > stabilized => {
+            format!("stabilization holds {stabilized}")
+        }
+        Reason::Stabilization => {
+            let window = minutes(downscale_window(hpa));
+            format!("stabilization holds {stabilized} for up to {window}")
+        }
+        Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return String::new(),
+    };
+    format!("; {limit}, metrics ask for {proposed}")
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::api::ConditionReason;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn hpa(metric: Value) -> HorizontalPodAutoscaler {
+        let spec = json!({
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 2, "maxReplicas": 9, "metrics": [metric],
+            "behavior": { "scaleDown": { "stabilizationWindowSeconds": 120 } },
+        });
+        serde_json::from_value(json!({ "metadata": { "name": "web" }, "spec": spec })).unwrap()
+    }
+
+    fn cpu() -> HorizontalPodAutoscaler {
+        let target = json!({ "type": "Utilization", "averageUtilization": 60 });
+        hpa(json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } }))
+    }
+
+    fn queue() -> HorizontalPodAutoscaler {
+        let target = json!({ "type": "AverageValue", "averageValue": "30" });
+        let source = json!({ "metric": { "name": "waiting" }, "target": target });
+        hpa(json!({ "type": "External", "external": source }))
+    }
+
+    fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
+        let metric = MetricExplanation {
+            utilization: Some(120),
+            usage_milli: Some(240),
+            target: Some(60),
+            rule: Some(Rule::Proportional),
+            ..MetricExplanation::default()
+        };
+        let summary =
+            if desired == 4 { Summary::NoChange } else { Summary::Rescale("above".to_owned()) };
+        Explanation {
+            current_replicas: 4,
+            metrics: vec![metric],
+            winner: Some(0),
+            proposed_replicas: Some(proposed),
+            stabilized_replicas: Some(stabilized),
+            desired_replicas: desired,
+            summary,
+            ..Explanation::default()
+        }
+    }
+
+    fn explain(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
+        let measurement = Measurement::new(hpa, explanation);
+        sentence(hpa, explanation, Reason::new(explanation), measurement.as_ref())
+    }
+
+    #[rstest]
+    #[case::unlimited(explanation(8, 8, 8), None, None, "")]
+    #[case::max_replicas(
+        explanation(12, 12, 9),
+        None,
+        Some(ConditionReason::TooManyReplicas),
+        "; maxReplicas is 9, metrics ask for 12"
+    )]
+    #[case::min_replicas(
+        explanation(1, 1, 2),
+        None,
+        Some(ConditionReason::TooFewReplicas),
+        "; minReplicas is 2, metrics ask for 1"
+    )]
+    #[case::policy(
+        explanation(8, 8, 6),
+        None,
+        Some(ConditionReason::ScaleUpLimit),
+        "; policies allow 6 for now, metrics ask for 8"
+    )]
+    #[case::policy_after_stabilization(
+        explanation(1, 2, 3),
+        Some(ConditionReason::ScaleDownStabilized),
+        Some(ConditionReason::ScaleDownLimit),
+        "; policies allow 3 for now, stabilization 2, metrics ask for 1"
+    )]
+    #[case::scale_down_window(
+        explanation(2, 4, 4),
+        Some(ConditionReason::ScaleDownStabilized),
+        None,
+        "; stabilization holds 4 for up to 2:00, metrics ask for 2"
+    )]
+    #[case::scale_up_window(
+        explanation(8, 4, 4),
+        Some(ConditionReason::ScaleUpStabilized),
+        None,
+        "; stabilization holds 4, metrics ask for 8"
+    )]
+    fn limit_is_named_with_what_metrics_ask_for(
+        #[case] mut explanation: Explanation,
+        #[case] stabilized_by: Option<ConditionReason>,
+        #[case] limited_by: Option<ConditionReason>,
+        #[case] rest: &str,
+    ) {
+        explanation.stabilized_by = stabilized_by;
+        explanation.limited_by = limited_by;
+        assert_eq!(
+            explain(&cpu(), &explanation),
+            format!("cpu is at 120% of requests, target 60%{rest}")
+        );
+    }
+
+    #[test]
+    fn unchanged_replicas_are_explained() {
+        let mut explanation = explanation(4, 4, 4);
+        assert_eq!(
+            explain(&cpu(), &explanation),
+            "cpu is at 120% of requests, target 60%; metrics ask for 4"
+        );
+        explanation.metrics[0].rule = Some(Rule::WithinTolerance);
+        assert_eq!(
+            explain(&cpu(), &explanation),
+            "cpu is at 120% of requests, target 60%, within tolerance"
+        );
+    }
+
+    #[test]
+    fn values_have_units() {
+        let mut explanation = explanation(8, 8, 8);
+        explanation.metrics[0].utilization = None;
+        explanation.metrics[0].usage_milli = Some(35_250);
+        explanation.metrics[0].target = Some(30_000);
+        assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2 per pod, target 30");
+        explanation.current_replicas = 0;
+        assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2, target 30");
+    }
+
+    #[test]
+    fn decision_without_a_winner_is_explained_by_its_error_or_event() {
+        let failed = Explanation {
+            summary: Summary::Failed("no metrics".to_owned()),
+            ..Explanation::default()
+        };
+        assert_eq!(
+            (explain(&cpu(), &failed), Reason::new(&failed)),
+            ("no metrics".to_owned(), Reason::Failed)
+        );
+        let metric = MetricExplanation {
+            error: Some("no cpu: no server".to_owned()),
+            ..MetricExplanation::default()
+        };
+        let failed = Explanation { metrics: vec![metric], ..failed };
+        assert_eq!(explain(&cpu(), &failed), "cpu cannot be read: no server");
+        let outside =
+            Summary::Rescale("Current number of replicas above Spec.MaxReplicas".to_owned());
+        let outside = Explanation { summary: outside, ..Explanation::default() };
+        assert_eq!(explain(&cpu(), &outside), "Current number of replicas above Spec.MaxReplicas");
+        let disabled = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };
+        assert_eq!(Reason::new(&disabled), Reason::ScalingDisabled);
+    }
+}

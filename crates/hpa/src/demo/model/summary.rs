@@ -1,0 +1,143 @@
+//! The summary at the end: a table of all autoscalers, and the verdict.
+
+use super::{
+    dashboard::Dashboard,
+    history::{AutoscalerHistory, QueueTotals, WorkloadSample},
+    verdict::{self, CRITERIA, violations},
+};
+use crate::demo::format::{minutes, number, percent};
+
+pub(crate) struct Summary {
+    lines: Vec<String>,
+    /// Whether the controller followed the load, for all autoscalers of the scenario.
+    pub(crate) followed: bool,
+}
+
+const COLUMNS: usize = 9;
+const HEADINGS: [&str; COLUMNS] =
+    ["HPA", "DECISIONS", "UP", "DOWN", "REPLICAS", "AVERAGE", "NEEDED", "SERVED", "SHORTAGE"];
+const LEGEND: &str = "\
+UP, DOWN: times scaled. AVERAGE, NEEDED: replicas and the pods that the load
+needed, over time. SHORTAGE: time in which not all load was served.";
+
+impl Summary {
+    /// Summarizes what happened until now.
+    pub(crate) fn new(dashboard: &Dashboard) -> Self {
+        let mut rows = vec![HEADINGS.map(str::to_owned)];
+        rows.extend(dashboard.autoscalers.iter().map(row));
+        let mut lines = table(&rows);
+        lines.extend(LEGEND.lines().map(str::to_owned));
+        lines.push(String::new());
+        let judged = || dashboard.autoscalers.iter().filter(|history| history.is_in_scenario);
+        let violations: Vec<String> = judged()
+            .flat_map(|history| {
+                let name = &history.key.name;
+                violations(history).into_iter().map(move |text| format!("  {name}: {text}"))
+            })
+            .collect();
+        let count = judged().count();
+        lines.push(match (count, violations.is_empty()) {
+            (0, _) => {
+                "The scenario has no autoscaler, so nothing could follow the load.".to_owned()
+            }
+            (1, true) => "The controller followed the load for the autoscaler.".to_owned(),
+            (_, true) => format!("The controller followed the load for all {count} autoscalers."),
+            (_, false) => "The controller did NOT follow the load:".to_owned(),
+        });
+        let followed = violations.is_empty() && count > 0;
+        lines.extend(violations);
+        lines.push(String::new());
+        lines.extend(CRITERIA.lines().map(str::to_owned));
+        Self { lines, followed }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.lines.join("\n")
+    }
+}
+
+fn row(history: &AutoscalerHistory) -> [String; COLUMNS] {
+    let (min, max) = replica_range(&history.samples);
+    let workload = history.workload.as_ref();
+    let seconds = history.samples.last().map_or(0.0, |last| last.second);
+    let average = workload.map_or(0.0, |workload| workload.pod_seconds) / seconds.max(1.0);
+    [
+        history.key.name.to_string(),
+        history.decisions.to_string(),
+        history.scale_ups.to_string(),
+        history.scale_downs.to_string(),
+        format!("{min}..{max}"),
+        number(average),
+        number(average_needed(&history.samples)),
+        served(history),
+        workload.map_or("-".to_owned(), |workload| minutes(workload.underserved_seconds)),
+    ]
+}
+
+/// The share of the load that was served, or of the queued units that were drained.
+fn served(history: &AutoscalerHistory) -> String {
+    let QueueTotals { arrived, drained } = history.queue_totals;
+    let workload = history.workload.as_ref();
+    let (offered, served) =
+        workload.map_or((0.0, 0.0), |workload| (workload.offered_total, workload.served_total));
+    percent(served + drained, offered + arrived)
+}
+
+/// The smallest and the largest `spec.replicas`.
+fn replica_range(samples: &[WorkloadSample]) -> (u32, u32) {
+    let desired = || samples.iter().map(|sample| sample.desired);
+    (desired().min().unwrap_or_default(), desired().max().unwrap_or_default())
+}
+
+/// The pods needed, averaged over time.
+fn average_needed(samples: &[WorkloadSample]) -> f64 {
+    let (mut needed, mut total) = (0.0, 0.0);
+    for (sample, seconds) in verdict::intervals(samples) {
+        needed += f64::from(sample.needed) * seconds;
+        total += seconds;
+    }
+    if total > 0.0 { needed / total } else { 0.0 }
+}
+
+/// Aligns the first column left and the others right.
+fn table(rows: &[[String; COLUMNS]]) -> Vec<String> {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let line = |row: &[String; COLUMNS]| {
+        let mut cells = row.iter().zip(widths);
+        let first = cells.next().map(|(cell, width)| format!("{cell:width$}"));
+        let others = cells.map(|(cell, width)| format!("{cell:>width$}"));
+        first.into_iter().chain(others).collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_aligns_columns() {
+        let row = |first: &str, second: &str| {
+            let mut row = [const { String::new() }; COLUMNS].map(|_: String| "1".to_owned());
+            (row[0], row[1]) = (first.to_owned(), second.to_owned());
+            row
+        };
+        let lines = table(&[row("HPA", "N"), row("w", "100")]);
+        assert_eq!(lines[0], "HPA    N  1  1  1  1  1  1  1");
+        assert_eq!(lines[1], "w    100  1  1  1  1  1  1  1");
+    }
+
+    #[test]
+    fn average_is_weighted_by_time() {
+        let sample =
+            |second, needed| WorkloadSample { second, needed, ..WorkloadSample::default() };
+        let samples = [sample(0.0, 9), sample(10.0, 1), sample(11.0, 12)];
+        assert!((average_needed(&samples) - 2.0).abs() < 1e-9);
+        assert_eq!(replica_range(&[]), (0, 0));
+    }
+}

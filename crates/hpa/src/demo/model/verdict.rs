@@ -1,0 +1,292 @@
+//! Whether the controller followed the load. Judged by the data of the simulation, not by what the
+//! controller reports.
+
+use super::history::{AutoscalerHistory, WorkloadSample};
+use crate::demo::format::{minutes, number};
+
+/// Simulated seconds that an autoscaler may take to react: metrics are sampled, the autoscaler is
+/// reconciled, pods start.
+const REACTION: f64 = 180.0;
+/// Share of the load that must be served, not counting losses during a reaction.
+const SERVED_AFTER_REACTION: f64 = 0.95;
+/// Share of the load that must be served overall.
+const SERVED_OVERALL: f64 = 0.8;
+/// Relative difference that is accepted between replicas and the number needed, in addition to one
+/// replica.
+const TOLERANCE: f64 = 0.1;
+
+/// The rules below, for the summary.
+pub(super) const CRITERIA: &str = "\
+To follow the load, each workload must
+  - serve 80% of it, and 95% not counting the first 3 minutes of each shortage
+  - end within bounds, and within 10% plus one replica of the pods needed
+  - drain its queues
+  - with minReplicas 0, be scaled to zero when idle, and up when work arrives
+Times are simulated.";
+
+/// Returns the rules that an autoscaler violates, as sentences.
+pub(super) fn violations(history: &AutoscalerHistory) -> Vec<String> {
+    if history.decisions == 0 {
+        return vec!["no decision was made".to_owned()];
+    }
+    let samples = &history.samples;
+    let Some(last) = samples.last() else {
+        return vec!["the target does not exist".to_owned()];
+    };
+    let checks = [
+        check_service(samples),
+        check_bounds(history, last),
+        check_too_few(history, last),
+        check_too_many(history, last),
+        check_queue(history, last),
+        check_scale_to_zero(history),
+        check_scale_from_zero(history),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+/// The samples after the first, each with the seconds since the one before it.
+pub(super) fn intervals(
+    samples: &[WorkloadSample],
+) -> impl Iterator<Item = (&WorkloadSample, f64)> {
+    let pairs = samples.iter().zip(samples.iter().skip(1));
+    pairs.map(|(before, now)| (now, now.second - before.second))
+}
+
+/// The longest uninterrupted time for which a condition was true, in seconds.
+fn longest(samples: &[WorkloadSample], condition: impl Fn(&WorkloadSample) -> bool) -> f64 {
+    let (mut longest, mut current) = (0.0_f64, 0.0);
+    for (sample, seconds) in intervals(samples) {
+        current = if condition(sample) { current + seconds } else { 0.0 };
+        longest = longest.max(current);
+    }
+    longest
+}
+
+fn check_service(samples: &[WorkloadSample]) -> Option<String> {
+    let (mut offered, mut lost, mut lost_after_reaction, mut short_for) = (0.0, 0.0, 0.0, 0.0);
+    for (sample, seconds) in intervals(samples) {
+        let shortage = sample.offered - sample.served;
+        offered += sample.offered * seconds;
+        lost += shortage * seconds;
+        // Sums of floats differ slightly even if everything is served.
+        let is_short = shortage > sample.offered * 1e-6;
+        short_for = if is_short { short_for + seconds } else { 0.0 };
+        if short_for > REACTION {
+            lost_after_reaction += shortage * seconds;
+        }
+    }
+    let overall = 1.0 - lost / offered;
+    let after_reaction = 1.0 - lost_after_reaction / offered;
+    let is_served = after_reaction >= SERVED_AFTER_REACTION && overall >= SERVED_OVERALL;
+    (offered > 0.0 && !is_served).then(|| {
+        format!(
+            "{}% of the load was served, {}% not counting the first {} of each shortage",
+            number(overall * 100.0),
+            number(after_reaction * 100.0),
+            minutes(REACTION)
+        )
+    })
+}
+
+fn check_bounds(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
+    let (min, max) = (history.bounds.min, history.bounds.max);
+    let desired = i64::from(last.desired);
+    let is_within = i64::from(min) <= desired && desired <= i64::from(max);
+    (!is_within).then(|| format!("it ended with {desired} replicas, outside {min}..{max}"))
+}
+
+/// The pods needed at each sample of the last `seconds`, clamped to the bounds.
+fn needed(history: &AutoscalerHistory, seconds: f64) -> impl Iterator<Item = f64> {
+    let since = history.samples.last().map_or(0.0, |last| last.second) - seconds;
+    let (min, max) = (f64::from(history.bounds.min), f64::from(history.bounds.max));
+    let samples = history.samples.iter().filter(move |sample| sample.second >= since);
+    samples.map(move |sample| f64::from(sample.needed).min(max).max(min))
+}
+
+fn check_too_few(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
+    if history.has_queue {
+        return None;
+    }
+    let needed = needed(history, REACTION).fold(f64::INFINITY, f64::min);
+    let is_too_few = f64::from(last.desired) < needed * (1.0 - TOLERANCE) - 1.0;
+    is_too_few.then(|| format!("it ended with {} replicas, but {needed} were needed", last.desired))
+}
+
+/// Replicas may be as many as were needed within the stabilization window. A recent scale-down
+/// passes, because policies may allow further ones only later.
+fn check_too_many(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
+    if history.has_queue || !history.has_target_load {
+        return None;
+    }
+    let window = history.downscale_window + REACTION;
+    let is_scaling_down =
+        history.last_scale_down.is_some_and(|second| second >= last.second - window);
+    let most = needed(history, window).fold(0.0, f64::max);
+    let is_too_many = f64::from(last.desired) > most * (1.0 + TOLERANCE) + 1.0;
+    (is_too_many && !is_scaling_down).then(|| {
+        format!(
+            "it ended with {} replicas, but at most {most} were needed in the last {}",
+            last.desired,
+            minutes(window)
+        )
+    })
+}
+
+/// A backlog at the end must be younger than a reaction takes, or must be shrinking.
+fn check_queue(history: &AutoscalerHistory, last: &WorkloadSample) -> Option<String> {
+    if !history.has_queue || last.backlog < 1.0 {
+        return None;
+    }
+    let before = history.samples.iter().rfind(|sample| sample.second <= last.second - REACTION)?;
+    let is_old = longest(&history.samples, |sample| sample.backlog >= 1.0) > REACTION;
+    let grows = last.backlog > before.backlog && before.backlog >= 1.0;
+    (is_old && grows).then(|| format!("its backlog still grows and is {}", number(last.backlog)))
+}
+
+fn check_scale_to_zero(history: &AutoscalerHistory) -> Option<String> {
+    let is_idle_above_zero =
+        |sample: &WorkloadSample| sample.needed == 0 && sample.backlog < 1.0 && sample.desired > 0;
+    let idle = longest(&history.samples, is_idle_above_zero);
+    (history.bounds.min == 0 && idle > history.downscale_window + REACTION)
+        .then(|| format!("it was idle for {} but not scaled to zero", minutes(idle)))
+}
+
+fn check_scale_from_zero(history: &AutoscalerHistory) -> Option<String> {
+    let waited = longest(&history.samples, |sample| sample.backlog >= 1.0 && sample.desired == 0);
+    (waited > REACTION).then(|| format!("work waited for {} at zero replicas", minutes(waited)))
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_controller::key::HpaKey;
+    use hpa_testbed::workload::WorkloadId;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::demo::model::{decision::Bounds, history::QueueTotals};
+
+    /// Twenty minutes with a load of 10/s, which needs 2 pods and is served by 2.
+    fn history() -> AutoscalerHistory {
+        let sample = |second: u32| WorkloadSample {
+            second: f64::from(second),
+            offered: 10.0,
+            served: 10.0,
+            backlog: 0.0,
+            needed: 2,
+            desired: 2,
+            ready: 2,
+        };
+        AutoscalerHistory {
+            key: HpaKey::new("default", "web"),
+            target: WorkloadId::new("default", "Deployment", "web"),
+            bounds: Bounds { min: 1, max: 5 },
+            downscale_window: 300.0,
+            is_in_scenario: true,
+            has_queue: false,
+            has_target_load: true,
+            decisions: 80,
+            scale_ups: 0,
+            scale_downs: 0,
+            last_scale_down: None,
+            last_decision: None,
+            samples: (0..=1200).map(sample).collect(),
+            queue_totals: QueueTotals::default(),
+            workload: None,
+        }
+    }
+
+    /// [`history`] with some of its samples changed.
+    fn with(
+        seconds: std::ops::Range<usize>,
+        change: impl Fn(&mut WorkloadSample),
+    ) -> AutoscalerHistory {
+        let mut history = history();
+        history.samples[seconds].iter_mut().for_each(change);
+        history
+    }
+
+    fn queue(mut history: AutoscalerHistory) -> AutoscalerHistory {
+        history.has_queue = true;
+        history.bounds.min = 0;
+        history
+    }
+
+    fn idle(sample: &mut WorkloadSample) {
+        *sample = WorkloadSample { offered: 0.0, served: 0.0, needed: 0, ..*sample };
+    }
+
+    fn at_zero(sample: &mut WorkloadSample) {
+        idle(sample);
+        sample.desired = 0;
+    }
+
+    fn backlog_at_zero(sample: &mut WorkloadSample) {
+        at_zero(sample);
+        sample.backlog = 9.0;
+    }
+
+    #[rstest]
+    #[case::exact(history())]
+    #[case::shortage_within_reaction_time(with(300..480, |one| one.served = 1.0))]
+    #[case::small_shortage(with(0..1201, |one| one.served = 9.6))]
+    #[case::one_more_than_needed(with(0..1201, |one| one.desired = 3))]
+    #[case::needed_within_window(with(0..800, |one| (one.needed, one.desired) = (5, 5)))]
+    #[case::needed_for_a_minute(with(1140..1201, |one| one.needed = 5))]
+    #[case::needed_above_bounds(with(0..1201, |one| (one.needed, one.desired) = (9, 5)))]
+    #[case::idle_at_zero(queue(with(0..1201, at_zero)))]
+    #[case::idle_within_window(queue(with(800..1201, idle)))]
+    #[case::backlog_for_a_minute(queue(with(1140..1201, backlog_at_zero)))]
+    #[case::constant_backlog(queue(with(0..1201, |one| one.backlog = 50.0)))]
+    fn followed_load_has_no_violations(#[case] history: AutoscalerHistory) {
+        assert_eq!(violations(&history), Vec::<String>::new());
+    }
+
+    #[rstest]
+    #[case::long_shortage(
+        with(300..900, |one| one.served = 5.0),
+        "75% of the load was served, 82.5% not counting the first 3:00 of each shortage"
+    )]
+    #[case::many_short_shortages(
+        with(0..1201, |one| if one.second % 100.0 > 50.0 { one.served = 1.0; }),
+        "of the load was served, 100%"
+    )]
+    #[case::out_of_bounds(
+        with(1200..1201, |one| one.desired = 6),
+        "ended with 6 replicas, outside 1..5"
+    )]
+    #[case::too_few(
+        with(900..1201, |one| one.needed = 4),
+        "ended with 2 replicas, but 4 were needed"
+    )]
+    #[case::too_many(
+        with(0..1201, |one| one.desired = 5),
+        "ended with 5 replicas, but at most 2 were needed in the last 8:00"
+    )]
+    #[case::never_at_zero(queue(with(700..1201, idle)), "idle for 8:21 but not scaled to zero")]
+    #[case::stuck_at_zero(
+        queue(with(900..1201, backlog_at_zero)),
+        "work waited for 5:01 at zero replicas"
+    )]
+    #[case::growing_backlog(
+        queue(with(0..1201, |one| one.backlog = one.second)),
+        "its backlog still grows and is 1200"
+    )]
+    fn violation_is_reported(#[case] history: AutoscalerHistory, #[case] expected: &str) {
+        let violations = violations(&history);
+        assert!(violations.iter().any(|one| one.contains(expected)), "{violations:?}");
+    }
+
+    #[test]
+    fn autoscaler_without_decisions_is_a_violation() {
+        let history = AutoscalerHistory { decisions: 0, ..history() };
+        assert_eq!(violations(&history), ["no decision was made"]);
+    }
+
+    #[test]
+    fn recent_scale_down_excuses_too_many_replicas() {
+        let mut history = with(0..1201, |one| one.desired = 5);
+        history.last_scale_down = Some(1100.0);
+        assert_eq!(violations(&history), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,122 @@
+//! The event loop of the demo.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context, bail};
+use hpa_controller::controller::RunError;
+use hpa_testbed::workload::scenario::Scenario;
+use tokio::{
+    task::JoinError,
+    time::{MissedTickBehavior, interval},
+};
+
+use super::{
+    cluster::DemoCluster,
+    model::{Dashboard, Summary},
+    signals::Signals,
+    view::{Output, Start},
+};
+use crate::args::{DemoArguments, to_std};
+
+/// Time between two frames of the live view.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// Observations per run. They are at least one simulated second apart.
+const OBSERVATIONS: f64 = 4000.0;
+
+/// How the demo ended.
+pub(super) enum Ending {
+    /// The scenario ran to its end.
+    Completed {
+        /// Whether the controller followed the load.
+        followed: bool,
+    },
+    /// A signal ended it early, or the reader of its output exited.
+    Interrupted,
+}
+
+/// Runs a scenario and prints its summary.
+pub(super) async fn play(
+    scenario: Scenario,
+    arguments: &DemoArguments,
+    folder: &Path,
+    output: Output,
+) -> anyhow::Result<Ending> {
+    let signals = Signals::listen()?;
+    let speed = arguments.speed;
+    let duration = arguments
+        .duration
+        .map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
+    let name = if scenario.name.is_empty() { "unnamed" } else { &scenario.name }.to_owned();
+    let cluster = DemoCluster::start(scenario, speed, duration, folder).await?;
+    let dashboard = Dashboard::new(&cluster.testbed, cluster.simulation.scenario());
+    let kubeconfig = cluster.kubeconfig.display().to_string();
+    let mut playback = Playback { cluster, dashboard, output, signals };
+    let start = Start { scenario: name, duration, speed, kubeconfig };
+    playback.output.begin(start, &playback.dashboard)?;
+    let outcome = playback.run(duration, arguments.hold).await;
+    let Playback { cluster, dashboard, mut output, .. } = playback;
+    cluster.stop().await;
+    let summary = outcome?;
+    let ending = summary
+        .as_ref()
+        .map_or(Ending::Interrupted, |summary| Ending::Completed { followed: summary.followed });
+    output.end(&dashboard, &summary.unwrap_or_else(|| Summary::new(&dashboard)))?;
+    Ok(ending)
+}
+
+/// A running demo.
+struct Playback {
+    cluster: DemoCluster,
+    dashboard: Dashboard,
+    output: Output,
+    signals: Signals,
+}
+
+impl Playback {
+    /// Runs for `duration` simulated seconds, and on hold after that. Returns the summary of the
+    /// duration, or `None` if a signal ended it early.
+    async fn run(&mut self, duration: f64, hold: bool) -> anyhow::Result<Option<Summary>> {
+        if !self.advance(Some(duration)).await? {
+            return Ok(None);
+        }
+        let summary = Summary::new(&self.dashboard);
+        if hold {
+            self.output.hold(&summary)?;
+            self.cluster.simulation.clock().set_speed(1.0);
+            self.advance(None).await?;
+        }
+        Ok(Some(summary))
+    }
+
+    /// Lets time pass until a simulated second, or forever. Returns false if a signal came first.
+    async fn advance(&mut self, until: Option<f64>) -> anyhow::Result<bool> {
+        let step = (until.unwrap_or_default() / OBSERVATIONS).max(1.0);
+        let mut frames = interval(FRAME_INTERVAL);
+        frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let next = self.dashboard.second + step;
+            let next = until.map_or(next, |until| next.min(until));
+            tokio::select! {
+                observation = self.cluster.simulation.wait_for(|now| now.second >= next) => {
+                    self.dashboard.record_observation(&observation);
+                    if until.is_some_and(|until| self.dashboard.second >= until) {
+                        return Ok(true);
+                    }
+                }
+                Some(decision) = self.cluster.decisions.recv() => {
+                    let previous = self.dashboard.record_decision(decision.clone());
+                    self.output.decision(&decision, previous.as_ref())?;
+                }
+                _ = frames.tick() => self.output.draw(&self.dashboard)?,
+                () = self.signals.any() => return Ok(false),
+                outcome = &mut self.cluster.controller => return controller_exited(outcome),
+            }
+        }
+    }
+}
+
+/// The controller runs until it is stopped, so any exit is an error.
+fn controller_exited(outcome: Result<Result<(), RunError>, JoinError>) -> anyhow::Result<bool> {
+    outcome.context("the controller panicked")?.context("the controller exited")?;
+    bail!("the controller exited")
+}

@@ -1,0 +1,166 @@
+//! The lines of the live view.
+
+use super::{
+    Start,
+    line::{Line, Style},
+    sparkline::{Point, sparkline},
+};
+use crate::demo::{
+    format::{minutes, number},
+    model::{AutoscalerHistory, Dashboard, Decision, Reason, WorkloadSample},
+};
+
+/// The facts above the autoscalers.
+pub(crate) struct Header {
+    pub(super) start: Start,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum State {
+    Running,
+    /// The scenario is over, the cluster keeps running.
+    OnHold {
+        followed: bool,
+    },
+    /// The demo is over. This frame stays on the terminal.
+    Over,
+}
+
+/// Columns beside a sparkline.
+const MARGINS: usize = 44;
+/// A sparkline is at least this wide, even if the line is cut.
+const MIN_SPARKLINE: usize = 10;
+
+/// The lines of the live view for a terminal of this size.
+pub(super) fn frame(
+    header: &Header,
+    dashboard: &Dashboard,
+    columns: usize,
+    rows: usize,
+) -> Vec<Line> {
+    let mut lines = vec![title(header, dashboard)];
+    if !matches!(header.state, State::Over) {
+        let command = format!("export KUBECONFIG={}", header.start.kubeconfig);
+        lines.push(Line::default().with(Style::Dim, command));
+    }
+    lines.push(Line::default());
+    let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
+    let span = header.start.duration.max(dashboard.second);
+    for history in &dashboard.autoscalers {
+        lines.extend(autoscaler(history, span, width));
+    }
+    let left = rows.saturating_sub(lines.len() + 1);
+    if left > 0 && !dashboard.recent_scalings.is_empty() {
+        lines.push(Line::default().with(Style::Dim, "Last scalings"));
+        lines.extend(dashboard.recent_scalings.iter().rev().take(left).map(scaling));
+    }
+    lines.truncate(rows);
+    lines
+}
+
+fn title(header: &Header, dashboard: &Dashboard) -> Line {
+    let Start { scenario, duration, speed, .. } = &header.start;
+    let times = format!("  {} of {}", minutes(dashboard.second), minutes(*duration));
+    let line = Line::default().with(Style::Bold, format!("hpa demo: {scenario}")).plain(times);
+    match header.state {
+        State::Running => {
+            let speed = number(*speed);
+            line.with(Style::Dim, format!(", {speed} times normal speed; Ctrl-C to stop"))
+        }
+        State::OnHold { followed: true } => {
+            line.with(Style::Green, "  the load was followed; on hold, Ctrl-C to stop")
+        }
+        State::OnHold { followed: false } => {
+            line.with(Style::Red, "  the load was NOT followed; on hold, Ctrl-C to stop")
+        }
+        State::Over => line,
+    }
+}
+
+/// Four lines and a blank one.
+fn autoscaler(history: &AutoscalerHistory, span: f64, width: usize) -> Vec<Line> {
+    let last = history.samples.last().copied().unwrap_or_default();
+    let line_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
+        let points: Vec<Point> =
+            history.samples.iter().map(|sample| (sample.second, value(sample))).collect();
+        sparkline(&points, span, width)
+    };
+    let load = if history.has_queue {
+        Line::default().plain("  backlog  ").plain(line_of(&|sample| sample.backlog))
+    } else {
+        Line::default().plain("  load     ").plain(line_of(&|sample| sample.offered))
+    };
+    let replicas = Line::default()
+        .plain("  replicas ")
+        .with(Style::Green, line_of(&|sample| f64::from(sample.desired)));
+    vec![
+        autoscaler_title(history),
+        with_load(load, history.has_queue, last),
+        with_replicas(replicas, last),
+        last_decision(history),
+        Line::default(),
+    ]
+}
+
+fn autoscaler_title(history: &AutoscalerHistory) -> Line {
+    let target = &history.target;
+    let (min, max) = (history.bounds.min, history.bounds.max);
+    let line = Line::default()
+        .with(Style::Bold, format!("{:<9}", history.key.name))
+        .with(Style::Dim, format!(" {} {}, {min}..{max}", target.kind, target.name));
+    let last = history.last_decision.as_ref();
+    match last.and_then(|decision| decision.measurement.as_ref()) {
+        Some(measurement) => line
+            .plain(format!("   {} {}", measurement.metric, measurement.current))
+            .with(Style::Dim, format!(" / target {}", measurement.target)),
+        None => line,
+    }
+}
+
+fn with_load(line: Line, has_queue: bool, last: WorkloadSample) -> Line {
+    if has_queue {
+        return line.plain(format!("  {}", number(last.backlog.floor())));
+    }
+    let line = line.plain(format!("  {}/s", number(last.offered.round())));
+    if last.served < last.offered * 0.999 {
+        let percent = last.served / last.offered * 100.0;
+        return line.with(Style::Red, format!(", {percent:.0}% served"));
+    }
+    line
+}
+
+fn with_replicas(line: Line, last: WorkloadSample) -> Line {
+    let line = line.with(Style::Bold, format!("  {}", last.desired));
+    let line = if last.ready == last.desired {
+        line
+    } else {
+        line.plain(format!(", {} ready", last.ready))
+    };
+    line.with(Style::Dim, format!(", {} needed", last.needed))
+}
+
+fn last_decision(history: &AutoscalerHistory) -> Line {
+    let Some(decision) = &history.last_decision else {
+        return Line::default().with(Style::Dim, "  no decision yet");
+    };
+    let style = match decision.reason {
+        Reason::Failed => Style::Red,
+        Reason::MaxReplicas | Reason::Policy => Style::Yellow,
+        _ => Style::Plain,
+    };
+    Line::default().with(style, format!("  {}: {}", decision.change(), decision.sentence))
+}
+
+fn scaling(decision: &Decision) -> Line {
+    let is_up = decision.to.is_some_and(|to| to > decision.from);
+    let style = if is_up { Style::Green } else { Style::Yellow };
+    Line::default()
+        .with(Style::Dim, format!("{:>7}  ", minutes(decision.second)))
+        .plain(format!("{:<9}", decision.key.name))
+        .with(style, format!(" {:<9}", decision.change()))
+        .plain(format!(" {}", decision.sentence))
+}
+
+#[cfg(test)]
+mod tests;

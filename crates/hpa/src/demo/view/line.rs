@@ -1,0 +1,110 @@
+//! Colored lines of text, cut to the width of the terminal.
+
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Green,
+    Yellow,
+    Red,
+}
+
+impl Style {
+    /// The parameter of the escape sequence that selects it.
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Bold => Some("1"),
+            Self::Dim => Some("2"),
+            Self::Green => Some("32"),
+            Self::Yellow => Some("33"),
+            Self::Red => Some("31"),
+        }
+    }
+}
+
+/// A line, in parts of one style each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    parts: Vec<(Style, String)>,
+}
+
+impl Line {
+    /// Appends text. Control characters are replaced by `?`, because names and errors come from
+    /// other clients.
+    pub(super) fn with(mut self, style: Style, text: impl AsRef<str>) -> Self {
+        let text = text.as_ref().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        self.parts.push((style, text));
+        self
+    }
+
+    /// Appends text without a style.
+    pub(super) fn plain(self, text: impl AsRef<str>) -> Self {
+        self.with(Style::Plain, text)
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.parts.iter().map(|(_, text)| text.chars().count()).sum()
+    }
+
+    /// The line cut to `width` columns, with escape sequences if `has_color` is set.
+    pub(super) fn render(&self, width: usize, has_color: bool) -> String {
+        let (mut rendered, mut left) = (String::new(), width);
+        let is_cut = self.width() > width;
+        for (style, text) in &self.parts {
+            let mut shown: String = text.chars().take(left).collect();
+            left -= shown.chars().count();
+            if is_cut && left == 0 && shown.pop().is_some() {
+                shown.push('…');
+            }
+            match style.code().filter(|_| has_color && !shown.is_empty()) {
+                Some(code) => _ = write!(rendered, "\x1b[{code}m{shown}\x1b[0m"),
+                None => rendered.push_str(&shown),
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        rendered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn line() -> Line {
+        Line::default().with(Style::Bold, "web").plain(" 2 -> 5").with(Style::Red, "!")
+    }
+
+    #[rstest]
+    #[case(80, "web 2 -> 5!")]
+    #[case(11, "web 2 -> 5!")]
+    #[case(10, "web 2 -> …")]
+    #[case(3, "we…")]
+    #[case(1, "…")]
+    #[case(0, "")]
+    fn line_is_cut_to_the_width(#[case] width: usize, #[case] expected: &str) {
+        assert_eq!(line().render(width, false), expected);
+        let colored = line().render(width, true);
+        let plain = ["\x1b[0m", "\x1b[1m", "\x1b[31m"]
+            .iter()
+            .fold(colored, |text, code| text.replace(code, ""));
+        assert_eq!(plain, expected);
+    }
+
+    #[test]
+    fn styles_are_reset() {
+        assert_eq!(line().render(6, true), "\x1b[1mweb\x1b[0m 2…");
+    }
+
+    #[test]
+    fn control_characters_are_replaced() {
+        assert_eq!(Line::default().plain("a\x1b[2Jb\n").render(80, true), "a?[2Jb?");
+    }
+}

@@ -1,0 +1,168 @@
+//! The output of the demo: a live view on a terminal, else lines.
+
+mod frame;
+mod line;
+mod sparkline;
+mod terminal;
+
+use std::{
+    fs::File,
+    io::{self, Write, stdout},
+    path::Path,
+};
+
+use anyhow::Context;
+
+use self::{
+    frame::{Header, State, frame},
+    terminal::Screen,
+};
+use super::{
+    format::{minutes, number},
+    model::{Dashboard, Decision, Summary},
+};
+use crate::{
+    args::{DemoArguments, LogArguments, LogFormat},
+    logging,
+};
+
+/// Default log level of the log file beside a live view.
+const LOG_LEVEL_LIVE: &str = "info";
+/// Default log level on standard error beside lines.
+const LOG_LEVEL_LINES: &str = "warn";
+
+/// Facts about the demo that are known at the start.
+pub(crate) struct Start {
+    /// Name of the scenario.
+    pub(crate) scenario: String,
+    /// Duration in simulated seconds.
+    pub(crate) duration: f64,
+    /// Simulated seconds per real second.
+    pub(crate) speed: f64,
+    /// Path of the kubeconfig.
+    pub(crate) kubeconfig: String,
+}
+
+pub(crate) enum Output {
+    /// A live view. The log goes to a file.
+    Live {
+        /// Set between `begin` and `end`.
+        screen: Option<Screen>,
+        /// Set from `begin` on.
+        header: Option<Header>,
+    },
+    /// A line per new decision. The log goes to standard error.
+    Lines {
+        /// Width of the longest autoscaler name.
+        name_width: usize,
+    },
+}
+
+impl Output {
+    /// Chooses a live view if standard output is a terminal. Starts logging.
+    pub(crate) fn new(arguments: &DemoArguments, folder: &Path) -> anyhow::Result<Self> {
+        let log_level =
+            |default: &str| arguments.log_level.clone().unwrap_or_else(|| default.to_owned());
+        if !terminal::is_available() {
+            let log_level = log_level(LOG_LEVEL_LINES);
+            logging::start(&LogArguments { log_level, log_format: LogFormat::Text }, None)?;
+            return Ok(Self::Lines { name_width: 0 });
+        }
+        let log = folder.join("controller.log");
+        let file =
+            File::create(&log).with_context(|| format!("unable to write {}", log.display()))?;
+        logging::start_to_file(&log_level(LOG_LEVEL_LIVE), file)?;
+        Ok(Self::Live { screen: None, header: None })
+    }
+
+    pub(crate) fn begin(&mut self, start: Start, dashboard: &Dashboard) -> io::Result<()> {
+        match self {
+            Self::Live { screen, header } => {
+                *header = Some(Header { start, state: State::Running });
+                *screen = Some(Screen::enter()?);
+                Ok(())
+            }
+            Self::Lines { name_width } => {
+                let names = dashboard.autoscalers.iter().map(|history| &history.key.name);
+                *name_width = names.map(|name| name.chars().count()).max().unwrap_or(0);
+                print(&introduction(&start, dashboard))
+            }
+        }
+    }
+
+    /// Prints a decision if it scaled, or if its reason is not that of the `previous` decision of the
+    /// same autoscaler.
+    pub(crate) fn decision(
+        &self,
+        decision: &Decision,
+        previous: Option<&Decision>,
+    ) -> io::Result<()> {
+        let Self::Lines { name_width } = self else { return Ok(()) };
+        let is_new = previous.is_none_or(|previous| previous.reason != decision.reason);
+        if decision.to.is_none() && !is_new {
+            return Ok(());
+        }
+        let (time, name) = (minutes(decision.second), &decision.key.name);
+        let (change, sentence) = (decision.change(), &decision.sentence);
+        print(&format!("{time:>7}  {name:name_width$}  {change:<11}  {sentence}\n"))
+    }
+
+    /// Draws the live view.
+    pub(crate) fn draw(&self, dashboard: &Dashboard) -> io::Result<()> {
+        let Self::Live { screen: Some(screen), header: Some(header) } = self else {
+            return Ok(());
+        };
+        let (columns, rows) = terminal::size();
+        screen.draw(&frame(header, dashboard, columns, rows))
+    }
+
+    /// Reports that the scenario is over and that the cluster keeps running.
+    pub(crate) fn hold(&mut self, summary: &Summary) -> io::Result<()> {
+        match self {
+            Self::Live { header, .. } => {
+                if let Some(header) = header {
+                    header.state = State::OnHold { followed: summary.followed };
+                }
+                Ok(())
+            }
+            Self::Lines { .. } => {
+                let hold = "On hold: the load repeats in real time until Ctrl-C.";
+                print(&format!("\n{}\n\n{hold}\n", summary.text()))
+            }
+        }
+    }
+
+    /// Restores the terminal and prints the summary.
+    pub(crate) fn end(&mut self, dashboard: &Dashboard, summary: &Summary) -> io::Result<()> {
+        if let Self::Live { screen, header: Some(header) } = self
+            && let Some(screen) = screen.take()
+        {
+            header.state = State::Over;
+            let (columns, rows) = terminal::size();
+            screen.close(&frame(header, dashboard, columns, rows))?;
+        }
+        print(&format!("\n{}\n", summary.text()))
+    }
+}
+
+fn introduction(start: &Start, dashboard: &Dashboard) -> String {
+    let Start { scenario, duration, speed, kubeconfig } = start;
+    let (simulated, real) = (minutes(*duration), minutes(duration / speed));
+    let first = dashboard.autoscalers.first();
+    let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
+    format!(
+        "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
+         In another terminal, kubectl shows the simulated cluster:\n  \
+           export KUBECONFIG={kubeconfig}\n  \
+           kubectl get hpa --watch\n  \
+           kubectl describe hpa {first}\n  \
+           kubectl top pods\n\n",
+        number(*speed)
+    )
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut out = stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
