@@ -1,25 +1,26 @@
-//! What annotations of an autoscaler ask of this controller.
+//! Annotations by which the owner of an autoscaler controls this controller.
 
 use hpa_calc::{api::HorizontalPodAutoscaler, pause::Pause};
 
-/// `"true"`, `"up"` or `"down"`: its target is not scaled, or not in that direction. `"false"` as without it.
+/// `"true"`, `"up"` or `"down"`: the target is not scaled, or not in that direction. `"false"` is
+/// the default.
 pub const PAUSE: &str = "autoscaling.hpa-rs.dev/pause";
-/// `"true"`: it is decided on and compared, and nothing is written ([`crate::shadow`]). `"false"` as without it.
+/// `"true"`: shadow mode for this autoscaler, see [`crate::shadow`]. `"false"` is the default.
 pub const DRY_RUN: &str = "autoscaling.hpa-rs.dev/dry-run";
 
-/// What the annotations of one autoscaler ask for.
+/// The settings in an autoscaler's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnnotationSettings {
-    /// The directions in which it is not to scale.
+    /// The directions in which the target is not scaled.
     pub pause: Pause,
-    /// Whether nothing is to be written for it.
+    /// Whether the autoscaler is in shadow mode.
     pub dry_run: bool,
-    /// What is wrong with the annotations, for its owner to read. What has no known value is not heeded.
+    /// The message of an `InvalidAnnotation` event, if an annotation has an unknown value. Such an
+    /// annotation is ignored.
     pub invalid: Option<String>,
 }
 
 impl AnnotationSettings {
-    /// Those of an autoscaler.
     pub fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Self {
         let annotations = &hpa.metadata.annotations;
         if annotations.is_empty() {
@@ -39,8 +40,7 @@ impl AnnotationSettings {
                 false
             }
         };
-        let invalid =
-            (!problems.is_empty()).then(|| format!("{}; it is not heeded", problems.join(", ")));
+        let invalid = (!problems.is_empty()).then(|| format!("{}; ignored", problems.join(", ")));
         Self { pause, dry_run, invalid }
     }
 }
@@ -49,7 +49,7 @@ impl AnnotationSettings {
 mod tests {
     use super::*;
 
-    fn wishes(annotations: &[(&str, &str)]) -> AnnotationSettings {
+    fn settings(annotations: &[(&str, &str)]) -> AnnotationSettings {
         let mut hpa = HorizontalPodAutoscaler::default();
         for (name, value) in annotations {
             hpa.metadata.annotations.insert((*name).to_owned(), (*value).to_owned());
@@ -58,35 +58,39 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_our_own_group() {
+    fn annotation_names_are_in_the_group_of_the_custom_api() {
         for name in [PAUSE, DRY_RUN] {
             assert_eq!(name.split_once('/').expect("a domain").0, hpa_crd::GROUP);
         }
     }
 
     #[test]
-    fn known_values() {
-        assert_eq!(wishes(&[("team", "a")]), AnnotationSettings::default());
-        assert_eq!(wishes(&[(PAUSE, "false"), (DRY_RUN, "false")]), AnnotationSettings::default());
+    fn valid_values_are_parsed() {
+        assert_eq!(settings(&[("team", "a")]), AnnotationSettings::default());
+        assert_eq!(
+            settings(&[(PAUSE, "false"), (DRY_RUN, "false")]),
+            AnnotationSettings::default()
+        );
         let down = AnnotationSettings {
             pause: Pause { up: false, down: true },
             ..AnnotationSettings::default()
         };
-        assert_eq!(wishes(&[(PAUSE, "down")]), down);
+        assert_eq!(settings(&[(PAUSE, "down")]), down);
         let both = AnnotationSettings { pause: Pause::BOTH, dry_run: true, invalid: None };
-        assert_eq!(wishes(&[(PAUSE, "true"), (DRY_RUN, "true")]), both);
+        assert_eq!(settings(&[(PAUSE, "true"), (DRY_RUN, "true")]), both);
     }
 
     #[test]
-    fn unknown_value_is_a_fault_and_not_heeded() {
+    fn unknown_value_is_reported_and_ignored() {
         let AnnotationSettings { pause, dry_run, invalid } =
-            wishes(&[(PAUSE, "yes"), (DRY_RUN, "1")]);
+            settings(&[(PAUSE, "yes"), (DRY_RUN, "1")]);
         assert_eq!((pause, dry_run), (Pause::NONE, false));
         assert_eq!(
             invalid.as_deref(),
             Some(
-                "annotation autoscaling.hpa-rs.dev/pause must be \"true\", \"up\", \"down\" or \"false\", annotation \
-                 autoscaling.hpa-rs.dev/dry-run must be \"true\" or \"false\"; it is not heeded"
+                "annotation autoscaling.hpa-rs.dev/pause must be \
+                 \"true\", \"up\", \"down\" or \"false\", annotation \
+                 autoscaling.hpa-rs.dev/dry-run must be \"true\" or \"false\"; ignored"
             )
         );
     }

@@ -1,32 +1,30 @@
-//! What time it is, from somewhere that a test or a demonstration can choose.
+//! The clock that decisions use, which tests and the demo replace.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Both clocks at one moment.
+/// Wall-clock and monotonic time, read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instants {
-    /// What the wall clock shows. It may be set.
+    /// Wall-clock time, for timestamps in objects. It steps when the clock is set.
     pub wall: Timestamp,
-    /// How long the clock has been running. It only grows, as fast as time passes.
+    /// Monotonic time since an arbitrary origin, for durations.
     pub monotonic: Duration,
 }
 
-/// Tells the time by which autoscalers are decided: windows, periods, ages of pods. When they are reconciled goes by
-/// tokio's time.
+/// The time for decisions: windows, policy periods, pod ages. The work queue uses tokio's time.
 pub trait Clock: Send + Sync {
-    /// Both clocks now.
     fn instants(&self) -> Instants;
 
-    /// What the wall clock shows.
+    /// Wall-clock time.
     fn now(&self) -> Timestamp {
         self.instants().wall
     }
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Instant,

@@ -1,25 +1,22 @@
-//! The name of an autoscaler, and the API it belongs to.
+//! Keys of autoscalers.
 
 use std::{fmt, sync::Arc};
 
-/// Names a HorizontalPodAutoscaler. Prints as `namespace/name`, one of our own API as `rhpa/namespace/name`.
+/// Identifies an autoscaler. Prints as `namespace/name`, and as `rhpa/namespace/name` for the
+/// custom API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HpaKey {
-    /// The namespace.
     pub namespace: Arc<str>,
-    /// The name.
     pub name: Arc<str>,
-    /// The API it is of.
     pub api: AutoscalerApi,
 }
 
 impl HpaKey {
-    /// The key of an autoscaler of Kubernetes' own API.
+    /// The key of an autoscaler of the core API.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self::for_api(AutoscalerApi::Core, namespace, name)
     }
 
-    /// The key of an autoscaler.
     pub fn for_api(
         api: AutoscalerApi,
         namespace: impl Into<Arc<str>>,
@@ -38,27 +35,26 @@ impl fmt::Display for HpaKey {
     }
 }
 
-/// The API of an autoscaler. Objects of the two have nothing to do with each other, whatever their names.
+/// The API that an autoscaler belongs to. Autoscalers of the same name in both APIs are unrelated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AutoscalerApi {
-    /// `autoscaling/v2`: that of Kubernetes.
+    /// `autoscaling/v2`, which is built into Kubernetes.
     #[default]
     Core,
-    /// `autoscaling.hpa-rs.dev/v2`: that of the `CustomResourceDefinition` of `hpa-crd`.
+    /// `autoscaling.hpa-rs.dev/v2`, which the `CustomResourceDefinition` of `hpa-crd` defines.
     Custom,
 }
 
 impl AutoscalerApi {
-    /// The group and version, as an object names them.
+    pub const ALL: [Self; 2] = [Self::Core, Self::Custom];
+
+    /// Group and version, as in an object's `apiVersion`.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Core => "autoscaling/v2",
             Self::Custom => hpa_crd::API_VERSION,
         }
     }
-
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Core, Self::Custom];
 }
 
 impl fmt::Display for AutoscalerApi {

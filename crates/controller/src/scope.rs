@@ -1,4 +1,4 @@
 //! The namespaces that the controller handles.
 
-/// One namespace, or all if `None`.
+/// One namespace, or `None` for all. A controller has one `None`, or one scope per namespace.
 pub type Scope = Option<String>;

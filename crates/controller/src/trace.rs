@@ -1,16 +1,16 @@
-//! The spans of a reconcile's steps, for traces.
+//! Tracing spans for the steps of a reconcile.
 //!
-//! The span `reconcile` is for logs and traces alike. Its steps are spans of the level debug and a target of their own,
-//! [`TARGET`]: whoever wants traces enables that, and nobody else pays for them or reads them in the log. A step that
-//! fails has an event whose only field is `error`.
+//! The span `reconcile` serves logs and traces. The spans of its steps have level debug and their
+//! own target, [`TARGET`], which is off unless traces are exported: without an exporter they cost
+//! nothing and don't appear in the log. A failed step has an event whose only field is `error`.
 
 use hpa_calc::readings::MetricQuery;
 use tracing::{Span, debug_span};
 
-/// The target of the steps' spans and of their errors.
+/// The target of the spans of steps, and of their error events.
 pub const TARGET: &str = "hpa_controller::trace";
 
-/// The span of a metric that is read.
+/// The span of one metric query.
 pub(crate) fn read_metric(query: &MetricQuery) -> Span {
     let (kind, api, metric) = match query {
         MetricQuery::Resource { resource, container: None } => {

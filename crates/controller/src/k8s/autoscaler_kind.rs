@@ -1,15 +1,15 @@
-//! The APIs that autoscalers come from: Kubernetes' own, and one of ours with the same schema.
+//! The kinds of autoscalers: the core API's, and the custom API's with the same schema.
 
 use std::fmt;
 
 use hpa_calc::api::HorizontalPodAutoscaler;
 use kube::{Resource, core::Request};
 
-use super::partial_object::{CachedKind, PartialMeta, PartialObject};
+use super::partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 use crate::key::AutoscalerApi;
 
 impl AutoscalerApi {
-    /// Builds requests for its autoscalers in a namespace.
+    /// Builds requests for autoscalers of this API in a namespace.
     pub(crate) fn request(self, namespace: &str) -> Request {
         let namespace = Some(namespace);
         Request::new(match self {
@@ -19,11 +19,10 @@ impl AutoscalerApi {
     }
 }
 
-/// A kind of autoscaler: it is read as the API has it and handled as if it were Kubernetes' own.
+/// A kind of autoscaler. Objects of every kind are converted to the core API's type.
 pub(crate) trait AutoscalerKind:
     CachedKind + Into<HorizontalPodAutoscaler> + Clone + fmt::Debug + Send + Sync + 'static
 {
-    /// The API it belongs to.
     const API: AutoscalerApi;
 }
 
@@ -31,7 +30,7 @@ impl AutoscalerKind for HorizontalPodAutoscaler {
     const API: AutoscalerApi = AutoscalerApi::Core;
 }
 
-/// An autoscaler of our own API. What a schema cannot default is defaulted here.
+/// An autoscaler of the custom API.
 #[derive(Clone, Debug)]
 pub(crate) struct CustomAutoscaler(HorizontalPodAutoscaler);
 
@@ -41,7 +40,7 @@ impl CachedKind for CustomAutoscaler {
     const VERSION: &'static str = hpa_crd::VERSION;
     const PLURAL: &'static str = hpa_crd::PLURAL;
 
-    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
+    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
         HorizontalPodAutoscaler::decode(meta, spec, status).map(Self)
     }
 }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn api_versions_are_those_of_the_kinds() {
+    fn api_versions_match_the_kinds() {
         assert_eq!(
             PartialObject::<HorizontalPodAutoscaler>::api_version(&()),
             AutoscalerApi::Core.api_version()
@@ -75,13 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn empty_metrics_of_our_own_are_defaulted() {
-        let watched: PartialObject<CustomAutoscaler> = serde_json::from_value(json!({
+    fn empty_metrics_of_a_custom_autoscaler_are_defaulted() {
+        let object: PartialObject<CustomAutoscaler> = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3, "metrics": [] },
+            "spec": {
+                "scaleTargetRef": { "kind": "Deployment", "name": "web" },
+                "maxReplicas": 3,
+                "metrics": [],
+            },
         }))
         .expect("an object");
-        let hpa: HorizontalPodAutoscaler = watched.decode().expect("it decodes").into();
+        let hpa: HorizontalPodAutoscaler = object.decode().expect("a valid object").into();
         assert_eq!((hpa.spec.metrics.len(), hpa.spec.min_replicas), (1, Some(1)));
     }
 }

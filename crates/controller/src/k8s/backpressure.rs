@@ -1,3 +1,5 @@
+//! Holds requests back after the API server answered 429 (`TooManyRequests`).
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -11,30 +13,30 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{Layer, Service};
 
-/// Waits where the API server does not say for how long.
-const USUAL: Duration = Duration::from_secs(1);
+/// For a 429 without a usable `Retry-After`.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Holds all requests back after an answer 429 (`TooManyRequests`), for as long as the API server asks for in
-/// `Retry-After`, but never longer than this. What was refused is not repeated here: the next sync does that.
-///
-/// Without it, hundreds of autoscalers would each find out for themselves that the API server is overloaded.
+/// Holds all requests back for the time in `Retry-After`, but at most for `max_delay`. Without it,
+/// each of hundreds of autoscalers would send a request to an API server that is overloaded. A
+/// request that was refused is not retried here: the next sync does that.
 #[derive(Clone, Copy)]
-pub(crate) struct BackpressureLayer(pub(crate) Duration);
+pub(super) struct BackpressureLayer {
+    pub(super) max_delay: Duration,
+}
 
 impl<S> Layer<S> for BackpressureLayer {
     type Service = Backpressure<S>;
 
     fn layer(&self, inner: S) -> Backpressure<S> {
-        Backpressure { inner, longest: self.0, until: Arc::default(), wait: None }
+        Backpressure { inner, max_delay: self.max_delay, blocked_until: Arc::default(), wait: None }
     }
 }
 
-/// See [`BackpressureLayer`].
-pub(crate) struct Backpressure<S> {
+/// The service of [`BackpressureLayer`].
+pub(super) struct Backpressure<S> {
     inner: S,
-    longest: Duration,
-    /// Until when nothing is sent.
-    until: Arc<Mutex<Option<Instant>>>,
+    max_delay: Duration,
+    blocked_until: Arc<Mutex<Option<Instant>>>,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -52,9 +54,9 @@ where
                 ready!(wait.as_mut().poll(cx));
                 self.wait = None;
             }
-            match *self.until.lock() {
+            match *self.blocked_until.lock() {
                 Some(until) if Instant::now() < until => {
-                    self.wait = Some(Box::pin(sleep_until(until)))
+                    self.wait = Some(Box::pin(sleep_until(until)));
                 }
                 _ => break,
             }
@@ -64,20 +66,20 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         BackpressureFuture {
-            answer: self.inner.call(request),
-            until: self.until.clone(),
-            longest: self.longest,
+            response: self.inner.call(request),
+            blocked_until: self.blocked_until.clone(),
+            max_delay: self.max_delay,
         }
     }
 }
 
 pin_project! {
-    /// An answer whose 429 holds back what comes after it.
-    pub(crate) struct BackpressureFuture<F> {
+    /// The response future of [`Backpressure`].
+    pub(super) struct BackpressureFuture<F> {
         #[pin]
-        answer: F,
-        until: Arc<Mutex<Option<Instant>>>,
-        longest: Duration,
+        response: F,
+        blocked_until: Arc<Mutex<Option<Instant>>>,
+        max_delay: Duration,
     }
 }
 
@@ -86,20 +88,20 @@ impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for BackpressureFu
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.answer.poll(cx))?;
-        if answer.status() == StatusCode::TOO_MANY_REQUESTS {
-            let pause = retry_after(&answer).unwrap_or(USUAL).min(*this.longest);
-            let mut until = this.until.lock();
-            *until = (*until).max(Some(Instant::now() + pause));
+        let response = ready!(this.response.poll(cx))?;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            let delay = retry_after(&response).unwrap_or(DEFAULT_RETRY_AFTER).min(*this.max_delay);
+            let mut blocked_until = this.blocked_until.lock();
+            *blocked_until = (*blocked_until).max(Some(Instant::now() + delay));
         }
-        Poll::Ready(Ok(answer))
+        Poll::Ready(Ok(response))
     }
 }
 
-/// What the API server asks for: it always tells seconds, not a date.
-fn retry_after<B>(answer: &Response<B>) -> Option<Duration> {
-    let seconds = answer.headers().get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+/// The delay in `Retry-After`. The API server sends seconds, never a date.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let value = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    Some(Duration::from_secs(value.trim().parse().ok()?))
 }
 
 #[cfg(test)]
@@ -110,46 +112,48 @@ mod tests {
 
     use super::*;
 
-    /// When each of these requests is sent, in seconds; the first is answered so.
-    async fn sent(status: u16, retry_after: Option<&'static str>, requests: usize) -> Vec<u64> {
-        let begun = Instant::now();
+    /// When each of `count` requests reaches the server, in seconds. The server answers the first
+    /// one with this status.
+    async fn sent(status: u16, retry_after: Option<&'static str>, count: usize) -> Vec<u64> {
+        let start = Instant::now();
         let times = Arc::new(Mutex::new(Vec::new()));
-        let seen = times.clone();
+        let received = times.clone();
         let server = service_fn(move |_: Request<()>| {
-            let is_first = seen.lock().is_empty();
-            seen.lock().push(begun.elapsed().as_secs());
-            let mut answer = Response::builder().status(if is_first { status } else { 200 });
+            let is_first = received.lock().is_empty();
+            received.lock().push(start.elapsed().as_secs());
+            let mut response = Response::builder().status(if is_first { status } else { 200 });
             if let Some(retry_after) = retry_after {
-                answer = answer.header(header::RETRY_AFTER, retry_after);
+                response = response.header(header::RETRY_AFTER, retry_after);
             }
-            async move { Ok::<_, Infallible>(answer.body(()).expect("an answer")) }
+            async move { Ok::<_, Infallible>(response.body(()).expect("a response")) }
         });
-        let mut service = BackpressureLayer(Duration::from_secs(10)).layer(server);
-        for _ in 0..requests {
+        let layer = BackpressureLayer { max_delay: Duration::from_secs(10) };
+        let mut service = layer.layer(server);
+        for _ in 0..count {
             let ready = service.ready().await.expect("ready");
-            ready.call(Request::new(())).await.expect("an answer");
+            ready.call(Request::new(())).await.expect("a response");
         }
         times.lock().clone()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_wait_for_as_long_as_is_asked() {
+    async fn requests_wait_for_retry_after() {
         assert_eq!(sent(429, Some("3"), 3).await, [0, 3, 3]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_wait_a_second_where_nothing_is_said() {
+    async fn requests_wait_a_second_without_usable_retry_after() {
         assert_eq!(sent(429, None, 2).await, [0, 1]);
         assert_eq!(sent(429, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 2).await, [0, 1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_do_not_wait_for_ever() {
+    async fn delay_is_limited() {
         assert_eq!(sent(429, Some("86400"), 2).await, [0, 10]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_failures_hold_nothing_back() {
+    async fn other_errors_do_not_delay_requests() {
         assert_eq!(sent(503, Some("3"), 2).await, [0, 0]);
     }
 }

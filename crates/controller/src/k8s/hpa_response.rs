@@ -1,4 +1,4 @@
-//! Autoscalers as an API server answers them to a request.
+//! Autoscalers in responses of the API server.
 
 use std::hash::BuildHasher;
 
@@ -8,10 +8,10 @@ use hpa_calc::api::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::partial_object::{NAMELESS, PartialMeta, autoscaler, autoscaler_spec};
+use super::partial_object::{DecodeError, PartialMeta, autoscaler, autoscaler_spec};
 use crate::hash::HASHER;
 
-/// An autoscaler as it is stored.
+/// An autoscaler as the API server stores it.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredHpa {
     pub(crate) object: HorizontalPodAutoscaler,
@@ -19,7 +19,7 @@ pub(crate) struct StoredHpa {
     pub(crate) spec_hash: u64,
 }
 
-/// An autoscaler in an answer, its spec to be decoded.
+/// An autoscaler in a response. Its spec is not decoded yet.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HpaResponse<'a> {
     #[serde(default)]
@@ -31,22 +31,20 @@ pub(crate) struct HpaResponse<'a> {
 }
 
 impl HpaResponse<'_> {
-    /// Tells the texts of specs apart. An API server writes the same spec always in the same way, so that it need not be
-    /// decoded with each answer to a status.
+    /// Hash of the spec's JSON text. The API server always encodes a spec in the same way, so a
+    /// spec whose hash is known needn't be decoded with every response to a status write.
     pub(crate) fn spec_hash(&self) -> u64 {
         HASHER.hash_one(self.spec.map(RawValue::get))
     }
 
-    /// The autoscaler, or why it cannot be decoded. `known_spec` is what its spec says, if that is known.
+    /// `known_spec` is the spec, if the caller has it already.
     pub(crate) fn decode(
         self,
         known_spec: Option<HorizontalPodAutoscalerSpec>,
-    ) -> Result<HorizontalPodAutoscaler, String> {
-        if !self.metadata.is_named() {
-            return Err(NAMELESS.to_owned());
-        }
+    ) -> Result<HorizontalPodAutoscaler, DecodeError> {
+        self.metadata.check_names()?;
         let decode = || autoscaler_spec(self.spec.map_or("null", RawValue::get));
-        let spec = known_spec.map_or_else(decode, Ok).map_err(|error| error.to_string())?;
+        let spec = known_spec.map_or_else(decode, Ok)?;
         Ok(autoscaler(self.metadata, spec, self.status.unwrap_or_default()))
     }
 }
@@ -57,36 +55,36 @@ mod tests {
 
     use super::*;
 
+    fn response(text: &str) -> HpaResponse<'_> {
+        serde_json::from_str(text).expect("an object")
+    }
+
     fn text(spec: &Value) -> String {
         json!({ "metadata": { "name": "web", "namespace": "shop" }, "spec": spec, "status": null })
             .to_string()
     }
 
     #[test]
-    fn specs_are_told_apart_by_their_text() {
+    fn spec_hash_depends_on_the_spec() {
         let [one, same, other] = [3, 3, 4].map(|max| text(&json!({ "maxReplicas": max })));
-        let hash = |text: &str| {
-            serde_json::from_str::<HpaResponse<'_>>(text).expect("an object").spec_hash()
-        };
-        assert_eq!(hash(&one), hash(&same));
-        assert_ne!(hash(&one), hash(&other));
+        assert_eq!(response(&one).spec_hash(), response(&same).spec_hash());
+        assert_ne!(response(&one).spec_hash(), response(&other).spec_hash());
     }
 
     #[test]
-    fn spec_that_is_known_is_not_decoded() {
-        let text = text(&json!("garbled"));
-        let answered = || serde_json::from_str::<HpaResponse<'_>>(&text).expect("an object");
-        answered().decode(None).expect_err("it is no spec");
+    fn known_spec_is_not_decoded() {
+        let text = text(&json!("not a spec"));
+        response(&text).decode(None).expect_err("the spec is a string");
         let known = HorizontalPodAutoscalerSpec {
             max_replicas: 7,
             ..HorizontalPodAutoscalerSpec::default()
         };
-        assert_eq!(answered().decode(Some(known.clone())).expect("it is known").spec, known);
+        let hpa = response(&text).decode(Some(known.clone())).expect("the spec is known");
+        assert_eq!(hpa.spec, known);
     }
 
     #[test]
-    fn nameless_object_is_refused() {
-        let answered: HpaResponse<'_> = serde_json::from_str("{}").expect("an object");
-        assert_eq!(answered.decode(None), Err(NAMELESS.to_owned()));
+    fn object_without_name_is_rejected() {
+        assert!(matches!(response("{}").decode(None), Err(DecodeError::MissingName)));
     }
 }

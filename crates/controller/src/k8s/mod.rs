@@ -4,19 +4,28 @@ mod autoscaler_kind;
 mod backpressure;
 mod client;
 mod hpa_response;
-mod limits;
 mod partial_object;
+mod rate_limit;
 mod request;
 mod request_observer;
-#[cfg(test)]
-mod tests;
+mod timeout;
 mod watch_throttle;
 
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
-pub use client::{ClientConfig, ClientError, ClientLimits, ClientSource, Clients};
+pub use client::{
+    ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
+    KubeconfigProblem,
+};
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
-pub use limits::RateLimit;
 pub(crate) use partial_object::{CachedKind, PartialMeta, PartialObject};
+pub use rate_limit::RateLimit;
 pub use request::RequestError;
 pub(crate) use request::{ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
+
+use http::Request;
+
+fn is_watch<B>(request: &Request<B>) -> bool {
+    let parameters = request.uri().query().unwrap_or_default();
+    parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
+}

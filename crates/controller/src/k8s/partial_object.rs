@@ -1,5 +1,7 @@
-//! Objects as a watch delivers them: read no further than needed, and guarded, so that one that cannot be decoded does
-//! not spoil the list it is in. Spec and status are decoded from their text only when somebody asks for the object.
+//! Objects from watches and lists, of which only the needed fields are decoded.
+//!
+//! Metadata is read leniently, spec and status stay JSON text until [`PartialObject::decode`].
+//! So an undecodable object doesn't fail the list that contains it.
 
 use std::{borrow::Cow, collections::BTreeMap, marker::PhantomData};
 
@@ -17,8 +19,18 @@ use serde_json::value::RawValue;
 
 use crate::annotations::{DRY_RUN, PAUSE};
 
-/// What is read of an object's metadata. Every member is a string, a number or only looked for, and may be null, so that
-/// nothing an API server stores can fail to be read; `managedFields` and their times, for example, are not looked at.
+/// Why an object can't be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeError {
+    #[error("it has no name or no namespace")]
+    MissingName,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// The metadata that the controller reads. Every field is a string or a number that may be null,
+/// or only checked for presence, so that no object that the API server stores can fail here.
+/// `managedFields` and their timestamps, for example, are not parsed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PartialMeta {
@@ -33,7 +45,7 @@ pub(crate) struct PartialMeta {
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
-    annotations: Option<WatchedAnnotations>,
+    annotations: Option<KnownAnnotations>,
 }
 
 fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -41,13 +53,16 @@ fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D
 }
 
 impl PartialMeta {
-    /// Whether it says of whom the object is.
-    pub(crate) fn is_named(&self) -> bool {
-        !self.name.is_empty() && !self.namespace.is_empty()
+    /// Fails if name or namespace is missing.
+    pub(super) fn check_names(&self) -> Result<(), DecodeError> {
+        if self.name.is_empty() || self.namespace.is_empty() {
+            return Err(DecodeError::MissingName);
+        }
+        Ok(())
     }
 
-    /// Name, namespace, identity and version, as kube has them.
-    pub(crate) fn named(&self) -> meta::ObjectMeta {
+    /// Name, namespace, UID and resource version in kube's type.
+    pub(crate) fn to_object_meta(&self) -> meta::ObjectMeta {
         meta::ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
@@ -58,36 +73,34 @@ impl PartialMeta {
     }
 }
 
-/// The annotations that are for us; no other is kept, or even copied.
+/// The annotations that this controller reads. Others are not even copied.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct WatchedAnnotations {
+struct KnownAnnotations {
     #[serde(rename = "autoscaling.hpa-rs.dev/pause")]
     pause: Option<String>,
     #[serde(rename = "autoscaling.hpa-rs.dev/dry-run")]
     dry_run: Option<String>,
 }
 
-impl WatchedAnnotations {
-    fn kept(self) -> BTreeMap<String, String> {
-        let kept = [(PAUSE, self.pause), (DRY_RUN, self.dry_run)];
-        kept.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+impl From<KnownAnnotations> for BTreeMap<String, String> {
+    fn from(KnownAnnotations { pause, dry_run }: KnownAnnotations) -> Self {
+        let known = [(PAUSE, pause), (DRY_RUN, dry_run)];
+        known.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }
 
-/// A kind that is watched, in the form it is kept in.
+/// A kind that is cached, in the form in which it is cached.
 pub(crate) trait CachedKind: Sized {
-    /// The kind in the API.
     const KIND: &'static str;
     /// The API group; empty for the core group.
     const GROUP: &'static str;
-    /// The version that is asked for.
     const VERSION: &'static str;
     /// The kind's name in URLs.
     const PLURAL: &'static str;
 
-    /// Makes the kept form of the parts of an object: its metadata, and the JSON of spec and status.
-    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error>;
+    /// `spec` and `status` are JSON, `null` if missing.
+    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError>;
 }
 
 impl CachedKind for HorizontalPodAutoscaler {
@@ -96,14 +109,13 @@ impl CachedKind for HorizontalPodAutoscaler {
     const VERSION: &'static str = "v2";
     const PLURAL: &'static str = "horizontalpodautoscalers";
 
-    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
+    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
         let status = serde_json::from_str::<Option<_>>(status)?.unwrap_or_default();
         Ok(autoscaler(meta, autoscaler_spec(spec)?, status))
     }
 }
 
-/// An autoscaler of its parts.
-pub(crate) fn autoscaler(
+pub(super) fn autoscaler(
     meta: PartialMeta,
     spec: HorizontalPodAutoscalerSpec,
     mut status: HorizontalPodAutoscalerStatus,
@@ -114,21 +126,19 @@ pub(crate) fn autoscaler(
         uid: meta.uid,
         resource_version: meta.resource_version,
         generation: meta.generation,
-        annotations: meta.annotations.unwrap_or_default().kept(),
+        annotations: meta.annotations.unwrap_or_default().into(),
         ..ObjectMeta::default()
     };
-    // Lists grow by more than they need, and this is kept for long.
+    // The object stays in the cache, and decoding leaves spare capacity.
     status.current_metrics.shrink_to_fit();
     status.conditions.shrink_to_fit();
     HorizontalPodAutoscaler { metadata, spec, status }
 }
 
-/// An autoscaler's spec.
-pub(crate) fn autoscaler_spec(
-    text: &str,
-) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
-    let mut spec = serde_json::from_str(text)?;
-    // The API server has done so; a spec that reached us another way is not to be read differently.
+pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec, DecodeError> {
+    let mut spec = serde_json::from_str(json)?;
+    // The API server defaults specs of the core API. The custom API's schema can't express all
+    // defaults.
     apply_defaults(&mut spec);
     spec.metrics.shrink_to_fit();
     Ok(spec)
@@ -140,27 +150,20 @@ impl CachedKind for Pod {
     const VERSION: &'static str = "v1";
     const PLURAL: &'static str = "pods";
 
-    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, serde_json::Error> {
+    fn decode(meta: PartialMeta, spec: &str, status: &str) -> Result<Self, DecodeError> {
         let spec = serde_json::from_str::<Option<PodSpec>>(spec)?.unwrap_or_default();
         let status = serde_json::from_str::<Option<PodStatus>>(status)?.unwrap_or_default();
         let terminating = meta.deletion_timestamp.is_some();
-        Ok(Self::new(
-            meta.name.into(),
-            meta.labels.unwrap_or_default(),
-            terminating,
-            &spec,
-            &status,
-        ))
+        let labels = meta.labels.unwrap_or_default();
+        Ok(Self::new(meta.name.into(), labels, terminating, &spec, &status))
     }
 }
 
-/// Why an object cannot be used, whatever else it says.
-pub(crate) const NAMELESS: &str = "it has no name or no namespace";
-
-/// An object of a watched kind, to be decoded. It is what kube's `watcher` is asked for (`Api<PartialObject<Pod>>`).
+/// An object of a cached kind, not decoded yet. It implements kube's [`Resource`], so that kube
+/// can list and watch it (`Api<PartialObject<Pod>>`).
 #[derive(Clone, Debug)]
 pub(crate) struct PartialObject<K> {
-    /// The version alone, which kube's watcher goes on from.
+    /// Only the resource version, from which kube's watcher resumes.
     metadata: meta::ObjectMeta,
     meta: PartialMeta,
     spec: Option<Box<RawValue>>,
@@ -169,34 +172,27 @@ pub(crate) struct PartialObject<K> {
 }
 
 impl<K: CachedKind> PartialObject<K> {
-    /// The object, or why it cannot be decoded.
-    pub(crate) fn decode(self) -> Result<K, String> {
-        if !self.meta.is_named() {
-            return Err(NAMELESS.to_owned());
-        }
+    pub(crate) fn decode(self) -> Result<K, DecodeError> {
+        self.meta.check_names()?;
         let spec = self.spec.as_deref().map_or("null", RawValue::get);
         let status = self.status.as_deref().map_or("null", RawValue::get);
-        K::decode(self.meta, spec, status).map_err(|error| error.to_string())
+        K::decode(self.meta, spec, status)
     }
 }
 
 impl<K> PartialObject<K> {
-    /// The object's namespace.
     pub(crate) fn namespace(&self) -> &str {
         &self.meta.namespace
     }
 
-    /// The object's name.
     pub(crate) fn name(&self) -> &str {
         &self.meta.name
     }
 
-    /// The object's identity.
     pub(crate) fn uid(&self) -> &str {
         &self.meta.uid
     }
 
-    /// The object's version.
     pub(crate) fn resource_version(&self) -> &str {
         &self.meta.resource_version
     }
@@ -205,7 +201,7 @@ impl<K> PartialObject<K> {
 impl<'de, K: CachedKind> Deserialize<'de> for PartialObject<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Parts {
+        struct Raw {
             #[serde(default)]
             metadata: PartialMeta,
             #[serde(default)]
@@ -214,7 +210,7 @@ impl<'de, K: CachedKind> Deserialize<'de> for PartialObject<K> {
             status: Option<Box<RawValue>>,
         }
 
-        let Parts { metadata: meta, spec, status } = Parts::deserialize(deserializer)?;
+        let Raw { metadata: meta, spec, status } = Raw::deserialize(deserializer)?;
         let resource_version = Some(meta.resource_version.clone());
         let metadata = meta::ObjectMeta { resource_version, ..meta::ObjectMeta::default() };
         Ok(Self { metadata, meta, spec, status, kind: PhantomData })
@@ -252,67 +248,80 @@ impl<K: CachedKind> Resource for PartialObject<K> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    #[test]
-    fn metadata_that_is_not_needed_cannot_spoil_an_object() {
-        let watched: PartialObject<HorizontalPodAutoscaler> = serde_json::from_value(json!({
-            "metadata": { "name": "web", "namespace": "shop", "creationTimestamp": "9999-12-31T23:59:59Z",
-                "managedFields": [{ "time": "9999-12-31T23:59:59Z" }] },
-            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
-        }))
-        .expect("an object");
-        assert_eq!(watched.decode().expect("it decodes").spec.max_replicas, 3);
+    fn object<K: CachedKind>(json: Value) -> PartialObject<K> {
+        serde_json::from_value(json).expect("an object")
     }
 
     #[test]
-    fn annotations_for_us_are_kept_and_no_others() {
-        let watched: PartialObject<HorizontalPodAutoscaler> = serde_json::from_value(json!({
-            "metadata": { "name": "web", "namespace": "shop", "annotations": { PAUSE: "up", DRY_RUN: "true",
-                "kubectl.kubernetes.io/last-applied-configuration": "{}" } },
+    fn unneeded_metadata_cannot_make_an_object_undecodable() {
+        let hpa = object::<HorizontalPodAutoscaler>(json!({
+            "metadata": {
+                "name": "web",
+                "namespace": "shop",
+                "creationTimestamp": "9999-12-31T23:59:59Z",
+                "managedFields": [{ "time": "9999-12-31T23:59:59Z" }],
+            },
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
-        }))
-        .expect("an object");
-        let annotations = watched.decode().expect("it decodes").metadata.annotations;
+        }));
+        assert_eq!(hpa.decode().expect("a valid object").spec.max_replicas, 3);
+    }
+
+    #[test]
+    fn only_annotations_of_this_controller_are_kept() {
+        let hpa = object::<HorizontalPodAutoscaler>(json!({
+            "metadata": {
+                "name": "web",
+                "namespace": "shop",
+                "annotations": {
+                    PAUSE: "up",
+                    DRY_RUN: "true",
+                    "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                },
+            },
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3 },
+        }));
+        let annotations = hpa.decode().expect("a valid object").metadata.annotations;
         let expected =
             [(DRY_RUN, "true"), (PAUSE, "up")].map(|(name, value)| (name.into(), value.into()));
         assert_eq!(annotations, BTreeMap::from(expected));
     }
 
     #[test]
-    fn object_that_cannot_be_decoded_keeps_its_name() {
-        let watched: PartialObject<Pod> = serde_json::from_value(json!({
+    fn undecodable_object_has_a_name() {
+        let resources = json!({ "requests": { "cpu": "much" } });
+        let pod = object::<Pod>(json!({
             "metadata": { "name": "web-0", "namespace": "shop" },
-            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "much" } } }] },
-        }))
-        .expect("an object");
-        assert_eq!((watched.namespace(), watched.name()), ("shop", "web-0"));
-        watched.decode().expect_err("its request is no quantity");
+            "spec": { "containers": [{ "name": "app", "resources": resources }] },
+        }));
+        assert_eq!((pod.namespace(), pod.name()), ("shop", "web-0"));
+        pod.decode().expect_err("the request is not a quantity");
     }
 
     #[test]
-    fn object_without_a_name_does_not_spoil_the_list_it_is_in() {
+    fn object_without_name_does_not_fail_its_list() {
         for name in [json!(null), json!("")] {
-            let watched: PartialObject<Pod> = serde_json::from_value(
-                json!({ "metadata": { "name": name, "namespace": "shop" } }),
-            )
-            .expect("an object");
-            watched.decode().expect_err("it has no name");
+            let pod = object::<Pod>(json!({ "metadata": { "name": name, "namespace": "shop" } }));
+            pod.decode().expect_err("it has no name");
         }
     }
 
     #[test]
-    fn pod_is_made_of_what_a_decision_reads() {
-        let watched: PartialObject<Pod> = serde_json::from_value(json!({
-            "metadata": { "name": "web-0", "namespace": "shop", "labels": { "app": "web" },
-                "deletionTimestamp": "2026-01-01T00:00:00Z" },
+    fn pod_has_the_fields_that_decisions_read() {
+        let pod = object::<Pod>(json!({
+            "metadata": {
+                "name": "web-0",
+                "namespace": "shop",
+                "labels": { "app": "web" },
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
             "spec": null,
             "status": { "phase": "Running" },
-        }))
-        .expect("an object");
-        let pod = watched.decode().expect("it decodes");
+        }));
+        let pod = pod.decode().expect("a valid object");
         assert_eq!(
             (pod.name.as_ref(), pod.label("app"), pod.terminating),
             ("web-0", Some("web"), true)
@@ -320,10 +329,10 @@ mod tests {
     }
 
     #[test]
-    fn autoscaler_without_a_spec_is_not_taken_for_one() {
-        let watched: PartialObject<HorizontalPodAutoscaler> =
-            serde_json::from_value(json!({ "metadata": { "name": "web", "namespace": "shop" } }))
-                .expect("an object");
-        watched.decode().expect_err("there is no spec");
+    fn autoscaler_without_spec_is_rejected() {
+        let hpa = object::<HorizontalPodAutoscaler>(
+            json!({ "metadata": { "name": "web", "namespace": "shop" } }),
+        );
+        hpa.decode().expect_err("there is no spec");
     }
 }

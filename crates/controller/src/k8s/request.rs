@@ -1,4 +1,6 @@
-use std::{error::Error, fmt, time::Duration};
+//! Requests for a path, with a timeout and client-go's error texts.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use hpa_metrics_client::{generic_message, percent_encode};
 use http::{Method, Request, StatusCode, header};
@@ -6,26 +8,24 @@ use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body, core::Status};
 use serde::de::DeserializeOwned;
 
-/// Why a request to the API gave no result. Prints as client-go does, for the text ends up in conditions and events;
-/// that is why the cause of a [`RequestError::Transport`] is part of the text and not a source of its own.
+/// Why a request failed. Prints as client-go does, because the text ends in conditions and events.
+/// For that reason, the cause is part of the text and not a source.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The API server refused it. Where its answer was no Status object, this one was made from the HTTP status.
+    /// The API server refused the request. If its response has no Status object, this one is made
+    /// from the HTTP status.
     #[error("{}", .0.message)]
     Status(Box<Status>),
-    /// It did not get through, or no answer came back.
+    /// The request got no response, or only part of one.
     #[error("{verb} {path:?}: {cause}")]
     Transport {
-        /// The HTTP method, as Go writes it: `Get`, `Put`.
+        /// The HTTP method in Go's spelling: `Get`, `Put`.
         verb: &'static str,
-        /// The path asked for.
         path: String,
-        /// What went wrong.
         cause: String,
     },
-    /// The answer could not be understood.
     #[error("unable to decode the answer: {0}")]
-    Decode(String),
+    Decode(Arc<serde_json::Error>),
 }
 
 impl RequestError {
@@ -37,14 +37,17 @@ impl RequestError {
         }
     }
 
-    /// Whether what was asked for does not exist: the object, or its whole type.
+    /// Whether the object or its type doesn't exist.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 }
 
-/// The longest answer that is read, in bytes: what an API group serves takes less than a tenth of it, a scale nothing.
-const LONGEST_ANSWER: usize = 16 << 20;
+/// The largest response body that is read. The resources of an API group take less than a tenth.
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
+
+/// How much of a text response becomes part of an error message.
+const MAX_TEXT_BYTES: usize = 2048;
 
 /// A request for one path.
 pub(crate) struct ApiRequest<'a> {
@@ -53,41 +56,41 @@ pub(crate) struct ApiRequest<'a> {
     /// `GET` or `PUT`.
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// Resource and object that client-go would name where the server does not say itself what is wrong.
-    pub(crate) about: Option<(&'a str, &'a str)>,
+    /// Resource and object name, which client-go appends to the message of a response without a
+    /// Status object.
+    pub(crate) subject: Option<(&'a str, &'a str)>,
 }
 
 impl ApiRequest<'_> {
-    /// Sends it and reads the answer. Everything together has to be done within the timeout.
+    /// Sends the request and decodes the response. The timeout covers both.
     pub(crate) async fn send<T: DeserializeOwned>(self, body: Vec<u8>) -> Result<T, RequestError> {
-        let timeout = self.timeout;
-        match tokio::time::timeout(timeout, self.answer(body)).await {
-            Ok(answer) => {
-                let answer = answer?;
-                serde_json::from_slice(&answer)
-                    .map_err(|error| RequestError::Decode(error.to_string()))
-            }
-            Err(_) => Err(self.transport("context deadline exceeded")),
+        match tokio::time::timeout(self.timeout, self.response_body(body)).await {
+            Ok(body) => serde_json::from_slice(&body?)
+                .map_err(|error| RequestError::Decode(Arc::new(error))),
+            Err(_) => Err(self.transport_error("context deadline exceeded")),
         }
     }
 
-    async fn answer(&self, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
+    async fn response_body(&self, body: Vec<u8>) -> Result<Vec<u8>, RequestError> {
         let request = Request::builder()
             .method(&self.method)
             .uri(&self.path)
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
-            .map_err(|error| self.transport(error))?;
-        let response =
-            self.client.send(request).await.map_err(|error| self.transport(innermost(&error)))?;
+            .map_err(|error| self.transport_error(error))?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|error| self.transport_error(innermost(&error)))?;
         let code = response.status();
         let is_text = response
             .headers()
             .get(header::CONTENT_TYPE)
             .is_none_or(|content| content.as_bytes().to_ascii_lowercase().starts_with(b"text/"));
-        let body = Limited::new(response.into_body(), LONGEST_ANSWER).collect().await;
-        let body = body.map_err(|error| self.transport(innermost(&*error)))?;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+        let body = body.map_err(|error| self.transport_error(innermost(&*error)))?;
         let body = body.to_bytes();
         if code.is_success() {
             return Ok(body.to_vec());
@@ -98,22 +101,23 @@ impl ApiRequest<'_> {
         Err(RequestError::Status(status.boxed()))
     }
 
-    fn transport(&self, cause: impl fmt::Display) -> RequestError {
+    fn transport_error(&self, cause: impl fmt::Display) -> RequestError {
         let verb = if self.method == Method::PUT { "Put" } else { "Get" };
         RequestError::Transport { verb, path: self.path.clone(), cause: cause.to_string() }
     }
 
-    /// What client-go makes of an answer that is no Status object.
+    /// The Status that client-go makes from a response without a Status object.
     fn generic_status(&self, code: StatusCode, text: Option<&[u8]>) -> Status {
-        const LONGEST_TEXT: usize = 2048;
         let text = text.map_or_else(
             || "unknown".to_owned(),
             |text| {
-                String::from_utf8_lossy(text.get(..LONGEST_TEXT).unwrap_or(text)).trim().to_owned()
+                String::from_utf8_lossy(text.get(..MAX_TEXT_BYTES).unwrap_or(text))
+                    .trim()
+                    .to_owned()
             },
         );
         let mut message = generic_message(code, &text);
-        if let Some((resource, name)) = self.about {
+        if let Some((resource, name)) = self.subject {
             let verb = self.method.as_str().to_ascii_lowercase();
             message = format!("{message} ({verb} {resource} {name})");
         }
@@ -121,7 +125,7 @@ impl ApiRequest<'_> {
     }
 }
 
-/// The reason of a Status with this code.
+/// The API's reason for an HTTP status.
 fn reason(code: StatusCode) -> &'static str {
     match code {
         StatusCode::BAD_REQUEST => "BadRequest",
@@ -141,7 +145,7 @@ fn reason(code: StatusCode) -> &'static str {
     }
 }
 
-/// The cause at the end of the chain, such as `Connection refused`.
+/// The last error in the chain of sources, for example `Connection refused`.
 fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -150,7 +154,7 @@ fn innermost<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) 
     innermost
 }
 
-/// Makes a name fit to stand between two slashes of a path.
+/// Percent-encodes a name for use as one segment of a path.
 pub(crate) fn path_segment(name: &str) -> String {
     let mut segment = String::with_capacity(name.len());
     percent_encode(&mut segment, name, |byte| byte == b':');

@@ -1,3 +1,5 @@
+//! Limits how often a watch of the same objects starts.
+
 use std::{
     collections::HashMap,
     task::{Context, Poll},
@@ -12,27 +14,28 @@ use http::Request;
 use tokio::time::{Instant, sleep_until};
 use tower::{BoxError, Layer, Service};
 
-use super::limits::is_watch;
+use super::is_watch;
 
-/// Begins a watch of the same objects at most this often. A watch that ends without an error is begun again at once:
-/// were each of them ended at once, by a proxy for example, nothing else would hold the requests back.
+/// The minimum time between two watches of the same path. kube's watcher restarts a watch that
+/// ended without an error at once; if a proxy, for example, ended every watch immediately, nothing
+/// else would limit the requests.
 #[derive(Clone, Copy)]
-pub(crate) struct WatchThrottleLayer(pub(crate) Duration);
+pub(super) struct WatchThrottleLayer(pub(super) Duration);
 
 impl<S> Layer<S> for WatchThrottleLayer {
     type Service = WatchThrottle<S>;
 
     fn layer(&self, inner: S) -> WatchThrottle<S> {
-        WatchThrottle { inner, pace: self.0, next: HashMap::new() }
+        WatchThrottle { inner, interval: self.0, next_start: HashMap::new() }
     }
 }
 
-/// See [`WatchThrottleLayer`].
-pub(crate) struct WatchThrottle<S> {
+/// The service of [`WatchThrottleLayer`].
+pub(super) struct WatchThrottle<S> {
     inner: S,
-    pace: Duration,
-    /// By path, when the next watch of it may begin.
-    next: HashMap<String, Instant>,
+    interval: Duration,
+    /// By path, the earliest start of the next watch.
+    next_start: HashMap<String, Instant>,
 }
 
 impl<S, B> Service<Request<B>> for WatchThrottle<S>
@@ -55,15 +58,50 @@ where
         if !is_watch(&request) {
             return Either::Left(self.inner.call(request).err_into());
         }
+        let path = request.uri().path();
         let now = Instant::now();
-        let begins = self.next.get(request.uri().path()).map_or(now, |next| now.max(*next));
-        self.next.insert(request.uri().path().to_owned(), begins + self.pace);
-        let answer = self.inner.call(request);
+        let start = self.next_start.get(path).map_or(now, |next| now.max(*next));
+        self.next_start.insert(path.to_owned(), start + self.interval);
+        let response = self.inner.call(request);
         Either::Right(Box::pin(async move {
-            let answer = answer.await.map_err(Into::into);
-            // The answer waits rather than the request: that has its place in the order of all requests.
-            sleep_until(begins).await;
-            answer
+            let response = response.await.map_err(Into::into);
+            // Delays the response and not the request, which would hold up the requests behind it.
+            sleep_until(start).await;
+            response
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::Response;
+    use kube::client::{Body, ClientBuilder};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_of_the_same_path_start_an_interval_apart() {
+        let service = tower::service_fn(|_: Request<Body>| async {
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        });
+        let layer = WatchThrottleLayer(Duration::from_secs(1));
+        let client = ClientBuilder::new(service, "default").with_layer(&layer).build();
+        let send = |path: &str| client.send(Request::get(path).body(Body::empty()).unwrap());
+        let start = Instant::now();
+        for path in ["/pods?watch=true", "/others?watch=1", "/pods", "/pods?limit=1"] {
+            send(path).await.unwrap();
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        for _ in 0..3 {
+            send("/pods?watch=true").await.unwrap();
+        }
+        assert!(start.elapsed() >= Duration::from_secs(3), "{:?}", start.elapsed());
+        sleep(Duration::from_mins(1)).await;
+        let after_pause = Instant::now();
+        send("/pods?watch=true").await.unwrap();
+        assert_eq!(after_pause.elapsed(), Duration::ZERO);
     }
 }

@@ -229,7 +229,8 @@ impl Reconciler {
         let spec_hash = answered.spec_hash();
         let known_spec =
             self.autoscalers.get(key).and_then(|known| known.spec_with_hash(spec_hash));
-        Ok(answered.decode(known_spec).map(|object| StoredHpa { object, spec_hash }))
+        let object = answered.decode(known_spec).map_err(|error| error.to_string());
+        Ok(object.map(|object| StoredHpa { object, spec_hash }))
     }
 
     fn record(&self, key: &HpaKey, hpa: &HorizontalPodAutoscaler, event: Event) {

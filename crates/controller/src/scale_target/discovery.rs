@@ -1,37 +1,38 @@
+//! Discovery: the resources of an API group.
+
 use std::time::Duration;
 
 use http::Method;
 use kube::Client;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::mapper::Mapping;
+use super::mapping::{Mapping, api_root};
 use crate::k8s::{ApiRequest, RequestError, path_segment};
 
-/// What the API server serves of one API group.
+/// The resources of one API group.
 #[derive(Debug, Default)]
 pub(super) struct GroupResources {
-    /// A mapping for each resource of each version, those of the preferred version first. With its kind.
+    /// All resources of all versions, those of the preferred version first.
     mappings: Vec<Mapping>,
-    /// Why the resources of some version are not known.
-    incomplete: Option<RequestError>,
+    /// Why the resources of a version are missing.
+    missing_version: Option<RequestError>,
 }
 
 impl GroupResources {
-    /// The mappings of a kind. As for client-go, a kind may be given in lower case.
-    pub(super) fn of_kind(&self, kind: &str) -> Vec<Mapping> {
-        let of_kind =
+    /// The mappings of a kind. As in client-go, the kind may be in lower case.
+    pub(super) fn mappings_of(&self, kind: &str) -> Vec<Mapping> {
+        let serves_kind =
             |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
-        self.mappings.iter().filter(of_kind).cloned().collect()
+        self.mappings.iter().filter(serves_kind).cloned().collect()
     }
 
-    /// Whether the group is not served.
     pub(super) fn is_empty(&self) -> bool {
         self.mappings.is_empty()
     }
 
-    /// Why the resources of some version are not known, if so.
-    pub(super) fn incomplete(&self) -> Option<&RequestError> {
-        self.incomplete.as_ref()
+    /// Why the resources of a version are missing, if any are.
+    pub(super) fn missing_version(&self) -> Option<&RequestError> {
+        self.missing_version.as_ref()
     }
 }
 
@@ -71,7 +72,8 @@ struct ApiResource {
     namespaced: bool,
 }
 
-/// Asks for the versions of a group and the resources of each. A group that is not served has none.
+/// Requests the versions of a group, then the resources of each. A group that the API server
+/// doesn't serve has none.
 pub(super) async fn discover(
     client: &Client,
     timeout: Duration,
@@ -82,19 +84,19 @@ pub(super) async fn discover(
         Err(error) if error.is_not_found() => return Ok(GroupResources::default()),
         Err(error) => return Err(error),
     };
-    let mut found = GroupResources::default();
+    let mut resources = GroupResources::default();
     let lists = futures::future::join_all(versions.iter().map(|version| {
         let path = api_root(group, version);
         get::<ApiResourceList>(client, timeout, path)
     }));
     for (version, list) in versions.iter().zip(lists.await) {
         match list {
-            Ok(list) => found.mappings.extend(mappings(group, version, list)),
-            // The group's other versions are good without it, such as one whose extension server is down.
-            Err(error) => found.incomplete = Some(error),
+            Ok(list) => resources.mappings.extend(mappings(group, version, list)),
+            // For example, the extension server of this version is down. The others can be used.
+            Err(error) => resources.missing_version = Some(error),
         }
     }
-    Ok(found)
+    Ok(resources)
 }
 
 /// The versions of a group, the preferred one first.
@@ -131,15 +133,5 @@ async fn get<T: DeserializeOwned>(
     timeout: Duration,
     path: String,
 ) -> Result<T, RequestError> {
-    ApiRequest { client, timeout, method: Method::GET, path, about: None }.send(Vec::new()).await
-}
-
-/// The path that a version's resources are under.
-pub(super) fn api_root(group: &str, version: &str) -> String {
-    let version = path_segment(version);
-    if group.is_empty() {
-        format!("/api/{version}")
-    } else {
-        format!("/apis/{}/{version}", path_segment(group))
-    }
+    ApiRequest { client, timeout, method: Method::GET, path, subject: None }.send(Vec::new()).await
 }

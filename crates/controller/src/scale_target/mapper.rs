@@ -1,4 +1,6 @@
-use std::{fmt, sync::Arc, time::Duration};
+//! Maps kinds to resources, with a cache of discovery results.
+
+use std::{sync::Arc, time::Duration};
 
 use futures::{
     FutureExt,
@@ -9,103 +11,24 @@ use kube::Client;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::discovery::{self, GroupResources};
+use super::{
+    discovery::{self, GroupResources},
+    mapping::{GroupKind, MapperError, Mapping},
+};
 use crate::k8s::RequestError;
 
-/// Why a kind could not be mapped to a resource. Prints as client-go does.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum MapperError {
-    /// An `apiVersion` is neither `version` nor `group/version`.
-    #[error("unexpected GroupVersion string: {0}")]
-    InvalidApiVersion(String),
-    /// The API server serves no such kind.
-    #[error("no matches for kind {kind:?} in group {group:?}")]
-    NoMatch {
-        /// The kind.
-        kind: String,
-        /// The API group; empty for the core group.
-        group: String,
-    },
-    /// The API server did not tell what it serves, and nothing was known from before.
-    #[error(transparent)]
-    Discovery(RequestError),
-}
+/// The most groups in the cache. Users choose the groups in their `scaleTargetRef`s, so there can
+/// be any number of them.
+const MAX_GROUPS: usize = 1024;
 
-/// A kind and its API group, in whatever version. Prints as `Kind.group`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct GroupKind {
-    /// The API group; empty for the core group.
-    pub group: String,
-    /// The kind.
-    pub kind: String,
-}
-
-impl GroupKind {
-    /// The group of an `apiVersion`, and a kind.
-    pub fn parse(api_version: &str, kind: &str) -> Result<Self, MapperError> {
-        let (group, _) = parse_api_version(api_version)?;
-        Ok(Self { group: group.to_owned(), kind: kind.to_owned() })
-    }
-}
-
-impl fmt::Display for GroupKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_qualified(f, &self.kind, &self.group)
-    }
-}
-
-/// Splits an `apiVersion` into group and version. The core group is empty; so is everything for an empty text or a
-/// lone slash, which the API's own library takes for no version at all.
-pub fn parse_api_version(api_version: &str) -> Result<(&str, &str), MapperError> {
-    match api_version.split_once('/') {
-        None => Ok(("", api_version)),
-        Some((group, version)) if !version.contains('/') => Ok((group, version)),
-        Some(_) => Err(MapperError::InvalidApiVersion(api_version.to_owned())),
-    }
-}
-
-/// A resource that serves a kind, in one version. Prints as `resource.group`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Mapping {
-    /// The API group; empty for the core group.
-    pub group: Arc<str>,
-    /// The version.
-    pub version: Arc<str>,
-    /// The kind.
-    pub kind: Arc<str>,
-    /// The resource's plural name, as it stands in paths.
-    pub resource: Arc<str>,
-    /// Whether its objects live in namespaces.
-    pub namespaced: bool,
-}
-
-impl Mapping {
-    /// The path that the version's resources are under.
-    pub(super) fn api_root(&self) -> String {
-        discovery::api_root(&self.group, &self.version)
-    }
-}
-
-impl fmt::Display for Mapping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_qualified(f, &self.resource, &self.group)
-    }
-}
-
-fn write_qualified(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
-    f.write_str(name)?;
-    if group.is_empty() { Ok(()) } else { write!(f, ".{group}") }
-}
-
-/// How a [`RestMapper`] keeps up with the API server.
+/// How a [`RestMapper`] caches discovery results.
 #[derive(Clone, Copy, Debug)]
 pub struct MapperConfig {
-    /// How long one request may take.
     pub request_timeout: Duration,
-    /// The least time between two questions about one group, however often kinds are missed. A kind installed later
-    /// is found after this time at the latest.
+    /// The minimum time between two discoveries of one group, however many lookups fail. A kind
+    /// that is installed later is found after this time at the latest.
     pub min_refresh_interval: Duration,
-    /// After which time a group is asked about again though nothing was missed.
+    /// The age at which a result is refreshed even if no lookup failed.
     pub max_age: Duration,
 }
 
@@ -120,9 +43,8 @@ impl Default for MapperConfig {
     }
 }
 
-/// Maps kinds to the resources that serve them, from the API server's discovery. It remembers the answers per group.
-///
-/// Lookups that need the same group at the same time share its requests.
+/// Maps kinds to the resources that serve them. Discovery results are cached by group, and
+/// concurrent lookups in one group share its discovery.
 pub struct RestMapper {
     client: Client,
     config: MapperConfig,
@@ -134,127 +56,137 @@ type Discovery = BoxFuture<'static, Discovered>;
 
 #[derive(Default)]
 struct Group {
-    /// The last answer that there was.
-    known: Option<Arc<GroupResources>>,
-    /// The last question: when, and what it failed with.
-    asked: Option<(Instant, Option<RequestError>)>,
+    /// The last result of a discovery that succeeded.
+    resources: Option<Arc<GroupResources>>,
+    last_discovery: Option<LastDiscovery>,
     is_stale: bool,
-    /// The question under way. Weak, so that it ends with the lookups that wait for it.
-    asking: Option<WeakShared<Discovery>>,
+    /// The discovery in progress. Weak, so that it is cancelled when no lookup waits for it.
+    in_flight: Option<WeakShared<Discovery>>,
 }
 
-/// The most groups to remember. They are named by users, so there can be any number of them.
-const MOST_GROUPS: usize = 1024;
+struct LastDiscovery {
+    at: Instant,
+    error: Option<RequestError>,
+}
+
+enum Lookup {
+    Cached(Result<Vec<Mapping>, MapperError>),
+    Discover(Shared<Discovery>),
+}
 
 impl RestMapper {
-    /// A mapper that knows nothing yet.
     pub fn new(client: Client, config: MapperConfig) -> Self {
         Self { client, config, groups: Mutex::default() }
     }
 
-    /// The resources that serve a kind, in all versions of its group, the preferred version first; never empty. If
-    /// the API server does not answer, what is known from before counts.
-    pub async fn mappings(&self, wanted: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
-        let asking = match self.recall(wanted) {
-            Recalled::Answer(answer) => return answer,
-            Recalled::Ask(asking) => asking,
+    /// The resources that serve a kind, in all versions of its group, the preferred version first.
+    /// Never empty. If discovery fails, an earlier result counts.
+    pub async fn mappings(&self, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
+        let discovery = match self.lookup(kind) {
+            Lookup::Cached(mappings) => return mappings,
+            Lookup::Discover(discovery) => discovery,
         };
-        let discovered = asking.clone().await;
+        let discovered = discovery.clone().await;
         let mut groups = self.groups.lock();
-        let group = groups.entry(wanted.group.as_str().into()).or_default();
-        // Only the first of those who waited for it takes the answer in.
-        if group
-            .asking
-            .as_ref()
-            .and_then(WeakShared::upgrade)
-            .is_some_and(|current| current.ptr_eq(&asking))
-        {
-            group.asking = None;
-            group.asked = Some((Instant::now(), discovered.as_ref().err().cloned()));
-            if let Ok(resources) = &discovered {
-                group.known = Some(Arc::clone(resources));
-                group.is_stale = resources.incomplete().is_some();
-            }
+        let group = groups.entry(kind.group.as_str().into()).or_default();
+        let in_flight = group.in_flight.as_ref().and_then(WeakShared::upgrade);
+        // Only the first of the lookups that shared the discovery stores its result.
+        if in_flight.is_some_and(|in_flight| in_flight.ptr_eq(&discovery)) {
+            group.store(&discovered);
         }
         match discovered {
-            Ok(resources) => found(&resources, wanted),
-            Err(error) => known_in_spite(group.known.as_deref(), wanted, error),
+            Ok(resources) => find(&resources, kind),
+            Err(error) => find_after_failure(group.resources.as_deref(), kind, error),
         }
     }
 
-    /// Says that a resource of the group turned out not to be served. The next lookup asks the API server anew, if
-    /// it was not asked just before ([`MapperConfig::min_refresh_interval`]).
+    /// Reports that a resource of the group is not served after all. The next lookup after
+    /// [`MapperConfig::min_refresh_interval`] discovers the group again.
     pub fn invalidate(&self, group: &str) {
         if let Some(group) = self.groups.lock().get_mut(group) {
             group.is_stale = true;
         }
     }
 
-    /// Answers from memory, or says what to wait for.
-    fn recall(&self, wanted: &GroupKind) -> Recalled {
+    fn lookup(&self, kind: &GroupKind) -> Lookup {
         let now = Instant::now();
         let mut groups = self.groups.lock();
-        if groups.len() >= MOST_GROUPS && !groups.contains_key(wanted.group.as_str()) {
-            groups.retain(|_, group| group.is_of_use(now, self.config.max_age));
+        if groups.len() >= MAX_GROUPS && !groups.contains_key(kind.group.as_str()) {
+            groups.retain(|_, group| group.is_worth_keeping(now, self.config.max_age));
         }
-        let group = groups.entry(wanted.group.as_str().into()).or_default();
-        if let Some(asking) = group.asking.as_ref().and_then(WeakShared::upgrade) {
-            return Recalled::Ask(asking);
+        let group = groups.entry(kind.group.as_str().into()).or_default();
+        if let Some(in_flight) = group.in_flight.as_ref().and_then(WeakShared::upgrade) {
+            return Lookup::Discover(in_flight);
         }
-        let age = group.asked.as_ref().map(|(at, _)| now.duration_since(*at));
-        let may_ask = age.is_none_or(|age| age >= self.config.min_refresh_interval);
+        let age = group.age(now);
+        let may_discover = age.is_none_or(|age| age >= self.config.min_refresh_interval);
         let is_fresh = !group.is_stale && age.is_some_and(|age| age < self.config.max_age);
-        let failed = group.asked.as_ref().and_then(|(_, error)| error.clone());
-        let answer = match (&group.known, failed) {
-            (known, Some(error)) => Some(known_in_spite(known.as_deref(), wanted, error)),
-            (Some(known), None) => Some(found(known, wanted)),
-            (None, None) => None,
-        };
-        match answer {
-            Some(answer) if !may_ask || (is_fresh && answer.is_ok()) => Recalled::Answer(answer),
+        match group.cached(kind) {
+            Some(mappings) if !may_discover || (is_fresh && mappings.is_ok()) => {
+                Lookup::Cached(mappings)
+            }
             _ => {
-                let (client, timeout, name) =
-                    (self.client.clone(), self.config.request_timeout, wanted.group.clone());
-                let asking =
+                let (client, timeout) = (self.client.clone(), self.config.request_timeout);
+                let name = kind.group.clone();
+                let discovery =
                     async move { discovery::discover(&client, timeout, &name).await.map(Arc::new) };
-                let asking = asking.boxed().shared();
-                group.asking = asking.downgrade();
-                Recalled::Ask(asking)
+                let discovery = discovery.boxed().shared();
+                group.in_flight = discovery.downgrade();
+                Lookup::Discover(discovery)
             }
         }
     }
 }
 
 impl Group {
-    fn is_of_use(&self, now: Instant, max_age: Duration) -> bool {
-        let is_asking = self.asking.as_ref().is_some_and(|asking| asking.upgrade().is_some());
-        let is_young = self.asked.as_ref().is_some_and(|(at, _)| now.duration_since(*at) < max_age);
-        is_asking || (is_young && self.known.as_ref().is_some_and(|known| !known.is_empty()))
+    fn store(&mut self, discovered: &Discovered) {
+        self.in_flight = None;
+        let error = discovered.as_ref().err().cloned();
+        self.last_discovery = Some(LastDiscovery { at: Instant::now(), error });
+        if let Ok(resources) = discovered {
+            self.is_stale = resources.missing_version().is_some();
+            self.resources = Some(Arc::clone(resources));
+        }
+    }
+
+    fn age(&self, now: Instant) -> Option<Duration> {
+        self.last_discovery.as_ref().map(|last| now.duration_since(last.at))
+    }
+
+    /// The result of a lookup without another discovery. `None` before the first discovery.
+    fn cached(&self, kind: &GroupKind) -> Option<Result<Vec<Mapping>, MapperError>> {
+        let last_error = self.last_discovery.as_ref().and_then(|last| last.error.clone());
+        match (&self.resources, last_error) {
+            (resources, Some(error)) => Some(find_after_failure(resources.as_deref(), kind, error)),
+            (Some(resources), None) => Some(find(resources, kind)),
+            (None, None) => None,
+        }
+    }
+
+    fn is_worth_keeping(&self, now: Instant, max_age: Duration) -> bool {
+        let is_in_flight = self.in_flight.as_ref().is_some_and(|it| it.upgrade().is_some());
+        let is_young = self.age(now).is_some_and(|age| age < max_age);
+        is_in_flight || (is_young && self.resources.as_ref().is_some_and(|it| !it.is_empty()))
     }
 }
 
-enum Recalled {
-    Answer(Result<Vec<Mapping>, MapperError>),
-    Ask(Shared<Discovery>),
-}
-
-fn found(resources: &GroupResources, wanted: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = resources.of_kind(&wanted.kind);
+fn find(resources: &GroupResources, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
+    let mappings = resources.mappings_of(&kind.kind);
     if !mappings.is_empty() {
         return Ok(mappings);
     }
-    Err(match resources.incomplete() {
+    Err(match resources.missing_version() {
         Some(error) => MapperError::Discovery(error.clone()),
-        None => MapperError::NoMatch { kind: wanted.kind.clone(), group: wanted.group.clone() },
+        None => MapperError::NoMatch { kind: kind.kind.clone(), group: kind.group.clone() },
     })
 }
 
-/// What is known from before, though the last question failed.
-fn known_in_spite(
-    known: Option<&GroupResources>,
-    wanted: &GroupKind,
+/// Looks a kind up in an earlier result because the last discovery failed.
+fn find_after_failure(
+    resources: Option<&GroupResources>,
+    kind: &GroupKind,
     error: RequestError,
 ) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = known.map(|known| known.of_kind(&wanted.kind)).unwrap_or_default();
+    let mappings = resources.map(|it| it.mappings_of(&kind.kind)).unwrap_or_default();
     if mappings.is_empty() { Err(MapperError::Discovery(error)) } else { Ok(mappings) }
 }

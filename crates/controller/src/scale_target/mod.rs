@@ -1,11 +1,13 @@
-//! Scale targets: which resource a `scaleTargetRef` names, and the scale of one.
+//! Scale targets: the resource that a `scaleTargetRef` names, and the scale of an object of it.
 
 mod discovery;
 mod mapper;
-mod names;
+mod mapping;
+mod resource_names;
 mod scale;
 #[cfg(test)]
 mod tests;
 
-pub use mapper::{GroupKind, MapperConfig, MapperError, Mapping, RestMapper, parse_api_version};
+pub use mapper::{MapperConfig, RestMapper};
+pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
 pub use scale::{ScaleClient, ScaleError, ScaleObject};

@@ -1,3 +1,5 @@
+//! Reads and writes scales.
+
 use std::time::Duration;
 
 use hpa_calc::api::Scale;
@@ -6,37 +8,39 @@ use kube::{Client, core::Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::mapper::Mapping;
-use crate::k8s::{ApiRequest, RequestError, path_segment};
-use crate::trace::TARGET;
+use super::mapping::Mapping;
+use crate::{
+    k8s::{ApiRequest, RequestError, path_segment},
+    trace::TARGET,
+};
 
-/// Why a scale could not be read or written. Prints as client-go does: mostly the API server's own words.
+/// Why a scale could not be read or written. Prints as client-go does, mostly the API server's own
+/// message.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ScaleError {
-    /// The scale changed since it was read; nothing was written.
+    /// The scale changed since it was read. Nothing was written.
     #[error("{}", .0.message)]
     Conflict(Box<Status>),
     /// The target does not exist.
     #[error("{}", .0.message)]
     NotFound(Box<Status>),
-    /// The API server does not know the resource at all, or the resource has no scale. The mapping may be out of date:
-    /// tell [`RestMapper::invalidate`](super::RestMapper::invalidate).
+    /// The API server doesn't serve the resource, or the resource has no scale. The mapping may be
+    /// stale: call [`RestMapper::invalidate`](super::RestMapper::invalidate).
     #[error("{}", .0.message)]
     NotServed(Box<Status>),
-    /// There is no mapping to read the scale by.
+    /// There is no mapping for the target.
     #[error("unrecognized resource")]
     NoMapping,
-    /// The target's name cannot be part of a path.
+    /// The target's name can't be a path segment.
     #[error("invalid resource name {0:?}")]
     InvalidName(String),
-    /// Anything else.
     #[error(transparent)]
     Request(RequestError),
 }
 
 impl ScaleError {
-    /// Whether the API server has refused the request, and thus not applied it. A failure on its side, or no answer at
-    /// all, leaves that open.
+    /// Whether the request certainly had no effect. After a server error or without a response, a
+    /// write may have been applied.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Request(RequestError::Status(status)) => status.code < 500,
@@ -51,32 +55,31 @@ impl From<RequestError> for ScaleError {
         match error {
             RequestError::Status(status) if status.is_conflict() => Self::Conflict(status),
             RequestError::Status(status) if status.is_not_found() => {
-                // Only what is about an object has the object's name.
-                let is_about_object =
+                // The details name an object only if the object, and not its type, is missing.
+                let names_object =
                     status.details.as_ref().is_some_and(|details| !details.name.is_empty());
-                if is_about_object { Self::NotFound(status) } else { Self::NotServed(status) }
+                if names_object { Self::NotFound(status) } else { Self::NotServed(status) }
             }
             error => Self::Request(error),
         }
     }
 }
 
-/// A scale as it was read.
+/// A scale with the identity and version of its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaleObject {
-    /// What a decision reads of it.
     pub scale: Scale,
-    /// The target's uid; empty if the API server does not tell.
+    /// The target's UID. Empty if the API server doesn't send it.
     pub uid: String,
-    /// The version that the scale has, and that it has to have still when it is written.
+    /// A write succeeds only if the target still has this version.
     pub resource_version: String,
 }
 
 impl ScaleObject {
-    /// The autoscaling/v1 Scale to be written: with other `spec.replicas`, and bound to what was read.
+    /// The autoscaling/v1 Scale to write: with new `spec.replicas`, and the UID and version read.
     fn with_replicas(&self, namespace: &str, name: &str, replicas: i32) -> Value {
-        let told = |value: &str| (!value.is_empty()).then(|| value.to_owned());
-        let (uid, resource_version) = (told(&self.uid), told(&self.resource_version));
+        let non_empty = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        let (uid, resource_version) = (non_empty(&self.uid), non_empty(&self.resource_version));
         json!({
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
@@ -87,10 +90,10 @@ impl ScaleObject {
     }
 }
 
-/// What is read of an autoscaling/v1 Scale.
+/// The needed fields of an autoscaling/v1 Scale.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Wire {
+struct RawScale {
     metadata: Option<Metadata>,
     spec: Option<Spec>,
     status: Option<State>,
@@ -116,10 +119,10 @@ struct State {
     selector: Option<String>,
 }
 
-impl From<Wire> for ScaleObject {
-    fn from(wire: Wire) -> Self {
-        let (spec, status) = (wire.spec.unwrap_or_default(), wire.status.unwrap_or_default());
-        let metadata = wire.metadata.unwrap_or_default();
+impl From<RawScale> for ScaleObject {
+    fn from(raw: RawScale) -> Self {
+        let (spec, status) = (raw.spec.unwrap_or_default(), raw.status.unwrap_or_default());
+        let metadata = raw.metadata.unwrap_or_default();
         let scale = Scale {
             spec_replicas: spec.replicas.unwrap_or_default(),
             status_replicas: status.replicas.unwrap_or_default(),
@@ -133,7 +136,7 @@ impl From<Wire> for ScaleObject {
     }
 }
 
-/// Reads and writes the scale subresource of any resource.
+/// Reads and writes scales of any resource.
 #[derive(Clone)]
 pub struct ScaleClient {
     client: Client,
@@ -141,15 +144,15 @@ pub struct ScaleClient {
 }
 
 impl ScaleClient {
-    /// A client whose requests may each take this long.
+    /// `timeout` is for each request.
     pub fn new(client: Client, timeout: Duration) -> Self {
         Self { client, timeout }
     }
 
     /// Reads the scale of a target.
     ///
-    /// The target is looked for in the namespace even if its resource is not namespaced, as the reference does: an
-    /// autoscaler never reaches beyond its namespace.
+    /// The path contains the namespace even if the resource is cluster-scoped, as in the reference:
+    /// an autoscaler can't reach beyond its namespace.
     pub async fn get(
         &self,
         namespace: &str,
@@ -157,12 +160,12 @@ impl ScaleClient {
         name: &str,
     ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::GET, namespace, mapping, name)?;
-        Ok(request.send::<Wire>(Vec::new()).await?.into())
+        Ok(request.send::<RawScale>(Vec::new()).await?.into())
     }
 
-    /// Reads the scale by the first mapping that works, and returns that mapping. If none does, the error is that of
-    /// the first, as in the reference. Resources that several versions serve are tried once per version only if
-    /// the version before did not serve their scale.
+    /// Reads the scale with the first mapping that works, and returns that mapping. If none works,
+    /// returns the error of the first one, as the reference does. A resource is tried in its next
+    /// version only if the previous version doesn't serve its scale.
     pub async fn find<'m>(
         &self,
         namespace: &str,
@@ -170,16 +173,16 @@ impl ScaleClient {
         name: &str,
     ) -> Result<(ScaleObject, &'m Mapping), ScaleError> {
         let mut first_error = None;
-        let mut answered: Vec<&str> = Vec::new();
+        let mut tried: Vec<&str> = Vec::new();
         for mapping in mappings {
-            if answered.contains(&&*mapping.resource) {
+            if tried.contains(&&*mapping.resource) {
                 continue;
             }
             match self.get(namespace, mapping, name).await {
                 Ok(scale) => return Ok((scale, mapping)),
                 Err(error) => {
                     if !matches!(error, ScaleError::NotServed(_)) {
-                        answered.push(&mapping.resource);
+                        tried.push(&mapping.resource);
                     }
                     first_error.get_or_insert(error);
                 }
@@ -188,7 +191,8 @@ impl ScaleClient {
         Err(first_error.unwrap_or(ScaleError::NoMapping))
     }
 
-    /// Writes `spec.replicas` of a scale that was read, if it did not change since ([`ScaleError::Conflict`]).
+    /// Writes `spec.replicas`. Fails with [`ScaleError::Conflict`] if the scale changed since it was
+    /// read.
     #[tracing::instrument(
         name = "write_scale",
         level = "debug",
@@ -207,7 +211,7 @@ impl ScaleClient {
     ) -> Result<ScaleObject, ScaleError> {
         let request = self.request(Method::PUT, namespace, mapping, name)?;
         let body = read.with_replicas(namespace, name, replicas).to_string();
-        Ok(request.send::<Wire>(body.into_bytes()).await?.into())
+        Ok(request.send::<RawScale>(body.into_bytes()).await?.into())
     }
 
     fn request<'a>(
@@ -228,7 +232,7 @@ impl ScaleClient {
             timeout: self.timeout,
             method,
             path,
-            about: Some((&mapping.resource, name)),
+            subject: Some((&mapping.resource, name)),
         })
     }
 }

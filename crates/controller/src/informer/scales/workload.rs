@@ -154,7 +154,7 @@ where
         }
 
         let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
-        Ok(Self { metadata: metadata.named(), spec, status })
+        Ok(Self { metadata: metadata.to_object_meta(), spec, status })
     }
 }
 

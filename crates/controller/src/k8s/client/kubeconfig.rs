@@ -1,0 +1,142 @@
+//! Loads the configuration of a client, and reports failures without secrets.
+//!
+//! Errors name the file and the context. They never contain what a file holds, because that may be
+//! a secret; so kube's own errors, which quote files, are not their sources.
+
+use std::env;
+
+use kube::{
+    Config,
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+
+use super::ClientSource;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("unable to use kubeconfig {file}, {context}")]
+    Kubeconfig {
+        /// The file, or where it was searched.
+        file: String,
+        context: String,
+        source: KubeconfigProblem,
+    },
+    /// There is no kubeconfig, and the process doesn't run in a pod with a service account.
+    #[error("no kubeconfig, and no in-cluster configuration")]
+    InCluster(#[from] InClusterError),
+    #[error("unable to create a client for {server} from {origin}")]
+    Build {
+        server: String,
+        /// Where the configuration comes from.
+        origin: String,
+        source: ClientBuildError,
+    },
+}
+
+/// Why a kubeconfig can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigProblem {
+    #[error("not valid kubeconfig YAML")]
+    InvalidYaml,
+    #[error("failed to load the client certificate")]
+    ClientCertificate,
+    #[error("failed to load the client key")]
+    ClientKey,
+    #[error("failed to parse the proxy URL")]
+    ProxyUrl,
+    /// The text of an error of kube that quotes no file.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl KubeconfigProblem {
+    fn from_kube(error: &KubeconfigError) -> Self {
+        match error {
+            KubeconfigError::Parse(_) => Self::InvalidYaml,
+            KubeconfigError::LoadClientCertificate(_) => Self::ClientCertificate,
+            KubeconfigError::LoadClientKey(_) => Self::ClientKey,
+            KubeconfigError::ParseProxyUrl(_) => Self::ProxyUrl,
+            other => Self::Other(other.to_string()),
+        }
+    }
+}
+
+/// Why a configuration can't be turned into a client.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum ClientBuildError {
+    #[error("unable to get credentials")]
+    Credentials,
+    #[error("proxies are not supported")]
+    Proxy,
+    #[error("invalid TLS certificates or key")]
+    Tls,
+    #[error("invalid configuration")]
+    Configuration,
+}
+
+impl ClientBuildError {
+    pub(super) fn from_kube(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Auth(_) => Self::Credentials,
+            kube::Error::ProxyProtocolDisabled { .. }
+            | kube::Error::ProxyProtocolUnsupported { .. } => Self::Proxy,
+            kube::Error::RustlsTls(_) => Self::Tls,
+            _ => Self::Configuration,
+        }
+    }
+}
+
+/// The configuration, and where it comes from.
+pub(super) async fn load(source: &ClientSource) -> Result<(Config, String), ClientError> {
+    match source {
+        ClientSource::InCluster => in_cluster(),
+        ClientSource::Kubeconfig { path, context } => {
+            let kubeconfig = match path {
+                Some(path) => Kubeconfig::read_from(path),
+                None => Kubeconfig::read(),
+            };
+            let file = path.as_ref().map_or_else(default_file, |path| path.display().to_string());
+            from_kubeconfig(kubeconfig, file, context.as_deref()).await
+        }
+        ClientSource::Infer => {
+            match from_kubeconfig(Kubeconfig::read(), default_file(), None).await {
+                Ok(config) => Ok(config),
+                // A kubeconfig that the user named must not be ignored.
+                Err(error) if env::var_os("KUBECONFIG").is_some() => Err(error),
+                // Outside of a pod, the kubeconfig's error is the useful one.
+                Err(error) => in_cluster().map_err(|_| error),
+            }
+        }
+    }
+}
+
+async fn from_kubeconfig(
+    kubeconfig: Result<Kubeconfig, KubeconfigError>,
+    file: String,
+    context: Option<&str>,
+) -> Result<(Config, String), ClientError> {
+    let options =
+        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = match kubeconfig {
+        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
+        Err(error) => Err(error),
+    };
+    let context =
+        context.map_or("current context".to_owned(), |context| format!("context {context:?}"));
+    match config {
+        Ok(config) => Ok((config, format!("kubeconfig {file}, {context}"))),
+        Err(error) => {
+            let source = KubeconfigProblem::from_kube(&error);
+            Err(ClientError::Kubeconfig { file, context, source })
+        }
+    }
+}
+
+fn in_cluster() -> Result<(Config, String), ClientError> {
+    Ok((Config::incluster()?, "the pod's service account".to_owned()))
+}
+
+fn default_file() -> String {
+    env::var("KUBECONFIG").unwrap_or_else(|_| "~/.kube/config".to_owned())
+}

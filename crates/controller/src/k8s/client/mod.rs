@@ -1,0 +1,170 @@
+//! Clients of the API server: one for the API, one for the metrics APIs.
+
+mod kubeconfig;
+#[cfg(test)]
+mod tests;
+
+use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Request, Response, header};
+use http_body::Body as HttpBody;
+use kube::{
+    Client, Config,
+    client::{Body, ClientBuilder},
+};
+use tokio_util::bytes::Bytes;
+use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer};
+
+use super::{
+    backpressure::BackpressureLayer,
+    rate_limit::{RateLimit, RateLimitLayer},
+    request_observer::{RequestObserver, RequestObserverLayer},
+    timeout::RequestTimeoutLayer,
+    watch_throttle::WatchThrottleLayer,
+};
+pub use kubeconfig::{ClientBuildError, ClientError, KubeconfigProblem};
+
+/// The minimum time between two watches of the same objects.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long an overloaded API server can hold requests back. It is less than a sync period and a
+/// lease duration.
+const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
+
+/// Where the address of the API server and the credentials come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientSource {
+    /// A kubeconfig, if there is one (`KUBECONFIG`, `~/.kube/config`), else the pod's service
+    /// account.
+    #[default]
+    Infer,
+    /// The service account of the pod that this process runs in.
+    InCluster,
+    Kubeconfig {
+        /// `None` for `KUBECONFIG` or `~/.kube/config`.
+        path: Option<PathBuf>,
+        /// `None` for the current context of the file.
+        context: Option<String>,
+    },
+}
+
+/// Limits of one client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClientLimits {
+    /// How many requests may wait for a response header. Each has a connection.
+    pub concurrency: NonZeroUsize,
+    /// `None` leaves the limit to the API server.
+    pub rate: Option<RateLimit>,
+    /// How long a request may take until its response is complete. For a watch, until it starts.
+    pub request_timeout: Duration,
+}
+
+impl Default for ClientLimits {
+    /// 64 concurrent requests at any rate, with a timeout of 30 s.
+    fn default() -> Self {
+        const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
+        Self { concurrency: CONCURRENCY, rate: None, request_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// The configuration of [`Clients`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClientConfig {
+    pub source: ClientSource,
+    /// The limits of all requests but those for metrics.
+    pub api: ClientLimits,
+    /// The limits of requests for metrics. They are separate, so that slow metrics servers don't
+    /// delay other requests.
+    pub metrics: ClientLimits,
+}
+
+/// The two clients. They don't retry failed requests: the next sync does.
+#[derive(Clone)]
+pub struct Clients {
+    /// For everything but metrics.
+    pub api: Client,
+    /// For the metrics APIs.
+    pub metrics: Client,
+}
+
+impl Clients {
+    /// Reads files, and may run the credential plugin that a kubeconfig names. Sends no request.
+    /// Needs a tokio runtime.
+    pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
+        Self::with_observer(config, Arc::new(())).await
+    }
+
+    /// Like [`Clients::new`], with an observer of all requests.
+    pub async fn with_observer(
+        config: &ClientConfig,
+        observer: Arc<dyn RequestObserver>,
+    ) -> Result<Self, ClientError> {
+        let (mut kube, origin) = kubeconfig::load(&config.source).await?;
+        // kube would retry for minutes while a metrics server is down.
+        kube.default_retry = false;
+        let agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
+        kube.headers.push((header::USER_AGENT, agent));
+        Ok(Self {
+            api: build(kube.clone(), &config.api, observer.clone(), &origin)?,
+            metrics: build(kube, &config.metrics, observer, &origin)?,
+        })
+    }
+
+    /// Clients of an API server that is a tower service, for example in the same process.
+    pub fn from_service<S, B>(service: S, limits: &ClientLimits) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let client = || {
+            let builder = ClientBuilder::new(service.clone(), "default");
+            with_limits(builder, limits, Arc::new(()), String::new())
+        };
+        Self { api: client(), metrics: client() }
+    }
+}
+
+fn build(
+    config: Config,
+    limits: &ClientLimits,
+    observer: Arc<dyn RequestObserver>,
+    origin: &str,
+) -> Result<Client, ClientError> {
+    // Only host and port: a URL may contain credentials.
+    let server = config.cluster_url.host().unwrap_or_default().to_owned();
+    let host = config.cluster_url.port().map_or(server.clone(), |port| format!("{server}:{port}"));
+    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Build {
+        server,
+        origin: origin.to_owned(),
+        source: ClientBuildError::from_kube(&error),
+    })?;
+    Ok(with_limits(builder, limits, observer, host))
+}
+
+/// Adds the limits to kube's stack, the innermost first. Observer and timeout are inside the
+/// limits, so that the time for which a limit holds a request back doesn't count.
+fn with_limits<S, B>(
+    builder: ClientBuilder<S>,
+    limits: &ClientLimits,
+    observer: Arc<dyn RequestObserver>,
+    host: String,
+) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    builder
+        .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
+        .with_layer(&RequestTimeoutLayer(limits.request_timeout))
+        .with_layer(&RequestObserverLayer::new(observer, host))
+        .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
+        .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
+        .with_layer(&BackpressureLayer { max_delay: MAX_BACKPRESSURE })
+        .build()
+}

@@ -1,0 +1,78 @@
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use hpa_metrics_client::describe;
+use rstest::rstest;
+
+use super::{ClientConfig, ClientSource, Clients};
+
+const KUBECONFIG: &str = r"
+apiVersion: v1
+kind: Config
+current-context: here
+contexts:
+- {name: here, context: {cluster: local, user: me}}
+- {name: broken, context: {cluster: absent, user: me}}
+- {name: locked, context: {cluster: local, user: key}}
+clusters:
+- {name: local, cluster: {server: 'https://api.example:6443'}}
+users:
+- {name: me, user: {token: hunter2}}
+- {name: key, user: {client-certificate-data: aHVudGVyMg==, client-key-data: aHVudGVyMg==}}
+";
+
+/// The error text of a kubeconfig that can't be used.
+async fn failure(path: &Path, context: Option<&str>) -> Option<String> {
+    let source = ClientSource::Kubeconfig {
+        path: Some(PathBuf::from(path)),
+        context: context.map(str::to_owned),
+    };
+    let config = ClientConfig { source, ..ClientConfig::default() };
+    let error = Clients::new(&config).await.err()?;
+    let text = describe(&error);
+    for text in [&text, &format!("{error:?}")] {
+        assert!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+    Some(text)
+}
+
+#[rstest]
+#[case(KUBECONFIG, None, None)]
+#[case(KUBECONFIG, Some("here"), None)]
+#[case(KUBECONFIG, Some("gone"), Some(r#", context "gone": failed to load current context: gone"#))]
+#[case(
+    KUBECONFIG,
+    Some("broken"),
+    Some(r#", context "broken": failed to load the cluster of context: absent"#)
+)]
+#[case(KUBECONFIG, Some("locked"), Some(": invalid TLS certificates or key"))]
+#[case("users:\n- {token: hunter2", None, Some(", current context: not valid kubeconfig YAML"))]
+#[tokio::test]
+async fn kubeconfig_error_names_file_and_context_without_secrets(
+    #[case] content: &str,
+    #[case] context: Option<&str>,
+    #[case] expected: Option<&str>,
+) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    let failure = failure(file.path(), context).await;
+    match (failure, expected) {
+        (None, None) => {}
+        (Some(failure), Some(expected)) => {
+            assert!(failure.ends_with(expected), "{failure}");
+            assert!(failure.contains(&file.path().display().to_string()), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn missing_kubeconfig_is_named_in_the_error() {
+    let failure = failure(Path::new("/nonexistent/kubeconfig"), None).await.unwrap();
+    assert!(
+        failure.starts_with("unable to use kubeconfig /nonexistent/kubeconfig, current context: "),
+        "{failure}"
+    );
+}

@@ -1,0 +1,214 @@
+//! The timeout of a request, which covers its response body too.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use kube::client::Body;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tower::{BoxError, Layer, Service};
+
+use super::is_watch;
+
+/// Fails a request whose response isn't complete in time. For a watch, only the response header
+/// must arrive in time: kube's watcher ends watches, but not one whose response never starts.
+#[derive(Clone, Copy)]
+pub(super) struct RequestTimeoutLayer(pub(super) Duration);
+
+impl<S> Layer<S> for RequestTimeoutLayer {
+    type Service = RequestTimeout<S>;
+
+    fn layer(&self, inner: S) -> RequestTimeout<S> {
+        RequestTimeout { inner, timeout: self.0 }
+    }
+}
+
+/// The service of [`RequestTimeoutLayer`].
+pub(super) struct RequestTimeout<S> {
+    inner: S,
+    timeout: Duration,
+}
+
+/// Has Go's text, because it ends in conditions and events.
+#[derive(Debug, thiserror::Error)]
+#[error("context deadline exceeded")]
+struct DeadlineExceeded;
+
+impl<S, B> Service<Request<Body>> for RequestTimeout<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<TimeoutBody<B>>;
+    type Error = BoxError;
+    type Future = TimeoutFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let is_watch = is_watch(&request);
+        let deadline = Instant::now().checked_add(self.timeout);
+        TimeoutFuture { response: self.inner.call(request), deadline, timer: None, is_watch }
+    }
+}
+
+pin_project! {
+    /// The response future of [`RequestTimeout`].
+    pub(super) struct TimeoutFuture<F> {
+        #[pin]
+        response: F,
+        deadline: Option<Instant>,
+        #[pin]
+        timer: Option<Sleep>,
+        is_watch: bool,
+    }
+}
+
+impl<F, B, E> Future for TimeoutFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response<TimeoutBody<B>>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(response) = this.response.poll(cx) {
+            let deadline = this.deadline.filter(|_| !*this.is_watch);
+            let with_deadline = |body| TimeoutBody { body, deadline, timer: None, is_over: false };
+            let response = response.map(|response| response.map(with_deadline));
+            return Poll::Ready(response.map_err(Into::into));
+        }
+        ready!(poll_deadline(this.timer, *this.deadline, cx));
+        Poll::Ready(Err(DeadlineExceeded.into()))
+    }
+}
+
+pin_project! {
+    /// A body that ends with an error if it isn't complete at the deadline.
+    pub(super) struct TimeoutBody<B> {
+        #[pin]
+        body: B,
+        deadline: Option<Instant>,
+        #[pin]
+        timer: Option<Sleep>,
+        is_over: bool,
+    }
+}
+
+impl<B> HttpBody for TimeoutBody<B>
+where
+    B: HttpBody,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let this = self.project();
+        if *this.is_over {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        ready!(poll_deadline(this.timer, *this.deadline, cx));
+        *this.is_over = true;
+        Poll::Ready(Some(Err(DeadlineExceeded.into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Waits for the deadline; without one, for ever. The timer is created on the first wait, because
+/// most bodies arrive together with the header and need none.
+fn poll_deadline(
+    mut timer: Pin<&mut Option<Sleep>>,
+    deadline: Option<Instant>,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    let Some(deadline) = deadline else { return Poll::Pending };
+    if timer.is_none() {
+        timer.set(Some(sleep_until(deadline)));
+    }
+    timer.as_pin_mut().map_or(Poll::Pending, |timer| timer.poll(cx))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{BodyExt, StreamBody};
+    use kube::{Client, client::ClientBuilder};
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const LAYER: RequestTimeoutLayer = RequestTimeoutLayer(Duration::from_secs(10));
+
+    fn client_of_slow_server(delay: Duration) -> Client {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            sleep(delay).await;
+            Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec())))
+        });
+        ClientBuilder::new(service, "default").with_layer(&LAYER).build()
+    }
+
+    fn request(path: &str) -> Request<Body> {
+        Request::get(path).body(Body::empty()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn request_without_response_times_out() {
+        let client = client_of_slow_server(Duration::from_secs(60));
+        let start = Instant::now();
+        let error = client.send(request("/api/v1/pods?limit=1&watched=true")).await.unwrap_err();
+        assert!(error.to_string().ends_with("context deadline exceeded"), "{error}");
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+    }
+
+    /// kube's watcher has a timeout too, but it starts with the response header.
+    #[tokio::test(start_paused = true)]
+    async fn watch_without_response_times_out() {
+        let client = client_of_slow_server(Duration::from_secs(60));
+        let start = Instant::now();
+        assert!(client.send(request("/api/v1/pods?limit=1&watch=true")).await.is_err());
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn endless_body_times_out_unless_it_is_a_watch() {
+        let service = tower::service_fn(|_: Request<Body>| async move {
+            let endless = futures::stream::unfold((), |()| async {
+                sleep(Duration::from_secs(4)).await;
+                Body::from(b"more".to_vec()).frame().await.map(|frame| (frame, ()))
+            });
+            Ok::<_, Infallible>(Response::new(StreamBody::new(Box::pin(endless))))
+        });
+        let client = ClientBuilder::new(service, "default").with_layer(&LAYER).build();
+        let start = Instant::now();
+        let request = Request::get("/api/v1/pods").body(Vec::new()).unwrap();
+        assert!(client.request_text(request).await.is_err());
+        assert_eq!(start.elapsed(), Duration::from_secs(10));
+        let watch = Request::get("/api/v1/pods?watch=1").body(Vec::new()).unwrap();
+        let watch = timeout(Duration::from_secs(600), client.request_text(watch));
+        assert!(watch.await.is_err());
+    }
+}

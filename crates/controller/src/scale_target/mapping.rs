@@ -1,0 +1,90 @@
+//! Kinds, and the resources that serve them.
+
+use std::{fmt, sync::Arc};
+
+use crate::k8s::{RequestError, path_segment};
+
+/// Why a kind could not be mapped to a resource. Prints as client-go does.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MapperError {
+    /// An `apiVersion` is neither `version` nor `group/version`.
+    #[error("unexpected GroupVersion string: {0}")]
+    InvalidApiVersion(String),
+    /// The API server serves no such kind.
+    #[error("no matches for kind {kind:?} in group {group:?}")]
+    NoMatch { kind: String, group: String },
+    /// Discovery failed, and no earlier result has the kind.
+    #[error(transparent)]
+    Discovery(RequestError),
+}
+
+/// A kind and its API group, without a version. Prints as `Kind.group`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKind {
+    /// Empty for the core group.
+    pub group: String,
+    pub kind: String,
+}
+
+impl GroupKind {
+    pub fn parse(api_version: &str, kind: &str) -> Result<Self, MapperError> {
+        let (group, _) = parse_api_version(api_version)?;
+        Ok(Self { group: group.to_owned(), kind: kind.to_owned() })
+    }
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_qualified(f, &self.kind, &self.group)
+    }
+}
+
+/// Splits an `apiVersion` into group and version. As in apimachinery, both are empty for an empty
+/// text and for a lone slash.
+pub fn parse_api_version(api_version: &str) -> Result<(&str, &str), MapperError> {
+    match api_version.split_once('/') {
+        None => Ok(("", api_version)),
+        Some((group, version)) if !version.contains('/') => Ok((group, version)),
+        Some(_) => Err(MapperError::InvalidApiVersion(api_version.to_owned())),
+    }
+}
+
+/// A resource that serves a kind in one version. Prints as `resource.group`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mapping {
+    /// Empty for the core group.
+    pub group: Arc<str>,
+    pub version: Arc<str>,
+    pub kind: Arc<str>,
+    /// The plural name in URLs.
+    pub resource: Arc<str>,
+    pub namespaced: bool,
+}
+
+impl Mapping {
+    /// The path prefix of the resources of this group and version.
+    pub(super) fn api_root(&self) -> String {
+        api_root(&self.group, &self.version)
+    }
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_qualified(f, &self.resource, &self.group)
+    }
+}
+
+fn write_qualified(f: &mut fmt::Formatter<'_>, name: &str, group: &str) -> fmt::Result {
+    f.write_str(name)?;
+    if group.is_empty() { Ok(()) } else { write!(f, ".{group}") }
+}
+
+/// The path prefix of the resources of a group and version.
+pub(super) fn api_root(group: &str, version: &str) -> String {
+    let version = path_segment(version);
+    if group.is_empty() {
+        format!("/api/{version}")
+    } else {
+        format!("/apis/{}/{version}", path_segment(group))
+    }
+}

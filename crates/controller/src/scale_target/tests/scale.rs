@@ -1,0 +1,168 @@
+use std::time::Duration;
+
+use http::{Request, Response};
+use kube::{Client, client::Body};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::scale_target::{Mapping, ScaleClient, ScaleError};
+
+const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
+
+fn deployments(version: &str) -> Mapping {
+    Mapping {
+        group: "apps".into(),
+        version: version.into(),
+        kind: "Deployment".into(),
+        resource: "deployments".into(),
+        namespaced: true,
+    }
+}
+
+fn scale_object() -> Value {
+    json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "41"},
+        "spec": {"replicas": 3},
+        "status": {"replicas": 2, "selector": "app=web"}
+    })
+}
+
+fn scales(server: &Server) -> ScaleClient {
+    ScaleClient::new(server.client(), Duration::from_secs(5))
+}
+
+#[tokio::test(start_paused = true)]
+async fn scale_is_written_with_the_uid_and_version_read() {
+    let server = Server::default();
+    server.respond(SCALE, 200, scale_object());
+    let scales = scales(&server);
+    let read = scales.get("shop", &deployments("v1"), "web").await.unwrap();
+    assert_eq!((read.scale.spec_replicas, read.scale.status_replicas), (3, 2));
+    assert_eq!(
+        (read.scale.selector.as_str(), read.resource_version.as_str(), read.uid.as_str()),
+        ("app=web", "41", "u")
+    );
+    scales.update("shop", &deployments("v1"), "web", &read, 7).await.unwrap();
+    let mut expected = scale_object();
+    expected["spec"]["replicas"] = json!(7);
+    assert_eq!(server.0.lock().bodies, [expected]);
+    assert_eq!(server.requests(), [format!("GET {SCALE}"), format!("PUT {SCALE}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_fields_of_a_scale_are_zero() {
+    let server = Server::default();
+    server.respond(SCALE, 200, json!({"kind": "Scale", "metadata": {}, "spec": null}));
+    let scales = scales(&server);
+    let read = scales.get("shop", &deployments("v1"), "web").await.unwrap();
+    assert_eq!(read.scale, hpa_calc::api::Scale::default());
+    scales.update("shop", &deployments("v1"), "web", &read, 1).await.unwrap();
+    assert_eq!(server.0.lock().bodies[0]["spec"], json!({"replicas": 1}));
+}
+
+fn status(code: u16, reason: &str, message: &str, name: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+           "reason": reason, "message": message, "details": {"name": name, "kind": "deployments"}})
+}
+
+#[rstest]
+#[case(
+    404,
+    status(404, "NotFound", r#"deployments.apps "web" not found"#, "web"),
+    "NotFound",
+    r#"deployments.apps "web" not found"#
+)]
+#[case(
+    404,
+    status(404, "NotFound", "the server could not find the requested resource", ""),
+    "NotServed",
+    "the server could not find the requested resource"
+)]
+#[case(404, json!("404 page not found"), "NotServed",
+       "the server could not find the requested resource (get deployments web)")]
+#[case(
+    409,
+    status(409, "Conflict", "the object has been modified", "web"),
+    "Conflict",
+    "the object has been modified"
+)]
+#[case(
+    403,
+    status(403, "Forbidden", "deployments.apps \"web\" is forbidden", "web"),
+    "Request",
+    "deployments.apps \"web\" is forbidden"
+)]
+#[case(500, json!("boom"), "Request",
+       r#"an error on the server ("boom") has prevented the request from succeeding (get deployments web)"#)]
+#[case(418, json!("teapot"), "Request",
+       "the server responded with the status code 418 but did not return more information (get deployments web)")]
+#[case(200, json!("no object"), "Request", "unable to decode the answer")]
+#[tokio::test(start_paused = true)]
+async fn errors_print_as_in_the_reference(
+    #[case] code: u16,
+    #[case] body: Value,
+    #[case] variant: &str,
+    #[case] text: &str,
+) {
+    let server = Server::default();
+    match body {
+        Value::String(body) => server.respond(SCALE, code, body),
+        body => server.respond(SCALE, code, body),
+    };
+    let error = scales(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
+    assert!(format!("{error:?}").starts_with(variant), "{error:?}");
+    assert!(error.to_string().starts_with(text), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scale_request_times_out() {
+    let server = Server::default();
+    server.delay(Duration::from_secs(60));
+    let error = scales(&server).get("shop", &deployments("v1"), "web").await.unwrap_err();
+    assert_eq!(error.to_string(), format!(r#"Get "{SCALE}": context deadline exceeded"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_names_the_cause_if_the_server_is_unreachable() {
+    let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    let service =
+        tower::service_fn(
+            move |_: Request<Body>| async move { Err::<Response<Body>, _>(refused()) },
+        );
+    let scales = ScaleClient::new(Client::new(service, "default"), Duration::from_secs(5));
+    let error = scales.get("shop", &deployments("v1"), "web").await.unwrap_err();
+    assert_eq!(error.to_string(), format!(r#"Get "{SCALE}": connection refused"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn find_returns_the_first_mapping_that_works_or_the_first_error() {
+    let server = Server::default();
+    server.respond("/apis/apps/v1beta1/namespaces/shop/deployments/web/scale", 200, scale_object());
+    let mappings = [deployments("v1"), deployments("v1beta1")];
+    let (_, mapping) = scales(&server).find("shop", &mappings, "web").await.unwrap();
+    assert_eq!(&*mapping.version, "v1beta1");
+    server.requests();
+
+    let gone = status(404, "NotFound", r#"deployments.apps "web" not found"#, "web");
+    server.respond(SCALE, 404, gone);
+    let error = scales(&server).find("shop", &mappings, "web").await.unwrap_err();
+    assert_eq!(error.to_string(), r#"deployments.apps "web" not found"#);
+    assert_eq!(server.requests().len(), 1);
+
+    let error = scales(&server).find("shop", &[], "web").await.unwrap_err();
+    assert_eq!(error.to_string(), "unrecognized resource");
+}
+
+#[rstest]
+#[case("..")]
+#[case("")]
+#[case("a/b")]
+#[tokio::test(start_paused = true)]
+async fn name_that_would_change_the_path_is_rejected(#[case] name: &str) {
+    let server = Server::default();
+    let error = scales(&server).get("shop", &deployments("v1"), name).await.unwrap_err();
+    assert!(matches!(error, ScaleError::InvalidName(_)));
+    assert!(server.requests().is_empty());
+}
