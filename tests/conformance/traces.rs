@@ -149,7 +149,7 @@ impl Shadow {
         let scale = step.scale(&hpa).map(|scale| {
             let now_has = scaled_to.unwrap_or(scale.spec_replicas);
             let scale = Scale { spec_replicas: now_has, ..scale };
-            if is_answer { shadow::found(theirs, scale) } else { scale }
+            if is_answer { shadow::scale_as_seen_by_peer(theirs, scale) } else { scale }
         });
         let history = std::mem::take(&mut self.history);
         let decision = step.decide(&hpa, scale, settings, others, history, now);

@@ -11,10 +11,7 @@ use std::{
 };
 
 use hpa_calc::settings::Settings;
-use hpa_controller::{
-    controller::{Dependencies, Options},
-    k8s::Clients,
-};
+use hpa_controller::{Dependencies, Options, k8s::Clients};
 use hpa_test_harness::{
     NAMESPACE, RunningController, SettableMetrics, TestbedExt, objects, options,
 };

@@ -4,11 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    clock::Clock,
-    controller::{Dependencies, Options},
+    Clock, Dependencies, Options, Telemetry,
     k8s::{ClientLimits, Clients},
     leader_election::Election,
-    metrics::Telemetry,
 };
 use hpa_test_harness::{RunningController, TestbedExt, VirtualClock, election, objects};
 use hpa_testbed::{Config, Faults, Testbed};

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use hpa_controller::reconcile::observer::{Observer, Reconciled};
+use hpa_controller::{Observer, Reconciled};
 use hpa_test_harness::VirtualClock;
 use hpa_testbed::{ChangeListener, ResourceName};
 use parking_lot::Mutex;
@@ -161,7 +161,7 @@ impl Observer for Journal {
         let conclusion = reconciled.conclusion;
         let explanation = &conclusion.explanation;
         let reconcile = Reconcile {
-            at: self.clock.age().saturating_sub(reconciled.took),
+            at: self.clock.age().saturating_sub(reconciled.duration),
             name: reconciled.key.name.to_string(),
             uid: reconciled.hpa.metadata.uid.clone(),
             current: explanation.current_replicas,

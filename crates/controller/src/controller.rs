@@ -1,153 +1,91 @@
-//! Wiring: caches, queue, workers, and an orderly end.
+//! Wiring: informers, leader election, workers, shutdown.
 
-use std::{
-    collections::BTreeSet,
-    panic::AssertUnwindSafe,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
-use futures::FutureExt;
-use hpa_calc::settings::Settings;
-use hpa_metrics_client::{
-    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
-};
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use hpa_metrics_client::{Coalescing, KubeMetricsClient, MetricsClient};
+use jiff::Timestamp;
+use kube::{Api, Client};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::{
     cache::Caches,
     clock::{Clock, SystemClock},
+    config::Options,
     events::{EventRecorder, EventWriterConfig},
     history_store::HistoryStore,
     informer::{Informers, ScaleInformers},
     k8s::Clients,
-    key::{AutoscalerApi, HpaKey},
+    key::AutoscalerApi,
     leader_election::{Candidate, Election, Leadership, Predecessor},
     metrics::{ObservedSource, Sources, Telemetry},
-    queue::InitialDelay,
-    queue::WorkQueue,
-    reconcile::Reconciler,
-    reconcile::observer::Observer,
-    scale_target::{MapperConfig, RestMapper, ScaleClient},
-    scope::Scope,
-    shadow::read_only,
+    queue::{InitialDelay, WorkQueue},
+    reconcile::{Observer, Reconciler},
+    scale_target::{RestMapper, ScaleClient},
+    shadow::{ShadowRecords, read_only},
+    worker::Worker,
 };
 
-/// How a controller runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The engine's settings.
-    pub settings: Settings,
-    /// `--horizontal-pod-autoscaler-sync-period`: how often each autoscaler is reconciled.
-    pub sync_period: Duration,
-    /// `--concurrent-horizontal-pod-autoscaler-syncs`: how many are reconciled at once.
-    pub workers: usize,
-    /// The namespaces looked at; none for all.
-    pub namespaces: Vec<String>,
-    /// How long running reconciles may take to finish at the end.
-    pub shutdown_grace: Duration,
-    /// The deadline of a request that is no watch.
-    pub request_timeout: Duration,
-    /// Whether the scales of targets are known from watches; if not, each reconcile reads its target's.
-    pub watch_scales: bool,
-}
-
-impl Options {
-    /// Where is looked.
-    fn scopes(&self) -> Vec<Scope> {
-        match self.namespaces.as_slice() {
-            [] => vec![None],
-            namespaces => {
-                namespaces.iter().cloned().collect::<BTreeSet<_>>().into_iter().map(Some).collect()
-            }
-        }
-    }
-}
-
-/// Why a controller ended of itself.
+/// Why a controller ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A watch is endless; without it the controller would decide on what was.
-    #[error("a watch ended")]
-    WatchEnded,
-    /// Another instance may lead now. What was cached is still good, but a fresh start is simpler to be sure of.
-    #[error("lost the lease: another instance may lead now")]
+    /// An informer never ends by itself. Without it, a cache would become stale.
+    #[error("an informer ended")]
+    InformerEnded,
+    /// The process has to be restarted to take part in the election again.
+    #[error("lost the leader lease")]
     LeadershipLost,
 }
 
-/// What a controller reads, writes and tells by.
+/// What a controller needs from outside.
 #[derive(Clone)]
 pub struct Dependencies {
-    /// The API server.
     pub clients: Clients,
-    /// Kinds to resources.
     pub mapper: Arc<RestMapper>,
-    /// The metrics APIs.
     pub metrics: Arc<dyn MetricsClient>,
-    /// By which it is decided.
+    /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
-    /// Is told of every reconcile, besides the telemetry.
+    /// Receives every reconcile, besides `telemetry`.
     pub observer: Arc<dyn Observer>,
-    /// Metrics and health.
     pub telemetry: Arc<Telemetry>,
-    /// Decides whether this instance is the one that works; unset, it is.
+    /// `None`: this instance is the only one.
     pub election: Option<Election>,
-    /// The APIs whose autoscalers are handled.
+    /// The APIs whose autoscalers are reconciled.
     pub apis: Vec<AutoscalerApi>,
-    /// Whether nothing is written, and decisions are compared with those of the controller that writes.
+    /// Write nothing, and compare the decisions with those of the controller that does.
     pub dry_run: bool,
 }
 
 impl Dependencies {
-    /// The usual ones: the metrics APIs of the API server, the machine's clock, nobody else who observes, and no
+    /// The defaults: the metrics APIs of the API server, the system clock, no other observer, no
     /// election.
     pub fn new(clients: Clients, options: &Options) -> Self {
         Self::with_telemetry(clients, options, Arc::default())
     }
 
-    /// As [`Dependencies::new`], with telemetry that somebody asks for.
+    /// [`Dependencies::new`] with this telemetry.
     pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::coalescing(
-            clients,
-            options,
-            telemetry,
-            CoalescingSettings::for_sync_period(options.sync_period),
-        )
+        Self::build(clients, options, telemetry, false)
     }
 
-    /// Those of a dry run, which writes nothing: an answer of a metrics API is not kept for the next who asks, so that
-    /// it is as little older than the other controller's as can be.
+    /// [`Dependencies::with_telemetry`] for a dry run.
     pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        let settings = CoalescingSettings::for_sync_period(options.sync_period);
-        let settings = CoalescingSettings { freshness: Duration::ZERO, ..settings };
-        Self { dry_run: true, ..Self::coalescing(clients, options, telemetry, settings) }
+        Self::build(clients, options, telemetry, true)
     }
 
-    fn coalescing(
+    fn build(
         clients: Clients,
         options: &Options,
         telemetry: Arc<Telemetry>,
-        sharing: CoalescingSettings,
+        dry_run: bool,
     ) -> Self {
-        let defaults = MapperConfig::default();
-        let config = MapperConfig {
-            request_timeout: options.request_timeout,
-            // A kind that was missed is looked for again by the next reconcile.
-            min_refresh_interval: defaults.min_refresh_interval.min(options.sync_period),
-            ..defaults
-        };
-        let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
-        let settings = ClientSettings {
-            deadline: options.request_timeout,
-            version_lifetime: options.sync_period,
-            ..ClientSettings::default()
-        };
+        let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let settings = options.metrics_client_settings();
         let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
-        let metrics = Coalescing::new(source, sharing);
+        let metrics = Coalescing::new(source, options.coalescing_settings(dry_run));
         Self {
             clients,
             mapper,
@@ -157,207 +95,87 @@ impl Dependencies {
             telemetry,
             election: None,
             apis: vec![AutoscalerApi::Core],
-            dry_run: false,
+            dry_run,
         }
     }
 }
 
-/// Runs a controller until `shutdown` is cancelled; then lets running reconciles finish. Where there is an election, the
-/// caches are filled and kept while another instance leads.
+/// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While another
+/// instance is the leader, only the informers run.
 pub async fn run(
-    parts: Dependencies,
+    dependencies: Dependencies,
     options: Options,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
-    let telemetry = parts.telemetry.clone();
-    let scopes = options.scopes();
+    let telemetry = dependencies.telemetry.clone();
     let informers = Informers {
-        caches: Caches::new(&scopes),
+        caches: Caches::new(&options.scopes()),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        // So that what was missed is known in time for the next reconcile but one.
-        relist_interval: options.sync_period / 2,
-        dry_run: parts.dry_run,
+        relist_interval: options.relist_interval(),
+        dry_run: dependencies.dry_run,
     };
+    let shadow = Arc::new(ShadowRecords::default());
     telemetry.attach(Sources {
         autoscalers: informers.caches.autoscalers.clone(),
         queue: informers.queue.clone(),
         undecodable: informers.undecodable.clone(),
+        shadow: shadow.clone(),
     });
-    let mut watches = JoinSet::new();
-    let synced = start_watches(&mut watches, &parts, &informers, scopes, options.sync_period);
+    let mut running_informers = JoinSet::new();
+    let synced = start_informers(&mut running_informers, &dependencies, &informers, &options);
     tokio::select! {
         () = all_synced(synced) => {}
         () = shutdown.cancelled() => return Ok(()),
-        _ = watches.join_next() => return Err(RunError::WatchEnded),
+        _ = running_informers.join_next() => return Err(RunError::InformerEnded),
     }
     telemetry.set_synced();
-    info!(
-        autoscalers = informers.caches.autoscalers.len(),
-        pods = informers.caches.pods.len(),
-        "the caches are filled"
-    );
-    let candidate = Candidate::new(parts.election.as_ref(), parts.clock.clone());
-    let gained = tokio::select! {
-        gained = candidate.leadership().gained() => gained.map(Some).ok_or(RunError::LeadershipLost),
-        () = shutdown.cancelled() => Ok(None),
-        _ = watches.join_next() => Err(RunError::WatchEnded),
+    let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
+    info!(autoscalers, pods, "caches synced");
+    let candidate = Candidate::new(dependencies.election.as_ref(), dependencies.clock.clone());
+    let outcome = tokio::select! {
+        acquired = candidate.leadership().acquired() => match acquired {
+            Some(predecessor) => {
+                let leadership = candidate.leadership();
+                let leader = Leader { dependencies, options, informers, shadow, leadership };
+                leader.run(predecessor, &mut running_informers, &shutdown).await
+            }
+            None => Err(RunError::LeadershipLost),
+        },
+        () = shutdown.cancelled() => Ok(()),
+        _ = running_informers.join_next() => Err(RunError::InformerEnded),
     };
-    let outcome = match gained {
-        Ok(Some(predecessor)) => {
-            let leader = Leader { leadership: candidate.leadership(), predecessor };
-            leader.work(parts, &options, &informers, &mut watches, &shutdown).await
-        }
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
-    };
-    drop(watches);
-    // Only now that nothing is written any more.
-    candidate.leave().await;
+    drop(running_informers);
+    // Last, when nothing is written any more.
+    candidate.release().await;
     info!("stopped");
     outcome
 }
 
-/// The instance that works.
-struct Leader<'a> {
-    leadership: &'a Leadership,
-    predecessor: Option<Predecessor>,
-}
-
-impl Leader<'_> {
-    /// Reconciles until the leadership is lost, a watch ends or `shutdown` is cancelled.
-    async fn work(
-        &self,
-        parts: Dependencies,
-        options: &Options,
-        informers: &Informers,
-        watches: &mut JoinSet<()>,
-        shutdown: &CancellationToken,
-    ) -> Result<(), RunError> {
-        let Dependencies {
-            clients,
-            mapper,
-            metrics,
-            clock,
-            mut observer,
-            telemetry,
-            election,
-            dry_run,
-            ..
-        } = parts;
-        let client =
-            if dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
-        let keeping = CancellationToken::new();
-        let mut keepers = JoinSet::new();
-        observer = Arc::new(vec![telemetry.clone() as Arc<dyn Observer>, observer]);
-        if let Some(election) = election {
-            telemetry.set_leading(&election.config.name, true);
-            if election.config.keep_history {
-                let keeper = self.keeper(&election, options, informers, &clock).await;
-                observer = Arc::new(vec![observer, keeper.clone()]);
-                keepers.spawn(keeper.run(keeping.clone()));
-            }
-        }
-        // Filling the caches, or waiting for the lease, may have taken longer than all were spread over.
-        informers.requeue_all(InitialDelay::for_period(options.sync_period));
-        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
-        telemetry.attach_events(events.dropped().clone());
-        let mut recording = JoinSet::new();
-        recording.spawn(writer.run());
-        // A dry run looks as closely as it can.
-        let scale_informers = (options.watch_scales && !dry_run).then(|| {
-            ScaleInformers::new(clients.api.clone(), options.scopes(), informers.relist_interval)
-        });
-        let reconciler = Arc::new(Reconciler {
-            client: client.clone(),
-            settings: options.settings,
-            autoscalers: informers.caches.autoscalers.clone(),
-            pods: informers.caches.pods.clone(),
-            selectors: informers.caches.selectors.clone(),
-            mapper,
-            scales: ScaleClient::new(client, options.request_timeout),
-            scale_informers,
-            metrics,
-            events,
-            clock,
-            observer,
-            dry_run,
-        });
-        info!(dry_run, "reconciling");
-        let mut workers = JoinSet::new();
-        for _ in 0..options.workers {
-            let (queue, reconciler) = (informers.queue.clone(), reconciler.clone());
-            workers.spawn(work(queue, reconciler, telemetry.clone(), options.sync_period));
-        }
-        telemetry.set_working(true);
-        drop(reconciler);
-        let outcome = tokio::select! {
-            () = shutdown.cancelled() => Ok(()),
-            _ = watches.join_next() => Err(RunError::WatchEnded),
-            // What is under way ends here.
-            () = self.leadership.lost() => return Err(RunError::LeadershipLost),
-        };
-        info!("shutting down: running reconciles finish");
-        telemetry.set_stopping();
-        informers.queue.shut_down();
-        let finish = async {
-            while workers.join_next().await.is_some() {}
-            // The recorder ends when all its handles are gone and its queue is empty.
-            recording.join_next().await;
-            keeping.cancel();
-            keepers.join_next().await;
-        };
-        tokio::select! {
-            finished = tokio::time::timeout(options.shutdown_grace, finish) => if finished.is_err() {
-                warn!(grace = ?options.shutdown_grace, "some reconciles did not finish in time");
-            },
-            () = self.leadership.lost() => warn!("lost the lease while shutting down"),
-        }
-        telemetry.set_working(false);
-        outcome
-    }
-
-    /// Restores the histories, and keeps them from now on.
-    async fn keeper(
-        &self,
-        election: &Election,
-        options: &Options,
-        informers: &Informers,
-        clock: &Arc<dyn Clock>,
-    ) -> Arc<HistoryStore> {
-        let client = self.leadership.fence(&election.client);
-        let (settings, autoscalers) = (options.settings, informers.caches.autoscalers.clone());
-        let keeper =
-            HistoryStore::new(client, &election.config, settings, autoscalers, clock.clone());
-        keeper.restore(self.predecessor).await;
-        Arc::new(keeper)
-    }
-}
-
-fn start_watches(
-    watches: &mut JoinSet<()>,
-    parts: &Dependencies,
+/// Starts the informers of pods and autoscalers. Returns the receivers that become `true` when a cache
+/// has synced.
+fn start_informers(
+    tasks: &mut JoinSet<()>,
+    dependencies: &Dependencies,
     informers: &Informers,
-    scopes: Vec<Scope>,
-    sync_period: Duration,
+    options: &Options,
 ) -> Vec<watch::Receiver<bool>> {
-    let spread = InitialDelay::for_period(sync_period);
+    let initial_delay = InitialDelay::for_period(options.sync_period);
+    let client = &dependencies.clients.api;
     let mut synced = Vec::new();
-    for scope in scopes {
+    for scope in options.scopes() {
         let (pods_synced, receiver) = watch::channel(false);
         synced.push(receiver);
-        let client = parts.clients.api.clone();
-        watches.spawn(informers.clone().watch_pods(client, scope.clone(), pods_synced));
-        for api in &parts.apis {
+        tasks.spawn(informers.clone().watch_pods(client.clone(), scope.clone(), pods_synced));
+        for api in &dependencies.apis {
             let (autoscalers_synced, receiver) = watch::channel(false);
             synced.push(receiver);
-            let client = parts.clients.api.clone();
-            watches.spawn(informers.clone().watch_autoscalers(
+            tasks.spawn(informers.clone().watch_autoscalers(
                 *api,
-                client,
+                client.clone(),
                 scope.clone(),
                 autoscalers_synced,
-                spread,
+                initial_delay,
             ));
         }
     }
@@ -367,37 +185,159 @@ fn start_watches(
 async fn all_synced(synced: Vec<watch::Receiver<bool>>) {
     for mut synced in synced {
         if synced.wait_for(|synced| *synced).await.is_err() {
-            // Its watch ended, which is noticed as such.
+            // The informer ended. Its `JoinSet` reports that.
             std::future::pending::<()>().await;
         }
     }
 }
 
-/// Reconciles what is due, one after the other, until the queue is shut down.
-async fn work(
-    queue: Arc<WorkQueue<HpaKey>>,
-    reconciler: Arc<Reconciler>,
-    telemetry: Arc<Telemetry>,
-    period: Duration,
-) {
-    while let Some(lease) = queue.get().await {
-        // Counted from when it was due: a reconcile that takes its time does not shift those to come.
-        let begun = Instant::now();
-        let next = begun - lease.lateness() + period;
-        let key = lease.key().clone();
-        telemetry.taken(&key, lease.lateness(), period);
-        // A defect that one object brings out is not to stop the others.
-        if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
-            error!(hpa = %key, "the reconcile panicked; the autoscaler is tried again after a period");
+/// The controller on the instance that is the leader.
+struct Leader<'a> {
+    dependencies: Dependencies,
+    options: Options,
+    informers: Informers,
+    shadow: Arc<ShadowRecords>,
+    leadership: &'a Leadership,
+}
+
+/// The tasks of a leader, in the order in which they end.
+struct LeaderTasks {
+    workers: JoinSet<()>,
+    event_writer: JoinSet<()>,
+    history_store: JoinSet<()>,
+    stop_history_store: CancellationToken,
+}
+
+impl Leader<'_> {
+    /// Reconciles until the leadership is lost, an informer ends or `shutdown` is cancelled.
+    async fn run(
+        self,
+        predecessor: Option<Predecessor>,
+        running_informers: &mut JoinSet<()>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), RunError> {
+        let tasks = self.start(predecessor).await;
+        let outcome = tokio::select! {
+            () = shutdown.cancelled() => Ok(()),
+            _ = running_informers.join_next() => Err(RunError::InformerEnded),
+            // Aborts running reconciles.
+            () = self.leadership.lost() => return Err(RunError::LeadershipLost),
+        };
+        self.shut_down(tasks).await;
+        outcome
+    }
+
+    /// Restores the histories and starts the workers.
+    async fn start(&self, predecessor: Option<Predecessor>) -> LeaderTasks {
+        let Dependencies { clients, telemetry, dry_run, .. } = &self.dependencies;
+        let client =
+            if *dry_run { read_only(&clients.api) } else { self.leadership.fence(&clients.api) };
+        let stop_history_store = CancellationToken::new();
+        let mut history_store = JoinSet::new();
+        let mut observer: Arc<dyn Observer> = Arc::new(vec![
+            telemetry.clone() as Arc<dyn Observer>,
+            self.dependencies.observer.clone(),
+        ]);
+        if let Some(election) = &self.dependencies.election {
+            telemetry.set_leader(&election.config.name, true);
+            if election.config.keep_history {
+                let store = self.restore_histories(election, predecessor).await;
+                observer = Arc::new(vec![observer, store.clone()]);
+                history_store.spawn(store.run(stop_history_store.clone()));
+            }
         }
-        if reconciler.autoscalers.get(&key).is_some() {
-            telemetry.scheduled(&key, next);
-            queue.add_after(key, next.saturating_duration_since(Instant::now()));
-        } else {
-            // Deleted meanwhile: the reconcile may have registered its selector again.
-            reconciler.selectors.remove(&key);
+        // Syncing the caches or waiting for the lease may have taken longer than the initial delays,
+        // so that all autoscalers would be due now.
+        self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
+        let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+        telemetry.attach_events(events.dropped().clone());
+        let mut event_writer = JoinSet::new();
+        event_writer.spawn(writer.run());
+        let reconciler = Arc::new(self.reconciler(client, events, observer));
+        info!(dry_run, "reconciling");
+        let mut workers = JoinSet::new();
+        for _ in 0..self.options.workers {
+            let worker = Worker {
+                queue: self.informers.queue.clone(),
+                reconciler: reconciler.clone(),
+                telemetry: telemetry.clone(),
+                sync_period: self.options.sync_period,
+            };
+            workers.spawn(worker.run());
         }
-        telemetry.worked(begun.elapsed());
-        lease.done();
+        telemetry.set_working(true);
+        LeaderTasks { workers, event_writer, history_store, stop_history_store }
+    }
+
+    fn reconciler(
+        &self,
+        client: Client,
+        events: EventRecorder,
+        observer: Arc<dyn Observer>,
+    ) -> Reconciler {
+        let Self { dependencies, options, informers, .. } = self;
+        // A dry run reads each scale, for the best comparison.
+        let scale_informers = (options.watch_scales && !dependencies.dry_run).then(|| {
+            let client = dependencies.clients.api.clone();
+            ScaleInformers::new(client, options.scopes(), options.relist_interval())
+        });
+        Reconciler {
+            client: client.clone(),
+            settings: options.settings,
+            autoscalers: informers.caches.autoscalers.clone(),
+            pods: informers.caches.pods.clone(),
+            selectors: informers.caches.selectors.clone(),
+            mapper: dependencies.mapper.clone(),
+            scales: ScaleClient::new(client, options.request_timeout),
+            scale_informers,
+            metrics: dependencies.metrics.clone(),
+            events,
+            clock: dependencies.clock.clone(),
+            observer,
+            shadow: self.shadow.clone(),
+            dry_run: dependencies.dry_run,
+        }
+    }
+
+    async fn restore_histories(
+        &self,
+        election: &Election,
+        predecessor: Option<Predecessor>,
+    ) -> Arc<HistoryStore> {
+        let client = self.leadership.fence(&election.client);
+        let store = HistoryStore::new(
+            Api::namespaced(client, &election.config.namespace),
+            election.config.name.clone(),
+            self.options.settings,
+            self.informers.caches.autoscalers.clone(),
+            self.dependencies.clock.clone(),
+        );
+        // A predecessor without a history store does not vouch for what an earlier one stored.
+        let last_renewal: Option<Timestamp> =
+            predecessor.filter(|last| last.kept_history).map(|last| last.renewed);
+        store.restore(last_renewal).await;
+        Arc::new(store)
+    }
+
+    /// Lets running reconciles, event writes and history writes finish, within the grace period.
+    async fn shut_down(&self, mut tasks: LeaderTasks) {
+        let (telemetry, grace) = (&self.dependencies.telemetry, self.options.shutdown_grace);
+        info!("shutting down, waiting for running reconciles");
+        telemetry.set_stopping();
+        self.informers.queue.shut_down();
+        let finish = async {
+            while tasks.workers.join_next().await.is_some() {}
+            // Ends once all recorders are dropped and its queue is empty.
+            tasks.event_writer.join_next().await;
+            tasks.stop_history_store.cancel();
+            tasks.history_store.join_next().await;
+        };
+        tokio::select! {
+            finished = tokio::time::timeout(grace, finish) => if finished.is_err() {
+                warn!(?grace, "reconciles did not finish within the grace period");
+            },
+            () = self.leadership.lost() => warn!("lost the leader lease while shutting down"),
+        }
+        telemetry.set_working(false);
     }
 }

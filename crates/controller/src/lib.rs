@@ -1,14 +1,23 @@
 //! A HorizontalPodAutoscaler controller: the I/O around the decisions of [`hpa_calc`].
 //!
 //! ```text
-//!  watches ──► caches: autoscalers, pods (by namespace and label), selectors
-//!     │ new, changed                    │
-//!     ▼                                 ▼
-//!  WorkQueue ──► worker ──► Reconciler::reconcile
-//!     ▲                        │  scale GET ─► Plan::new ─► metrics ─► decide ─► scale PUT ─► conclude
-//!     └── again in a period ───┘                                                    │
-//!                                                       status patch, events ◄──────┘
+//!            API server                          metrics APIs
+//!   list, watch │  ▲ scale PUT, status PATCH,        │
+//!               ▼  │ events, lease, histories        │ metric queries
+//!          informers                                 │
+//!               │                                    │
+//!       ┌───────┴───────┐                            │
+//!       ▼               ▼                            ▼
+//!  work queue ──────► caches ─────────────────► Reconciler
+//!       │                                            ▲
+//!       └───────────► workers ───────────────────────┘
+//!
+//!  Reconciler: read scale ─► plan ─► read metrics ─► decide ─► write scale ─► conclude
+//!              ─► write status, events, history
 //! ```
+//!
+//! An informer queues a new or changed autoscaler at once. A worker that has reconciled an autoscaler
+//! queues it again for the next sync period. [`run`] starts all of them.
 //!
 //! # Modules
 //!
@@ -16,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`key`], [`scope`], [`clock`], [`annotations`], `hash`, [`trace`] | basic types |
+//! | `key`, [`scope`], `clock`, [`annotations`], `hash`, [`trace`] | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -24,25 +33,27 @@
 //! | [`informer`] | lists and watches that fill the caches and the queue |
 //! | [`events`] | Kubernetes events |
 //! | [`shadow`] | comparison with a peer controller |
-//! | [`reconcile`] | one reconcile: read, decide, write |
+//! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
+//! | `history_store` | histories for the next leader |
 //! | [`leader_election`] | which instance may write |
-//! | [`history_store`] | histories for the next leader |
-//! | [`metrics`], [`health`] | Prometheus metrics and probes |
-//! | [`controller`] | wiring |
+//! | `health` | probes |
+//! | [`metrics`] | Prometheus metrics |
+//! | `config`, `worker`, `controller` | wiring |
 
 #![allow(missing_docs, reason = "not a library for others: names say what they are")]
 
 pub mod annotations;
 pub mod cache;
-pub mod clock;
-pub mod controller;
+mod clock;
+mod config;
+mod controller;
 pub mod events;
 mod hash;
-pub mod health;
-pub mod history_store;
+mod health;
+mod history_store;
 pub mod informer;
 pub mod k8s;
-pub mod key;
+mod key;
 pub mod leader_election;
 pub mod metrics;
 pub mod queue;
@@ -51,3 +62,12 @@ pub mod scale_target;
 pub mod scope;
 pub mod shadow;
 pub mod trace;
+mod worker;
+
+pub use clock::{Clock, Instants, SystemClock};
+pub use config::Options;
+pub use controller::{Dependencies, RunError, run};
+pub use health::HealthError;
+pub use key::{AutoscalerApi, HpaKey};
+pub use metrics::{Telemetry, TelemetryOptions};
+pub use reconcile::{Finished, Observer, Reconciled};

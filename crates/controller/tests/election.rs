@@ -6,7 +6,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::TryStreamExt;
 use hpa_controller::{
-    clock::Clock,
+    Clock,
     leader_election::{Candidate, Leadership, Predecessor},
 };
 use hpa_test_harness::{VirtualClock, election};
@@ -67,7 +67,7 @@ impl Instance {
 
     async fn leading(testbed: &Testbed, name: &str) -> Self {
         let instance = Self::start(testbed, name, SignedDuration::ZERO);
-        timeout(MOMENT, instance.leadership().gained())
+        timeout(MOMENT, instance.leadership().acquired())
             .await
             .expect("a free lease")
             .expect("leads");
@@ -78,7 +78,7 @@ impl Instance {
     async fn standby(testbed: &Testbed, name: &str) -> Self {
         let instance = Self::start(testbed, name, SignedDuration::ZERO);
         sleep(MOMENT).await;
-        assert!(!instance.holds());
+        assert!(!instance.is_leader());
         instance
     }
 
@@ -86,8 +86,8 @@ impl Instance {
         self.candidate.leadership()
     }
 
-    fn holds(&self) -> bool {
-        self.leadership().holds()
+    fn is_leader(&self) -> bool {
+        self.leadership().is_leader()
     }
 }
 
@@ -136,7 +136,7 @@ async fn watch_for(time: Duration, instances: &[&Instance]) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         sleep(Duration::from_millis(100)).await;
-        let leaders = instances.iter().filter(|instance| instance.holds()).count();
+        let leaders = instances.iter().filter(|instance| instance.is_leader()).count();
         assert!(leaders <= 1, "{leaders} lead");
     }
 }
@@ -144,7 +144,7 @@ async fn watch_for(time: Duration, instances: &[&Instance]) {
 /// Waits until the second leads, during which never both do; how long that took.
 async fn takeover(first: &Instance, second: &Instance) -> Duration {
     let start = Instant::now();
-    while !second.holds() {
+    while !second.is_leader() {
         watch_for(Duration::from_millis(100), &[first, second]).await;
         assert!(start.elapsed() < Duration::from_mins(2), "nobody took over");
     }
@@ -157,7 +157,7 @@ async fn one_of_several_leads_and_goes_on() {
     let names = ["a", "b", "c"];
     let instances = names.map(|name| Instance::start(&testbed, name, SignedDuration::ZERO));
     watch_for(Duration::from_mins(10), &instances.each_ref()).await;
-    assert_eq!(instances.iter().filter(|instance| instance.holds()).count(), 1);
+    assert_eq!(instances.iter().filter(|instance| instance.is_leader()).count(), 1);
     let (_, seconds, transitions) = lease(&testbed).await;
     assert_eq!((seconds, transitions), (15, 0));
 }
@@ -170,7 +170,7 @@ async fn lease_of_a_killed_leader_is_taken_when_it_expires() {
     watch_for(Duration::from_mins(1), &[&first, &second]).await;
     drop(first.candidate);
     let killed = Instant::now();
-    let predecessor = second.leadership().gained().await.expect("leads").expect("one before");
+    let predecessor = second.leadership().acquired().await.expect("leads").expect("one before");
     // Its last renewal was up to a retry period ago.
     assert!(
         killed.elapsed() <= LEASE && killed.elapsed() + SLACK >= LEASE,
@@ -188,8 +188,8 @@ async fn released_lease_is_taken_at_once() {
     let second = Instance::standby(&testbed, "b").await;
     watch_for(Duration::from_mins(1), &[&first, &second]).await;
     let (released, wall) = (Instant::now(), clock.now());
-    first.candidate.leave().await;
-    let predecessor = second.leadership().gained().await.expect("leads").expect("one before");
+    first.candidate.release().await;
+    let predecessor = second.leadership().acquired().await.expect("leads").expect("one before");
     assert!(released.elapsed() < MOMENT, "{:?}", released.elapsed());
     let off = predecessor.renewed.duration_since(wall).abs();
     assert!(off < SignedDuration::from_secs(1), "{off}");
@@ -204,10 +204,10 @@ async fn released_lease_is_found_without_a_watch_too() {
     second.wire.send_replace(Wire::Fails);
     testbed.drop_watches();
     sleep(MOMENT).await;
-    first.candidate.leave().await;
+    first.candidate.release().await;
     second.wire.send_replace(Wire::Works);
     let released = Instant::now();
-    second.leadership().gained().await.expect("leads");
+    second.leadership().acquired().await.expect("leads");
     assert!(released.elapsed() > MOMENT && released.elapsed() <= LOOK, "{:?}", released.elapsed());
 }
 
@@ -229,7 +229,7 @@ async fn leader_that_cannot_renew_ends_before_another_begins() {
         assert!(taken + SLACK >= LEASE && taken <= LEASE + 2 * MOMENT, "{fault:?}: {taken:?}");
         first.wire.send_replace(Wire::Works);
         watch_for(Duration::from_mins(1), &[&first, &second]).await;
-        assert!(!first.holds() && second.holds());
+        assert!(!first.is_leader() && second.is_leader());
     }
 }
 
@@ -264,11 +264,11 @@ async fn short_outage_and_a_slow_server_are_no_loss() {
         first.wire.send_replace(Wire::Works);
         second.wire.send_replace(Wire::Works);
         watch_for(Duration::from_mins(1), &[&first, &second]).await;
-        assert!(first.holds(), "{fault:?}");
+        assert!(first.is_leader(), "{fault:?}");
     }
     first.wire.send_replace(Wire::Slow(Duration::from_secs(1)));
     watch_for(Duration::from_mins(5), &[&first, &second]).await;
-    assert!(first.holds());
+    assert!(first.is_leader());
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,13 +278,13 @@ async fn clocks_that_show_other_times_change_nothing() {
         let first = Instance::leading(&testbed, "a").await;
         let second = Instance::start(&testbed, "b", SignedDuration::from_hours(hours));
         watch_for(Duration::from_mins(2), &[&first, &second]).await;
-        assert!(first.holds());
+        assert!(first.is_leader());
         first.wire.send_replace(Wire::Hangs);
         let taken = takeover(&first, &second).await;
         assert!(taken + SLACK >= LEASE && taken <= LEASE + 2 * MOMENT, "{hours}: {taken:?}");
         let third = Instance::standby(&testbed, "c").await;
         watch_for(Duration::from_mins(2), &[&first, &second, &third]).await;
-        assert!(second.holds());
+        assert!(second.is_leader());
     }
 }
 
@@ -295,7 +295,7 @@ async fn lease_that_is_deleted_stays_its_holders() {
     let second = Instance::standby(&testbed, "b").await;
     leases(&testbed).delete("hpa-controller", &DeleteParams::default()).await.expect("deleted");
     watch_for(Duration::from_mins(1), &[&first, &second]).await;
-    assert!(first.holds());
+    assert!(first.is_leader());
     assert_eq!(lease(&testbed).await.0, "a");
 }
 
@@ -317,12 +317,12 @@ async fn annotation_of_the_lease_is_neither_a_renewal_nor_a_loss() {
         annotate().await;
         watch_for(Duration::from_secs(3), &[&first, &second]).await;
     }
-    assert!(first.holds());
+    assert!(first.is_leader());
     drop(first.candidate);
     let killed = Instant::now();
     sleep_until(killed + Duration::from_secs(8)).await;
     annotate().await;
-    second.leadership().gained().await.expect("leads");
+    second.leadership().acquired().await.expect("leads");
     assert!(killed.elapsed() <= LEASE, "{:?}", killed.elapsed());
     assert!(
         leases(&testbed)
@@ -366,12 +366,12 @@ async fn only_the_leader_writes() {
     let (of_first, of_second) = (maps(&first), maps(&second));
     write(&of_first).await.expect("the leader writes");
     let error = write(&of_second).await.expect_err("a standby does not").to_string();
-    assert!(error.contains("this instance does not lead"), "{error}");
+    assert!(error.contains("this instance is not the leader"), "{error}");
     // One that is cut off and asks for nothing any more: time alone ends it.
     first.wire.send_replace(Wire::Hangs);
     let begun = Instant::now();
     let error = write(&of_first).await.expect_err("it is given up").to_string();
-    assert!(error.contains("this instance does not lead"), "{error}");
+    assert!(error.contains("this instance is not the leader"), "{error}");
     assert!(begun.elapsed() <= RENEW && begun.elapsed() + SLACK >= RENEW, "{:?}", begun.elapsed());
     first.wire.send_replace(Wire::Works);
     assert!(write(&of_first).await.is_err());
@@ -379,7 +379,7 @@ async fn only_the_leader_writes() {
         of_first.list(&ListParams::default()).await.expect("reading is free").items.len(),
         1
     );
-    second.leadership().gained().await.expect("leads");
+    second.leadership().acquired().await.expect("leads");
     write(&of_second).await.expect("the new leader writes");
     assert_eq!(testbed.list("v1", "ConfigMap").len(), 2);
 }
@@ -397,8 +397,8 @@ async fn write_outlasts_the_renewals_it_waits_through() {
 #[tokio::test(start_paused = true)]
 async fn without_an_election_everything_is_written() {
     let leadership = Leadership::without_election();
-    assert!(leadership.holds());
-    assert_eq!(leadership.gained().await, Some(None::<Predecessor>));
+    assert!(leadership.is_leader());
+    assert_eq!(leadership.acquired().await, Some(None::<Predecessor>));
     let testbed = Testbed::default();
     let maps: Api<ConfigMap> = Api::namespaced(leadership.fence(&testbed.client()), "default");
     maps.create(&PostParams::default(), &config_map()).await.expect("written");

@@ -21,15 +21,11 @@ use hpa_calc::{
     settings::Settings,
 };
 use hpa_controller::{
+    AutoscalerApi, Finished, HpaKey, Observer, Reconciled, SystemClock,
     annotations::{DRY_RUN, PAUSE},
-    cache::Pods,
-    cache::SelectorIndex,
-    cache::{Autoscalers, Origin},
-    clock::SystemClock,
+    cache::{Autoscalers, ErrorClass, Origin, Pods, SelectorIndex},
     events::{EventRecorder, EventWriterConfig},
-    key::{AutoscalerApi, HpaKey},
     reconcile::Reconciler,
-    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
     scale_target::{MapperConfig, RestMapper, ScaleClient},
     shadow::{Verdict, read_only},
 };
@@ -311,6 +307,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         events,
         clock: Arc::new(SystemClock::default()),
         observer: Arc::new(()),
+        shadow: Arc::default(),
         dry_run: false,
         client,
     }
@@ -675,7 +672,7 @@ struct Ends(Mutex<Vec<End>>);
 
 impl Observer for Ends {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        assert_eq!(reconciled.reads.len(), 1);
+        assert_eq!(reconciled.read_durations.len(), 1);
     }
 
     fn finished(&self, finished: &Finished<'_>) {

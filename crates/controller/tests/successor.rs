@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{clock::Clock, controller::Dependencies, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, k8s::Clients};
 use hpa_test_harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
 };

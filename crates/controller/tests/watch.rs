@@ -13,9 +13,9 @@ use std::{
 
 use futures::StreamExt;
 use hpa_controller::{
+    AutoscalerApi, HpaKey,
     cache::{Caches, Origin},
     informer::Informers,
-    key::{AutoscalerApi, HpaKey},
     queue::{InitialDelay, WorkQueue},
 };
 use http::{Request, Response};

@@ -5,11 +5,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    controller::{Dependencies, Options},
+    Dependencies, Options, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
     leader_election,
     leader_election::{Election, ElectionConfig},
-    metrics::{Telemetry, TelemetryOptions},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -71,7 +70,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let dependencies = Dependencies { election, apis, ..dependencies };
     #[cfg(feature = "otlp")]
     let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
-    let outcome = hpa_controller::controller::run(dependencies, options, shutdown).await;
+    let outcome = hpa_controller::run(dependencies, options, shutdown).await;
     if let Some(serving) = serving {
         serving.stop().await;
     }

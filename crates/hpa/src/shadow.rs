@@ -4,12 +4,7 @@ use std::{io::Write, sync::Arc};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use hpa_controller::{
-    controller::Dependencies,
-    k8s::Clients,
-    metrics::{Telemetry, TelemetryOptions},
-    shadow::Summary,
-};
+use hpa_controller::{Dependencies, Telemetry, TelemetryOptions, k8s::Clients, shadow::Summary};
 use jiff::SignedDuration;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -88,7 +83,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
         tokio::time::sleep(length).await;
         shutdown.cancel();
     };
-    let controller = hpa_controller::controller::run(dependencies, options, shutdown.clone());
+    let controller = hpa_controller::run(dependencies, options, shutdown.clone());
     tokio::pin!(controller);
     tokio::select! {
         outcome = &mut controller => outcome?,

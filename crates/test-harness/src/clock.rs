@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::clock::{Clock, Instants};
+use hpa_controller::{Clock, Instants};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    controller::{Dependencies, Options, RunError, run},
+    Dependencies, Options, RunError,
     leader_election::{Election, ElectionConfig},
+    run,
 };
 use kube::Client;
 use tokio::{task::JoinHandle, time::timeout};

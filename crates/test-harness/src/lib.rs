@@ -4,7 +4,7 @@
 //! # async fn example() {
 //! use std::sync::Arc;
 //!
-//! use hpa_controller::{controller::Dependencies, k8s::Clients};
+//! use hpa_controller::{Dependencies, k8s::Clients};
 //! use hpa_test_harness::{RunningController, SettableMetrics, TestbedExt, objects, options};
 //! use hpa_testbed::{Config, Testbed};
 //!

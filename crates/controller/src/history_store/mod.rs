@@ -1,17 +1,13 @@
-//! Histories that outlive the leader: what the next one needs so that nothing is scaled down early or late.
+//! Stores histories in ConfigMaps, so that the next leader scales down neither early nor late.
 //!
-//! A stabilization window is made of the recommendations of the past; the reference forgets them with the process, and
-//! begins with the replicas it finds. Here the leader keeps, behind its decisions, what still matters in a few
-//! `ConfigMaps` beside the lease. A recommendation that stays the same is not written again: that it held until the
-//! leader's end is what the lease's last renewal says.
+//! A stabilization window needs past recommendations. The reference loses them when its process ends,
+//! and starts with the current replicas as the only recommendation. Here the leader writes the relevant
+//! part of all histories to a few ConfigMaps beside the lease, asynchronously to its decisions. An
+//! unchanged recommendation is not written again: the last renewal of the lease tells how long it held.
 
 mod shard;
 mod snapshot;
-#[cfg(test)]
-mod snapshot_tests;
 mod write_schedule;
-#[cfg(test)]
-mod write_schedule_tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +15,7 @@ use hpa_calc::settings::Settings;
 use hpa_metrics_client::describe;
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, ResourceExt, api::PostParams};
+use kube::{Api, ResourceExt, api::PostParams};
 use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
@@ -31,185 +27,202 @@ use tracing::{debug, info, warn};
 use crate::{
     cache::Autoscalers,
     clock::Clock,
+    k8s::ApiError,
     key::HpaKey,
-    leader_election::{ElectionConfig, Predecessor},
-    reconcile::observer::{Observer, Reconciled},
+    reconcile::{Observer, Reconciled},
 };
-use shard::{Encoded, MOST_SHARDS, Shard, decode, encode, name, shards_for};
+use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_count, shard_name};
 use snapshot::HistorySnapshot;
-use write_schedule::{Snapshot, WriteSchedule, pause};
+use write_schedule::{PendingSnapshot, WriteSchedule, min_write_interval};
 
-/// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(3);
-/// How often it is tried to read before it is done without, and how long it is waited in between.
-const READS: usize = 3;
-const READ_PAUSE: Duration = Duration::from_millis(300);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+const READ_ATTEMPTS: usize = 3;
+const READ_RETRY_DELAY: Duration = Duration::from_millis(300);
 
-/// Keeps the histories of the autoscalers. As an [`Observer`] it is told what is to be kept; [`HistoryStore::run`] writes it.
-pub struct HistoryStore {
+/// Why the history store could not read or write its ConfigMaps.
+#[derive(Debug, thiserror::Error)]
+enum HistoryStoreError {
+    #[error("failed to read ConfigMap {name:?}")]
+    Read { name: String, source: ApiError },
+    #[error("failed to write ConfigMap {name:?}")]
+    Write { name: String, source: ApiError },
+    #[error("failed to encode shard {shard}")]
+    Encode { shard: usize, source: serde_json::Error },
+    #[error("there is no shard {0}")]
+    NoShard(usize),
+}
+
+/// Stores the histories of the autoscalers. It receives them as an [`Observer`], and
+/// [`HistoryStore::run`] writes them.
+pub(crate) struct HistoryStore {
     api: Api<ConfigMap>,
-    /// How the names of the `ConfigMaps` begin.
+    /// The prefix of the ConfigMaps' names.
     prefix: String,
     settings: Settings,
     autoscalers: Arc<Autoscalers>,
     clock: Arc<dyn Clock>,
-    book: Mutex<WriteSchedule>,
-    /// There is something to write where there was nothing.
+    schedule: Mutex<WriteSchedule>,
+    /// Wakes `run` for a shard that had nothing to write before.
     changed: Notify,
 }
+
+/// A ConfigMap as it was read.
+struct StoredShard {
+    /// `None` if the ConfigMap doesn't exist.
+    version: Option<String>,
+    /// `None` if its content is not a shard of this version.
+    shard: Option<Shard>,
+}
+
+/// Stored snapshots by UID, each with the time its shard was written.
+type SnapshotsByUid = BTreeMap<String, (Timestamp, HistorySnapshot)>;
 
 impl Observer for HistoryStore {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         let Reconciled { key, hpa, conclusion, .. } = reconciled;
         let (status, history) = (&conclusion.status, &conclusion.history);
-        let name = key.to_string();
-        let entry =
-            HistorySnapshot::of(name, &hpa.spec, status, history, &self.settings, self.clock.now());
-        let kept = Snapshot { uid: hpa.metadata.uid.clone(), entry };
-        if self.book.lock().update(key, kept, Instant::now()) {
+        let (name, now) = (key.to_string(), self.clock.now());
+        let history = HistorySnapshot::new(name, &hpa.spec, status, history, &self.settings, now);
+        let snapshot = PendingSnapshot { uid: hpa.metadata.uid.clone(), history };
+        if self.schedule.lock().update(key, snapshot, Instant::now()) {
             self.changed.notify_one();
         }
     }
 }
 
 impl HistoryStore {
-    /// One that has nothing yet. `client` must write only while this instance leads.
-    pub fn new(
-        client: Client,
-        election: &ElectionConfig,
+    /// An empty store. `api` must write only while this instance is the leader.
+    pub(crate) fn new(
+        api: Api<ConfigMap>,
+        prefix: String,
         settings: Settings,
         autoscalers: Arc<Autoscalers>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            api: Api::namespaced(client, &election.namespace),
-            prefix: election.name.clone(),
+            api,
+            prefix,
             settings,
             autoscalers,
             clock,
-            book: Mutex::new(WriteSchedule::new(1, Instant::now())),
+            schedule: Mutex::new(WriteSchedule::new(1, Instant::now())),
             changed: Notify::new(),
         }
     }
 
-    /// Gives the autoscalers that are known the histories that the last leader kept. If they cannot be read, those
-    /// autoscalers begin anew, as in the reference.
-    pub async fn restore(&self, predecessor: Option<Predecessor>) {
-        match self.read_all().await {
+    /// Restores the stored histories of the cached autoscalers. `valid_until` is how long the last
+    /// recommendations held, if the last leader stored its histories. If the ConfigMaps can't be read,
+    /// the autoscalers start without a history, as in the reference.
+    pub(crate) async fn restore(&self, valid_until: Option<Timestamp>) {
+        match self.read_shards().await {
             Ok(shards) => {
-                let restored = self.take_over(shards, predecessor);
-                info!(autoscalers = restored, "took over the histories that the last leader kept");
+                let autoscalers = self.restore_shards(shards, valid_until);
+                info!(autoscalers, "restored the stored histories");
             }
             Err(error) => {
-                warn!(
-                    error,
-                    "cannot read the kept histories: every stabilization window begins anew"
-                );
+                let error = describe(&error);
+                warn!(error, "failed to read the stored histories, so all windows start empty");
             }
         }
     }
 
-    async fn read_all(&self) -> Result<Vec<(Option<String>, Option<Shard>)>, String> {
-        let mut shards: Vec<(Option<String>, Option<Shard>)> = Vec::new();
+    async fn read_shards(&self) -> Result<Vec<StoredShard>, HistoryStoreError> {
+        let mut shards: Vec<StoredShard> = Vec::new();
         let mut count = 1;
         while shards.len() < count {
             let object = self.read(shards.len()).await?;
             let shard = object.as_ref().and_then(decode);
-            let of = shard.as_ref().map_or(1, |shard| shard.about.of);
-            count = count.max(of.min(MOST_SHARDS));
-            shards.push((object.and_then(|object| object.resource_version()), shard));
+            let total = shard.as_ref().map_or(1, |shard| shard.header.shards);
+            count = count.max(total.min(MAX_SHARDS));
+            let version = object.and_then(|object| object.resource_version());
+            shards.push(StoredShard { version, shard });
         }
         Ok(shards)
     }
 
-    async fn read(&self, index: usize) -> Result<Option<ConfigMap>, String> {
-        let name = name(&self.prefix, index);
-        let mut tries = READS;
+    async fn read(&self, shard: usize) -> Result<Option<ConfigMap>, HistoryStoreError> {
+        let name = shard_name(&self.prefix, shard);
+        let mut attempts = READ_ATTEMPTS;
         loop {
-            tries -= 1;
-            let error = match timeout(TIMEOUT, self.api.get_opt(&name)).await {
+            attempts -= 1;
+            let source = match timeout(REQUEST_TIMEOUT, self.api.get_opt(&name)).await {
                 Ok(Ok(object)) => return Ok(object),
-                Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
-                    return Err(status.message);
-                }
-                Ok(Err(error)) => describe(&error),
-                Err(_) => "timed out".to_owned(),
+                Ok(Err(error)) => ApiError::from(error),
+                Err(_) => ApiError::TimedOut,
             };
-            if tries == 0 {
-                return Err(error);
+            if attempts == 0 || !is_retriable(&source) {
+                return Err(HistoryStoreError::Read { name, source });
             }
-            sleep(READ_PAUSE).await;
+            sleep(READ_RETRY_DELAY).await;
         }
     }
 
-    /// Restores what was read; of how many autoscalers.
-    fn take_over(
-        &self,
-        shards: Vec<(Option<String>, Option<Shard>)>,
-        predecessor: Option<Predecessor>,
-    ) -> usize {
+    /// Restores the histories and starts the write schedule. Returns the number of autoscalers
+    /// restored.
+    fn restore_shards(&self, shards: Vec<StoredShard>, valid_until: Option<Timestamp>) -> usize {
         let now = Instant::now();
         let wall = self.clock.now();
-        let mut book = WriteSchedule::new(shards.len().next_power_of_two(), now);
-        let mut by_uid = BTreeMap::new();
-        for (index, (version, shard)) in shards.into_iter().enumerate() {
-            let Some(Shard { about, entries }) = shard else {
-                book.found(index, version, Duration::ZERO, now);
+        let mut schedule = WriteSchedule::new(shards.len().next_power_of_two(), now);
+        let mut by_uid = SnapshotsByUid::new();
+        for (index, StoredShard { version, shard }) in shards.into_iter().enumerate() {
+            let Some(Shard { header, snapshots }) = shard else {
+                schedule.set_stored(index, version, Duration::ZERO, now);
                 continue;
             };
-            let since = wall.duration_since(about.written).unsigned_abs();
-            book.found(index, version, pause(entries.len(), 0).saturating_sub(since), now);
-            for (uid, entry) in entries {
-                let known = by_uid.get(&uid).is_some_and(|(written, _)| *written >= about.written);
-                if !known {
-                    by_uid.insert(uid, (about.written, entry));
+            let age = wall.duration_since(header.written).unsigned_abs();
+            let interval = min_write_interval(snapshots.len(), 0);
+            schedule.set_stored(index, version, interval.saturating_sub(age), now);
+            for (uid, snapshot) in snapshots {
+                let newest = by_uid.get(&uid).map(|(written, _)| *written);
+                if newest.is_none_or(|newest| newest < header.written) {
+                    by_uid.insert(uid, (header.written, snapshot));
                 }
             }
         }
         let mut restored = 0;
         for key in self.autoscalers.keys_where(|_| true) {
-            restored += usize::from(self.restore_one(&key, &mut by_uid, &mut book, predecessor));
+            let is_restored = self.restore_one(&key, &mut by_uid, &mut schedule, valid_until);
+            restored += usize::from(is_restored);
         }
-        let shards = shards_for(self.autoscalers.len());
-        if shards > book.shards() {
-            book.divide(shards, now);
+        let count = shard_count(self.autoscalers.len());
+        if count > schedule.shard_count() {
+            schedule.split(count, now);
         }
-        *self.book.lock() = book;
+        *self.schedule.lock() = schedule;
         restored
     }
 
     fn restore_one(
         &self,
         key: &HpaKey,
-        by_uid: &mut BTreeMap<String, (Timestamp, HistorySnapshot)>,
-        book: &mut WriteSchedule,
-        predecessor: Option<Predecessor>,
+        by_uid: &mut SnapshotsByUid,
+        schedule: &mut WriteSchedule,
+        valid_until: Option<Timestamp>,
     ) -> bool {
         let Some(autoscaler) = self.autoscalers.get(key) else { return false };
         let (object, now) = (autoscaler.object(), self.clock.instants());
-        let Some((written, entry)) = by_uid.remove(&object.metadata.uid) else { return false };
-        // One that kept nothing does not vouch for what is kept.
-        let end =
-            predecessor.filter(|predecessor| predecessor.kept_history).map(|leader| leader.renewed);
-        let held = end.map_or(written, |end| end.max(written));
+        let Some((written, snapshot)) = by_uid.remove(&object.metadata.uid) else { return false };
+        let valid_until = valid_until.map_or(written, |end| end.max(written));
         let (spec, status) = (&object.spec, &object.status);
-        let history = entry.restore(spec, status, &self.settings, held, now.wall);
-        debug!(hpa = %key, ?history, "took over the history");
+        let history = snapshot.restore(spec, status, &self.settings, valid_until, now.wall);
+        debug!(hpa = %key, ?history, "restored the history");
         autoscaler.restore(history, status.desired_replicas, now);
-        book.put(key.clone(), Snapshot { uid: object.metadata.uid.clone(), entry });
+        let uid = object.metadata.uid.clone();
+        schedule.insert_stored(key.clone(), PendingSnapshot { uid, history: snapshot });
         true
     }
 
-    /// Writes what is to be kept, until it is told to stop: then the rest.
-    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+    /// Writes shards as they become due. Once `stop` is cancelled, writes those that changed, and
+    /// returns.
+    pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut is_failing = false;
         while !stop.is_cancelled() {
-            let next = self.book.lock().next();
+            let next = self.schedule.lock().next();
             let due = async {
                 match next {
-                    Some((due, index)) => {
+                    Some((due, shard)) => {
                         sleep_until(due).await;
-                        index
+                        shard
                     }
                     None => std::future::pending().await,
                 }
@@ -217,88 +230,104 @@ impl HistoryStore {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.changed.notified() => {}
-                index = due => self.write(index, &mut is_failing).await,
+                shard = due => self.write(shard, &mut is_failing).await,
             }
         }
-        let rest = self.book.lock().changed();
-        for index in rest {
-            self.write(index, &mut is_failing).await;
+        let changed = self.schedule.lock().changed();
+        for shard in changed {
+            self.write(shard, &mut is_failing).await;
         }
     }
 
-    async fn write(&self, index: usize, is_failing: &mut bool) {
-        match self.try_write(index).await {
-            Ok(()) if std::mem::take(is_failing) => info!("histories can be kept again"),
+    /// Writes a shard. Logs the first of consecutive failures.
+    async fn write(&self, shard: usize, is_failing: &mut bool) {
+        match self.try_write(shard).await {
+            Ok(()) if std::mem::take(is_failing) => info!("history writes succeed again"),
             Ok(()) => {}
             Err(error) => {
-                self.book.lock().failed(index, Instant::now());
+                self.schedule.lock().write_failed(shard, Instant::now());
                 if !std::mem::replace(is_failing, true) {
-                    warn!(error, "cannot write the histories for the next leader; retrying");
+                    let error = describe(&error);
+                    warn!(error, "failed to write histories for the next leader; retrying");
                 }
             }
         }
     }
 
-    async fn try_write(&self, index: usize) -> Result<(), String> {
-        let name = name(&self.prefix, index);
-        let (Encoded { data, bytes, .. }, mut version) = self.encoded(index)?;
-        let mut is_second = false;
+    async fn try_write(&self, shard: usize) -> Result<(), HistoryStoreError> {
+        let name = shard_name(&self.prefix, shard);
+        let (EncodedShard { data, bytes, .. }, mut version) = self.encode(shard)?;
+        let mut is_retry = false;
         loop {
-            let metadata = ObjectMeta {
-                name: Some(name.clone()),
-                resource_version: version.clone(),
-                labels: Some(BTreeMap::from([(
-                    "app.kubernetes.io/managed-by".into(),
-                    self.prefix.clone(),
-                )])),
-                ..ObjectMeta::default()
-            };
-            let object = ConfigMap { metadata, data: Some(data.clone()), ..ConfigMap::default() };
+            let object = self.config_map(&name, version.clone(), data.clone());
             let parameters = PostParams::default();
-            let answer = async {
+            let request = async {
                 match version {
                     Some(_) => self.api.replace(&name, &parameters, &object).await,
                     None => self.api.create(&parameters, &object).await,
                 }
             };
-            match timeout(TIMEOUT, answer).await {
+            let source = match timeout(REQUEST_TIMEOUT, request).await {
                 Ok(Ok(stored)) => {
                     let version = stored.resource_version();
-                    self.book.lock().written(index, version, bytes, Instant::now());
+                    self.schedule.lock().write_succeeded(shard, version, bytes, Instant::now());
                     return Ok(());
                 }
-                // Somebody else wrote or deleted it; the leader is right.
-                Ok(Err(kube::Error::Api(status)))
-                    if matches!(status.code, 404 | 409) && !is_second =>
-                {
-                    is_second = true;
-                    version = self.read(index).await?.and_then(|object| object.resource_version());
-                }
-                Ok(Err(error)) => return Err(describe(&error)),
-                Err(_) => return Err("timed out".to_owned()),
+                Ok(Err(error)) => ApiError::from(error),
+                Err(_) => ApiError::TimedOut,
+            };
+            let is_conflict = matches!(
+                &source,
+                ApiError::Refused(status) if matches!(status.code, 404 | 409)
+            );
+            if !is_conflict || is_retry {
+                return Err(HistoryStoreError::Write { name, source });
             }
+            // Another client wrote or deleted it. The leader's content replaces that.
+            is_retry = true;
+            version = self.read(shard).await?.and_then(|object| object.resource_version());
         }
     }
 
-    /// What a shard is to hold, and the version that its object has. Autoscalers that are gone are left out.
-    fn encoded(&self, index: usize) -> Result<(Encoded, Option<String>), String> {
-        let mut book = self.book.lock();
-        let shards = book.shards();
-        let Some(part) = book.begin(index) else { return Err("no such shard".to_owned()) };
-        part.entries.retain(|key, kept| {
-            self.autoscalers.get(key).is_some_and(|known| known.object().metadata.uid == kept.uid)
+    fn config_map(
+        &self,
+        name: &str,
+        resource_version: Option<String>,
+        data: BTreeMap<String, String>,
+    ) -> ConfigMap {
+        let managed_by = ("app.kubernetes.io/managed-by".into(), self.prefix.clone());
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            resource_version,
+            labels: Some(BTreeMap::from([managed_by])),
+            ..ObjectMeta::default()
+        };
+        ConfigMap { metadata, data: Some(data), ..ConfigMap::default() }
+    }
+
+    /// Encodes a shard without the autoscalers that were deleted. Returns it with the resource
+    /// version of its ConfigMap.
+    fn encode(&self, shard: usize) -> Result<(EncodedShard, Option<String>), HistoryStoreError> {
+        let mut schedule = self.schedule.lock();
+        let count = schedule.shard_count();
+        let pending = schedule.start_write(shard).ok_or(HistoryStoreError::NoShard(shard))?;
+        pending.snapshots.retain(|key, snapshot| {
+            let cached = self.autoscalers.get(key);
+            cached.is_some_and(|cached| cached.object().metadata.uid == snapshot.uid)
         });
-        let entries = part.entries.values().map(|kept| (kept.uid.as_str(), &kept.entry));
-        let encoded =
-            encode(shards, self.clock.now(), entries).map_err(|error| error.to_string())?;
+        let snapshots = pending.snapshots.values();
+        let snapshots = snapshots.map(|snapshot| (snapshot.uid.as_str(), &snapshot.history));
+        let encoded = encode(count, self.clock.now(), snapshots)
+            .map_err(|source| HistoryStoreError::Encode { shard, source })?;
         if encoded.left_out > 0 {
             let left_out = encoded.left_out;
-            warn!(
-                left_out,
-                shard = index,
-                "a shard of histories is full: the next leader begins some anew"
-            );
+            warn!(left_out, shard, "a history shard is full: some histories are not stored");
         }
-        Ok((encoded, part.version.clone()))
+        Ok((encoded, pending.version.clone()))
     }
+}
+
+/// Whether a read may succeed if repeated: not after a client error, except for too many requests.
+fn is_retriable(error: &ApiError) -> bool {
+    !matches!(error, ApiError::Refused(status) if status.code < 500 && status.code != 429)
 }

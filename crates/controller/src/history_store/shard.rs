@@ -1,4 +1,4 @@
-//! How what is kept is laid out over `ConfigMaps`.
+//! The layout of snapshots in ConfigMaps.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +10,45 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::HistorySnapshot;
 use crate::key::HpaKey;
 
-/// The most shards there are; a power of two. The role of the chart names them all.
-pub(super) const MOST_SHARDS: usize = 16;
-/// How many autoscalers a shard is meant for; there are more in each once there are no more shards.
+/// The maximum number of shards; a power of two. The chart's role names all of them.
+pub(super) const MAX_SHARDS: usize = 16;
+/// The size of a shard. With the maximum number of shards, each has more.
 const AUTOSCALERS_PER_SHARD: usize = 500;
-/// The most that is put into a shard, in bytes; the API takes a mebibyte.
-const LARGEST: usize = 900 << 10;
-/// The layout that is read and written.
+/// The maximum size of a shard. The API server accepts 1 MiB.
+const MAX_SHARD_BYTES: usize = 900 << 10;
+/// The version of the layout.
 const VERSION: u32 = 1;
-/// The key of what is said of a shard as a whole. It is no UID.
-const ABOUT: &str = "shard";
+/// The ConfigMap key of the header. All others are UIDs.
+const HEADER_KEY: &str = "shard";
 
-/// What is said of a shard as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShardHeader {
     version: u32,
-    /// How many shards there are.
-    pub(super) of: usize,
-    /// When it was written.
+    /// The number of shards.
+    #[serde(rename = "of")]
+    pub(super) shards: usize,
     pub(super) written: Timestamp,
 }
 
-/// A shard that was read: what is in it, by UID.
+/// A shard that was read.
 #[derive(Debug, PartialEq)]
 pub(super) struct Shard {
-    pub(super) about: ShardHeader,
-    pub(super) entries: HashMap<String, HistorySnapshot>,
+    pub(super) header: ShardHeader,
+    /// By UID.
+    pub(super) snapshots: HashMap<String, HistorySnapshot>,
 }
 
-/// The name of a shard.
-pub(super) fn name(prefix: &str, index: usize) -> String {
-    format!("{prefix}-history-{index}")
+pub(super) fn shard_name(prefix: &str, shard: usize) -> String {
+    format!("{prefix}-history-{shard}")
 }
 
-/// How many shards so many autoscalers take: a power of two, so that a shard is only ever divided.
-pub(super) fn shards_for(autoscalers: usize) -> usize {
-    autoscalers.div_ceil(AUTOSCALERS_PER_SHARD).max(1).next_power_of_two().min(MOST_SHARDS)
+/// The number of shards for a number of autoscalers: a power of two, so that growth splits shards and
+/// never merges parts of several.
+pub(super) fn shard_count(autoscalers: usize) -> usize {
+    autoscalers.div_ceil(AUTOSCALERS_PER_SHARD).max(1).next_power_of_two().min(MAX_SHARDS)
 }
 
-/// The shard of an autoscaler out of so many. It depends on nothing but its name (FNV-1a).
+/// The shard of an autoscaler: the FNV-1a hash of its namespace and name, the same in every process.
 pub(super) fn shard_of(key: &HpaKey, shards: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
@@ -58,56 +58,55 @@ pub(super) fn shard_of(key: &HpaKey, shards: usize) -> usize {
     hash % shards.max(1)
 }
 
-/// A shard as it is written.
-pub(super) struct Encoded {
-    /// Of the object.
+/// A shard in the form that is written.
+pub(super) struct EncodedShard {
+    /// The data of the ConfigMap.
     pub(super) data: BTreeMap<String, String>,
-    /// Its size.
     pub(super) bytes: usize,
-    /// How many entries found no room.
+    /// The number of snapshots that did not fit.
     pub(super) left_out: usize,
 }
 
-/// Puts entries, by UID, into a shard.
+/// Encodes snapshots, given by UID.
 pub(super) fn encode<'a>(
-    of: usize,
+    shards: usize,
     written: Timestamp,
-    entries: impl Iterator<Item = (&'a str, &'a HistorySnapshot)>,
-) -> Result<Encoded, serde_json::Error> {
-    let about = serde_json::to_string(&ShardHeader { version: VERSION, of, written })?;
-    let (mut bytes, mut left_out) = (about.len(), 0);
-    let mut data = BTreeMap::from([(ABOUT.to_owned(), about)]);
-    for (uid, entry) in entries {
-        let entry = serde_json::to_string(entry)?;
-        let more = uid.len() + entry.len();
-        if bytes + more > LARGEST {
+    snapshots: impl Iterator<Item = (&'a str, &'a HistorySnapshot)>,
+) -> Result<EncodedShard, serde_json::Error> {
+    let header = serde_json::to_string(&ShardHeader { version: VERSION, shards, written })?;
+    let (mut bytes, mut left_out) = (header.len(), 0);
+    let mut data = BTreeMap::from([(HEADER_KEY.to_owned(), header)]);
+    for (uid, snapshot) in snapshots {
+        let snapshot = serde_json::to_string(snapshot)?;
+        let size = uid.len() + snapshot.len();
+        if bytes + size > MAX_SHARD_BYTES {
             left_out += 1;
         } else {
-            bytes += more;
-            data.insert(uid.to_owned(), entry);
+            bytes += size;
+            data.insert(uid.to_owned(), snapshot);
         }
     }
-    Ok(Encoded { data, bytes, left_out })
+    Ok(EncodedShard { data, bytes, left_out })
 }
 
-/// Reads a shard. `None` if it is of another version, or none of ours; entries that cannot be read are left out.
+/// Decodes a shard without its undecodable snapshots. `None` if it is not a shard of this version.
 pub(super) fn decode(object: &ConfigMap) -> Option<Shard> {
     let data = object.data.as_ref()?;
-    let about: ShardHeader = serde_json::from_str(data.get(ABOUT)?).ok()?;
-    if about.version != VERSION {
+    let header: ShardHeader = serde_json::from_str(data.get(HEADER_KEY)?).ok()?;
+    if header.version != VERSION {
         return None;
     }
-    let entries = data.iter().filter(|(uid, _)| *uid != ABOUT);
-    let entries =
-        entries.filter_map(|(uid, entry)| Some((uid.clone(), serde_json::from_str(entry).ok()?)));
-    Some(Shard { about, entries: entries.collect() })
+    let snapshots = data.iter().filter(|(uid, _)| *uid != HEADER_KEY);
+    let snapshots = snapshots
+        .filter_map(|(uid, snapshot)| Some((uid.clone(), serde_json::from_str(snapshot).ok()?)));
+    Some(Shard { header, snapshots: snapshots.collect() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(points: usize) -> HistorySnapshot {
+    fn snapshot(points: usize) -> HistorySnapshot {
         HistorySnapshot {
             hpa: "shop/web".into(),
             recommendations: vec![(5, 1_790_000_000_000); points],
@@ -120,54 +119,56 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let entry = HistorySnapshot {
-            scaled: Some(3),
-            ups: vec![(1, 2)],
-            downs: vec![(3, -4)],
-            ..entry(2)
+    fn shard_round_trips() {
+        let snapshot = HistorySnapshot {
+            last_scale_time: Some(3),
+            scale_ups: vec![(1, 2)],
+            scale_downs: vec![(3, -4)],
+            ..snapshot(2)
         };
-        let Encoded { data, left_out, .. } =
-            encode(4, Timestamp::UNIX_EPOCH, [("u-1", &entry)].into_iter()).expect("JSON");
+        let EncodedShard { data, left_out, .. } =
+            encode(4, Timestamp::UNIX_EPOCH, [("u-1", &snapshot)].into_iter()).expect("JSON");
         assert_eq!(left_out, 0);
         let shard = decode(&object(data)).expect("a shard");
-        assert_eq!(shard.about, ShardHeader { version: 1, of: 4, written: Timestamp::UNIX_EPOCH });
-        assert_eq!(shard.entries, HashMap::from([("u-1".to_owned(), entry)]));
+        let written = Timestamp::UNIX_EPOCH;
+        assert_eq!(shard.header, ShardHeader { version: 1, shards: 4, written });
+        assert_eq!(shard.snapshots, HashMap::from([("u-1".to_owned(), snapshot)]));
     }
 
     #[test]
-    fn another_version_is_ignored_and_a_broken_entry_left_out() {
-        let Encoded { mut data, .. } =
-            encode(1, Timestamp::UNIX_EPOCH, [("a", &entry(1)), ("b", &entry(1))].into_iter())
-                .expect("JSON");
+    fn other_version_and_undecodable_snapshot_are_ignored() {
+        let snapshot = snapshot(1);
+        let snapshots = [("a", &snapshot), ("b", &snapshot)].into_iter();
+        let EncodedShard { mut data, .. } =
+            encode(1, Timestamp::UNIX_EPOCH, snapshots).expect("JSON");
         data.insert("b".into(), "{".into());
         let shard = decode(&object(data.clone())).expect("a shard");
-        assert_eq!(shard.entries.into_keys().collect::<Vec<_>>(), ["a"]);
-        let next = data[ABOUT].replace("\"version\":1", "\"version\":2");
-        data.insert(ABOUT.into(), next);
+        assert_eq!(shard.snapshots.into_keys().collect::<Vec<_>>(), ["a"]);
+        let next = data[HEADER_KEY].replace("\"version\":1", "\"version\":2");
+        data.insert(HEADER_KEY.into(), next);
         assert_eq!(decode(&object(data)), None);
         assert_eq!(decode(&ConfigMap::default()), None);
     }
 
     #[test]
-    fn size_is_bounded() {
-        let entry = entry(64);
+    fn shard_has_a_maximum_size() {
+        let snapshot = snapshot(64);
         let uids: Vec<String> = (0..2000).map(|index| format!("uid-{index:04}")).collect();
-        let entries = uids.iter().map(|uid| (uid.as_str(), &entry));
-        let Encoded { data, bytes: size, left_out } =
-            encode(1, Timestamp::UNIX_EPOCH, entries).expect("JSON");
+        let snapshots = uids.iter().map(|uid| (uid.as_str(), &snapshot));
+        let EncodedShard { data, bytes: size, left_out } =
+            encode(1, Timestamp::UNIX_EPOCH, snapshots).expect("JSON");
         let bytes: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(bytes < 1 << 20, "{bytes}");
         assert!(
-            size <= LARGEST && left_out > 0 && data.len() > 500,
+            size <= MAX_SHARD_BYTES && left_out > 0 && data.len() > 500,
             "{size} {left_out} {}",
             data.len()
         );
     }
 
     #[test]
-    fn shards_grow_with_the_autoscalers_and_divide_them_evenly() {
-        assert_eq!([0, 1, 500, 501, 1001, 1_000_000].map(shards_for), [1, 1, 1, 2, 4, 16]);
+    fn shards_split_as_autoscalers_are_added() {
+        assert_eq!([0, 1, 500, 501, 1001, 1_000_000].map(shard_count), [1, 1, 1, 2, 4, 16]);
         let mut counts = [0; 8];
         for index in 0..4000 {
             let key = HpaKey::new(format!("team-{}", index % 7), format!("web-{index}"));

@@ -1,5 +1,6 @@
 //! Access to the API server: the clients with their limits, requests, and decoding of objects.
 
+mod api_error;
 mod autoscaler_kind;
 mod backpressure;
 mod client;
@@ -11,13 +12,14 @@ mod request_observer;
 mod timeout;
 mod watch_throttle;
 
+pub(crate) use api_error::ApiError;
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
     KubeconfigProblem,
 };
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
-pub(crate) use partial_object::{CachedKind, PartialMeta, PartialObject};
+pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 pub use rate_limit::RateLimit;
 pub use request::RequestError;
 pub(crate) use request::{ApiRequest, path_segment};

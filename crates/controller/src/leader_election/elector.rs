@@ -1,12 +1,15 @@
-//! The task that does what is decided about the lease.
+//! The task that reads, watches and writes the lease.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
-use hpa_metrics_client::describe;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api, ResourceExt,
@@ -20,79 +23,78 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
-    Election, ElectionConfig, Record, Step, View, decide,
-    fence::{Predecessor, State},
-    identity::random,
-    record,
+    Election, ElectionConfig,
+    decision::{LeaseObservation, LeaseRecord, Step, decide},
+    leadership::{Predecessor, State},
 };
-use crate::clock::Clock;
+use crate::{clock::Clock, k8s::ApiError};
 
-/// The changes of the lease.
-type Changes = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
+type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
-/// Takes part in an election.
 pub(super) struct Elector {
     api: Api<Lease>,
     config: ElectionConfig,
     clock: Arc<dyn Clock>,
     state: watch::Sender<State>,
-    view: View,
-    /// The lease as last seen: what is written is written against its version.
+    observation: LeaseObservation,
+    /// The lease as last read; writes are against its resource version.
     lease: Option<Lease>,
-    /// Of those who held the lease the last who was not us.
+    /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
-    /// While standing by, if it could be begun.
-    changes: Option<Changes>,
-    /// Whether the last request failed.
+    /// `None` while this instance is the leader, or the watch failed.
+    watch: Option<LeaseWatch>,
+    /// The last request failed.
     is_failing: bool,
 }
 
-/// How a write of the lease went.
-enum Written {
-    /// It is ours.
+/// How a write of the lease ended.
+enum LeaseWrite {
+    /// This instance holds the lease.
     Done,
-    /// Somebody else wrote or deleted it before.
-    Refused,
-    /// Nobody knows.
+    /// Another client wrote or deleted the lease first.
+    Conflict,
+    /// The request failed and may have been applied.
     Failed,
 }
 
 impl Elector {
-    /// An elector, and what it tells of its state.
+    /// An elector, and the receiver of its state.
     pub(super) fn new(
         election: &Election,
         clock: Arc<dyn Clock>,
     ) -> (Self, watch::Receiver<State>) {
         let Election { client, config } = election;
-        let (state, told) = watch::channel(State::Standby);
+        let (state, receiver) = watch::channel(State::Standby);
         let elector = Self {
             api: Api::namespaced(client.clone(), &config.namespace),
             config: config.clone(),
             clock,
             state,
-            view: View::default(),
+            observation: LeaseObservation::default(),
             lease: None,
             predecessor: None,
-            changes: None,
+            watch: None,
             is_failing: false,
         };
-        (elector, told)
+        (elector, receiver)
     }
 
-    /// Takes part until the leadership is lost, or `release` is cancelled: then the lease is released.
+    /// Takes part until the leadership is lost, or until `release` is cancelled: then releases the
+    /// lease.
     pub(super) async fn run(mut self, release: CancellationToken) {
         while !release.is_cancelled() && !self.read().await {
-            self.pause(self.after_retry(), &release).await;
+            self.wait(self.next_poll(), &release).await;
         }
         while !release.is_cancelled() {
-            match decide(&self.view, &self.config.identity, self.until(), Instant::now()) {
+            let identity = &self.config.identity;
+            match decide(&self.observation, identity, self.leader_until(), Instant::now()) {
                 Step::Lost => {
-                    warn!(lease = %self.name(), "lost the lease: this instance leads no more");
+                    warn!(lease = %self.lease_name(), "lost the leader lease");
                     break;
                 }
-                Step::Wait(until) => self.stand_by(until, &release).await,
+                Step::Wait(expiry) => self.wait_for_expiry(expiry, &release).await,
                 step @ (Step::Create | Step::Acquire | Step::Renew) => {
-                    self.claim(step, &release).await
+                    self.acquire_or_renew(step, &release).await;
                 }
             }
         }
@@ -100,135 +102,142 @@ impl Elector {
         self.state.send_replace(State::Ended);
     }
 
-    fn name(&self) -> String {
+    fn lease_name(&self) -> String {
         format!("{}/{}", self.config.namespace, self.config.name)
     }
 
-    /// When our leadership ends unless it is renewed.
-    fn until(&self) -> Option<Instant> {
+    /// The end of our leadership unless the lease is renewed; `None` if we are not the leader.
+    fn leader_until(&self) -> Option<Instant> {
         match *self.state.borrow() {
             State::Leading { until, .. } => Some(until),
             State::Standby | State::Ended => None,
         }
     }
 
-    /// When to look again: after one to 2.2 retry periods, as client-go has it, so that standbys do not act as one.
-    fn after_retry(&self) -> Instant {
-        let extra =
-            f64::from(u32::try_from(random() >> 32).unwrap_or_default()) / f64::from(u32::MAX);
-        Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * extra)
+    /// After 1 to 2.2 retry periods, as in client-go, so that standbys don't act at the same time.
+    fn next_poll(&self) -> Instant {
+        let random = RandomState::new().hash_one(0);
+        let jitter =
+            f64::from(u32::try_from(random >> 32).unwrap_or_default()) / f64::from(u32::MAX);
+        Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * jitter)
     }
 
-    /// Waits, but not beyond the end of our leadership.
-    async fn pause(&mut self, until: Instant, release: &CancellationToken) {
-        let until = self.until().map_or(until, |end| end.min(until));
+    /// Waits, at most until the end of our leadership.
+    async fn wait(&mut self, until: Instant, release: &CancellationToken) {
+        let until = self.leader_until().map_or(until, |end| end.min(until));
         tokio::select! {
             () = sleep_until(until) => {}
             () = release.cancelled() => {}
         }
     }
 
-    /// Waits for the lease to change or to expire, and looks at it from time to time.
-    async fn stand_by(&mut self, until: Instant, release: &CancellationToken) {
-        let look = self.after_retry();
-        let change = async {
-            match &mut self.changes {
-                Some(changes) => changes.next().await,
+    /// Waits for the lease to change or to expire, and polls it once.
+    async fn wait_for_expiry(&mut self, expiry: Instant, release: &CancellationToken) {
+        let poll = self.next_poll();
+        let event = async {
+            match &mut self.watch {
+                Some(watch) => watch.next().await,
                 None => std::future::pending().await,
             }
         };
-        let change = tokio::select! {
-            change = change => change,
-            () = sleep_until(look.min(until)) => {
-                // Once it has expired, the write finds out whether it was renewed unseen.
-                if look < until {
+        let event = tokio::select! {
+            event = event => event,
+            () = sleep_until(poll.min(expiry)) => {
+                // After the expiry, the write detects a renewal that was not observed.
+                if poll < expiry {
                     self.read().await;
                 }
                 return;
             }
             () = release.cancelled() => return,
         };
-        match change {
+        match event {
             Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease))) => {
-                self.observe(Some(lease))
+                self.observe(Some(lease));
             }
             Some(Ok(WatchEvent::Deleted(_))) => self.observe(None),
             Some(Ok(WatchEvent::Bookmark(_))) => {}
-            // The next look begins another.
-            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => self.changes = None,
+            // The next poll starts another watch.
+            Some(Ok(WatchEvent::Error(_)) | Err(_)) | None => self.watch = None,
         }
     }
 
-    /// Writes the lease, and waits until it is to be done again.
-    async fn claim(&mut self, step: Step, release: &CancellationToken) {
+    /// Writes the lease and waits until the next write is due.
+    async fn acquire_or_renew(&mut self, step: Step, release: &CancellationToken) {
         let version =
             |lease: &Option<Lease>| lease.as_ref().and_then(ResourceExt::resource_version);
         let before = version(&self.lease);
-        // From when it was sent: after a request that took all its time there is none to lose.
-        let period = Instant::now() + self.config.retry_period;
+        // Counts from the start of the request: a slow one must not delay the next renewal.
+        let next_renewal = Instant::now() + self.config.retry_period;
         let next = match self.write(step).await {
-            Written::Done => period,
-            // Whoever was faster is to be seen before the next step is decided.
-            Written::Refused if self.read().await && version(&self.lease) != before => return,
-            Written::Refused | Written::Failed if self.until().is_some() => period,
-            Written::Refused | Written::Failed => self.after_retry(),
+            LeaseWrite::Done => next_renewal,
+            // Decide again at once on what another instance wrote.
+            LeaseWrite::Conflict if self.read().await && version(&self.lease) != before => return,
+            LeaseWrite::Conflict | LeaseWrite::Failed if self.leader_until().is_some() => {
+                next_renewal
+            }
+            LeaseWrite::Conflict | LeaseWrite::Failed => self.next_poll(),
         };
-        self.pause(next, release).await;
+        self.wait(next, release).await;
     }
 
-    /// How long a request may take: not so long that there is no time for another.
-    fn patience(&self) -> Duration {
-        let patience = self.config.renew_deadline / 2;
-        self.until()
-            .map_or(patience, |until| patience.min(until.saturating_duration_since(Instant::now())))
+    /// Short enough to leave time for a second request before the renew deadline.
+    fn request_timeout(&self) -> Duration {
+        let limit = self.config.renew_deadline / 2;
+        self.leader_until()
+            .map_or(limit, |until| limit.min(until.saturating_duration_since(Instant::now())))
     }
 
-    /// Looks at the lease; whether that worked.
+    /// Reads the lease. Returns `false` if that failed.
     async fn read(&mut self) -> bool {
-        match timeout(self.patience(), self.api.get_opt(&self.config.name)).await {
-            Ok(Ok(lease)) => {
-                self.worked();
+        let response = timeout(self.request_timeout(), self.api.get_opt(&self.config.name)).await;
+        let result = response.map_err(|_| ApiError::TimedOut);
+        match result.and_then(|lease| lease.map_err(ApiError::from)) {
+            Ok(lease) => {
+                self.log_success();
                 self.observe(lease);
-                self.follow();
+                self.watch_lease();
                 true
             }
-            Ok(Err(error)) => self.failed(&describe(&error)),
-            Err(_) => self.failed("timed out"),
+            Err(error) => {
+                self.log_failure(&error);
+                false
+            }
         }
     }
 
-    /// Watches the lease from the version that was read.
-    fn follow(&mut self) {
-        let Some(lease) = self.lease.as_ref().filter(|_| self.changes.is_none()) else { return };
+    /// Watches the lease from the resource version that was read, unless a watch is running.
+    fn watch_lease(&mut self) {
+        let Some(lease) = self.lease.as_ref().filter(|_| self.watch.is_none()) else { return };
         let parameters =
             WatchParams::default().fields(&format!("metadata.name={}", self.config.name));
         let (api, version) = (self.api.clone(), lease.resource_version().unwrap_or_default());
-        let begun = async move { api.watch(&parameters, &version).await.map(StreamExt::boxed) };
-        self.changes = Some(stream::once(begun).try_flatten().boxed());
+        let watch = async move { api.watch(&parameters, &version).await.map(StreamExt::boxed) };
+        self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
     fn observe(&mut self, lease: Option<Lease>) {
-        let me = &self.config.identity;
-        let seen = lease.as_ref().map(record::record);
-        let before = self.view.record().map(|record| record.holder.clone());
-        if let Some(seen) = seen.as_ref().filter(|seen| seen.holder != *me) {
-            if before.as_ref() != Some(&seen.holder) && !seen.holder.is_empty() {
-                info!(lease = %self.name(), holder = seen.holder, "another instance leads");
+        let identity = &self.config.identity;
+        let record = lease.as_ref().map(LeaseRecord::from);
+        if let Some(other) = record.as_ref().filter(|record| record.holder != *identity) {
+            let known = self.observation.record().map(|record| &record.holder);
+            if known != Some(&other.holder) && !other.holder.is_empty() {
+                info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
             }
-            let predecessor = |renewed| Predecessor { renewed, kept_history: seen.keeps_history };
-            self.predecessor = seen.renewed.map(predecessor);
+            let kept_history = other.keeps_history;
+            self.predecessor = other.renewed.map(|renewed| Predecessor { renewed, kept_history });
         }
-        self.view.observe(seen, me, Instant::now());
+        self.observation.update(record, identity, Instant::now());
         self.lease = lease;
     }
 
-    /// The lease as it is when it is ours from now on, or still.
-    fn ours(&self) -> Lease {
+    /// The lease with this instance as its holder, acquired or renewed now.
+    fn our_lease(&self) -> Lease {
         let now = self.clock.now();
-        let before = self.view.record();
+        let before = self.observation.record();
         let is_ours = before.is_some_and(|record| record.holder == self.config.identity);
         let transitions = before.map_or(0, |record| record.transitions);
-        let claim = Record {
+        let record = LeaseRecord {
             holder: self.config.identity.clone(),
             duration: self.config.lease_duration,
             acquired: before.and_then(|record| record.acquired).filter(|_| is_ours).or(Some(now)),
@@ -242,81 +251,84 @@ impl Elector {
         };
         let mut lease = self.lease.clone().unwrap_or_default();
         lease.metadata.name = Some(self.config.name.clone());
-        record::write(&mut lease, &claim);
+        record.write_to(&mut lease);
         lease
     }
 
-    /// Makes the lease ours. The leadership counts from when that was sent: others count from later.
-    async fn write(&mut self, step: Step) -> Written {
+    /// Acquires or renews the lease. The leadership counts from the start of the request, which is
+    /// before any other instance observes the renewal.
+    async fn write(&mut self, step: Step) -> LeaseWrite {
         let sent = Instant::now();
-        let (lease, parameters) = (self.ours(), PostParams::default());
-        let patience = self.patience();
-        let answer = async {
+        let (lease, parameters) = (self.our_lease(), PostParams::default());
+        let request = async {
             match step {
                 Step::Create => self.api.create(&parameters, &lease).await,
                 _ => self.api.replace(&self.config.name, &parameters, &lease).await,
             }
         };
-        match timeout(patience, answer).await {
+        let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
-                self.worked();
+                self.log_success();
                 self.observe(Some(lease));
                 self.lead(sent + self.config.renew_deadline);
-                Written::Done
+                return LeaseWrite::Done;
             }
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
-                debug!(lease = %self.name(), error = status.message, "the lease was written by somebody else");
-                Written::Refused
-            }
-            Ok(Err(error)) => {
-                self.failed(&describe(&error));
-                Written::Failed
-            }
-            Err(_) => {
-                self.failed("timed out");
-                Written::Failed
-            }
+            Ok(Err(error)) => ApiError::from(error),
+            Err(_) => ApiError::TimedOut,
+        };
+        if matches!(&error, ApiError::Refused(status) if matches!(status.code, 404 | 409)) {
+            debug!(lease = %self.lease_name(), %error, "another client wrote the lease");
+            return LeaseWrite::Conflict;
         }
+        self.log_failure(&error);
+        LeaseWrite::Failed
     }
 
     fn lead(&mut self, until: Instant) {
-        self.changes = None;
-        if self.until().is_none() {
-            info!(lease = %self.name(), identity = self.config.identity, "this instance leads");
+        self.watch = None;
+        if self.leader_until().is_none() {
+            let identity = &self.config.identity;
+            info!(lease = %self.lease_name(), identity, "acquired the leader lease");
         }
         let predecessor = self.predecessor;
         self.state.send_replace(State::Leading { until, predecessor });
     }
 
-    /// Gives the lease back, if we have it: whoever waits need not wait for its end.
+    /// Releases the lease if we hold it, so that the next leader need not wait for its expiry.
     async fn release(&mut self) {
-        let leads = self.until().is_some_and(|until| Instant::now() < until);
-        let ours = |record: &&Record| record.holder == self.config.identity;
-        let Some(before) = self.view.record().filter(ours).filter(|_| leads) else { return };
-        let (now, mut lease) = (Some(self.clock.now()), self.lease.clone().unwrap_or_default());
-        let (holder, duration) = (String::new(), Duration::from_secs(1));
-        let released = Record { holder, duration, acquired: now, renewed: now, ..before.clone() };
-        record::write(&mut lease, &released);
+        let is_leader = self.leader_until().is_some_and(|until| Instant::now() < until);
+        let record = self.observation.record();
+        let is_ours = |record: &&LeaseRecord| record.holder == self.config.identity;
+        let Some(record) = record.filter(is_ours).filter(|_| is_leader) else { return };
+        let now = Some(self.clock.now());
+        let released = LeaseRecord {
+            holder: String::new(),
+            duration: Duration::from_secs(1),
+            acquired: now,
+            renewed: now,
+            ..record.clone()
+        };
+        let mut lease = self.lease.clone().unwrap_or_default();
+        released.write_to(&mut lease);
         let parameters = PostParams::default();
-        let answer = self.api.replace(&self.config.name, &parameters, &lease);
-        match timeout(self.patience(), answer).await {
-            Ok(Ok(_)) => info!(lease = %self.name(), "released the lease"),
-            Ok(Err(error)) => _ = self.failed(&describe(&error)),
-            Err(_) => _ = self.failed("timed out"),
+        let request = self.api.replace(&self.config.name, &parameters, &lease);
+        match timeout(self.request_timeout(), request).await {
+            Ok(Ok(_)) => info!(lease = %self.lease_name(), "released the leader lease"),
+            Ok(Err(error)) => self.log_failure(&error.into()),
+            Err(_) => self.log_failure(&ApiError::TimedOut),
         }
     }
 
-    fn worked(&mut self) {
+    fn log_success(&mut self) {
         if std::mem::take(&mut self.is_failing) {
-            info!(lease = %self.name(), "the lease can be read and written again");
+            info!(lease = %self.lease_name(), "requests for the leader lease succeed again");
         }
     }
 
-    /// Logs the first of several failures; `false`.
-    fn failed(&mut self, error: &str) -> bool {
+    /// Logs the first of consecutive failures.
+    fn log_failure(&mut self, error: &ApiError) {
         if !std::mem::replace(&mut self.is_failing, true) {
-            warn!(lease = %self.name(), error, "cannot read or write the lease");
+            warn!(lease = %self.lease_name(), %error, "failed to read or write the leader lease");
         }
-        false
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted as it happens.
+//! Counters and histograms, updated as things happen.
 
 use std::time::Duration;
 
@@ -15,18 +15,17 @@ pub(super) const REFERENCE: &str = "horizontal_pod_autoscaler_controller";
 /// The name of the queue in `workqueue_*`.
 pub(super) const QUEUE: &str = "horizontalpodautoscaler";
 
-/// The bounds of client-go's request latencies.
+/// client-go's buckets of request durations.
 const REQUEST_SECONDS: [f64; 12] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
 
-/// Those of KEP-6003.
+/// The buckets of KEP-6003.
 const DELAY_RATIO: [f64; 8] = [1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0];
 
-/// From a metrics server's usual resolution to a pipeline that stands still.
+/// From below a metrics server's usual resolution to a stalled pipeline.
 const AGE_SECONDS: [f64; 12] =
     [5.0, 10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1800.0];
 
-/// The counters and histograms.
 #[derive(Debug)]
 pub(super) struct Counters {
     registry: Registry,
@@ -55,7 +54,9 @@ impl Default for Counters {
         };
         let shadow_decisions = counter(
             "hpa_shadow_decisions_total",
-            "Decisions that were compared with another controller's, and not written. 'result' is 'same', 'different', or 'unsettled': different, but not for long enough to count.",
+            "Decisions that were compared with another controller's instead of written. 'result' is \
+             'same', 'different', or 'unsettled' for a difference that has not persisted long enough \
+             to count.",
             &["result"],
         );
         for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {
@@ -68,29 +69,43 @@ impl Default for Counters {
         Self {
             reconciliations: counter(
                 &own("reconciliations_total"),
-                "Number of reconciliations of HPA controller. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                "Number of reconciliations of HPA controller. The label 'action' should be either \
+                 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either \
+                 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen \
+                 during a reconciliation, the first one to occur is reported in `error` label.",
                 &["action", "error"],
             ),
             reconciliation_seconds: histogram(
                 &own("reconciliation_duration_seconds"),
-                "The time(seconds) that the HPA controller takes to reconcile once. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec and internal errors happen during a reconciliation, the first one to occur is reported in `error` label.",
+                "The time(seconds) that the HPA controller takes to reconcile once. The label \
+                 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label \
+                 'error' should be either 'spec', 'internal', or 'none'. Note that if both spec \
+                 and internal errors happen during a reconciliation, the first one to occur is \
+                 reported in `error` label.",
                 &["action", "error"],
                 &seconds,
             ),
             computations: counter(
                 &own("metric_computation_total"),
-                "Number of metric computations. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                "Number of metric computations. The label 'action' should be either 'scale_down', \
+                 'scale_up', or 'none'. Also, the label 'error' should be either 'spec', \
+                 'internal', or 'none'. The label 'metric_type' corresponds to \
+                 HPA.spec.metrics[*].type",
                 &["action", "error", "metric_type"],
             ),
             computation_seconds: histogram(
                 &own("metric_computation_duration_seconds"),
-                "The time(seconds) that the HPA controller takes to calculate one metric. The label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' corresponds to HPA.spec.metrics[*].type",
+                "The time(seconds) that the HPA controller takes to calculate one metric. The \
+                 label 'action' should be either 'scale_down', 'scale_up', or 'none'. The label \
+                 'error' should be either 'spec', 'internal', or 'none'. The label 'metric_type' \
+                 corresponds to HPA.spec.metrics[*].type",
                 &["action", "error", "metric_type"],
                 &seconds,
             ),
             delay_ratio: histogram(
                 &own("reconciliation_delay_ratio"),
-                "The time between two periodic reconciliations of an autoscaler, as a multiple of its period: 1 is on time.",
+                "The time between two periodic reconciliations of an autoscaler, as a multiple of \
+                 its period: 1 is on time.",
                 &["period_source"],
                 &DELAY_RATIO,
             ),
@@ -120,7 +135,7 @@ impl Default for Counters {
             shadow_decisions,
             sample_age: histogram(
                 "hpa_controller_metric_sample_age_seconds",
-                "How old the oldest sample of an answer of a metrics API was when it came.",
+                "Age of the oldest sample in a response of a metrics API.",
                 &["api"],
                 &AGE_SECONDS,
             ),
@@ -130,13 +145,12 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// All that was counted, by name and labels.
     pub(super) fn gather(&self) -> Vec<MetricFamily> {
         self.registry.gather()
     }
 
-    /// An answer of a metrics API came, its oldest sample this old.
-    pub(super) fn sample(&self, api: MetricsApi, age: Duration) {
+    /// Records the age of the oldest sample in a response of a metrics API.
+    pub(super) fn observe_sample_age(&self, api: MetricsApi, age: Duration) {
         let api = match api {
             MetricsApi::Resource => "resource",
             MetricsApi::Custom => "custom",
@@ -146,13 +160,13 @@ impl Counters {
     }
 }
 
-/// Registers a collector. Names and labels are fixed, and each is used once: a test renders all of them.
-#[expect(clippy::expect_used, reason = "constant names are valid or not, whatever the input")]
+/// Registers a collector. A test renders all of them.
+#[expect(clippy::expect_used, reason = "names and labels are constants")]
 fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: prometheus::Result<C>,
 ) -> C {
-    let collector = collector.expect("a valid name and valid labels");
-    registry.register(Box::new(collector.clone())).expect("a name of its own");
+    let collector = collector.expect("valid name and labels");
+    registry.register(Box::new(collector.clone())).expect("unique name");
     collector
 }

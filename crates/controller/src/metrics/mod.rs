@@ -1,14 +1,17 @@
-//! What the controller tells of itself: Prometheus metrics, and whether it is alive and ready.
+//! Prometheus metrics and health of a controller.
 //!
-//! A [`Telemetry`] is an [`Observer`](crate::reconcile::observer::Observer) of reconciles, and knows the caches and the queue of
-//! the controller that runs. What can be counted only as it happens is counted; all else is looked up when
-//! [`Telemetry::render`] is called, so that nothing can be stale: an autoscaler that is gone has no series.
+//! A [`Telemetry`] observes reconciles ([`Observer`](crate::reconcile::Observer)) and API
+//! requests ([`RequestObserver`](crate::k8s::RequestObserver)). It counts what happens; everything else
+//! it reads from the caches and the work queue when [`Telemetry::render`] is called, so that no value is
+//! stale and a deleted autoscaler has no series.
 //!
-//! Names, labels and buckets are those of kube-controller-manager where it has the metric. `docs/metrics.md` lists all.
+//! If kube-controller-manager has a metric, its name, labels and buckets are the same.
+//! `docs/metrics.md` lists all metrics.
 
-mod autoscaler;
 mod collector;
 mod counters;
+mod detail;
+mod family;
 mod reconciles;
 mod requests;
 mod samples;
@@ -16,43 +19,42 @@ mod samples;
 mod tests;
 mod text;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::{
-    cache::Autoscalers, events::DroppedEvents, health::Health, key::HpaKey, queue::WorkQueue,
-    shadow::Summary,
+    cache::Autoscalers,
+    events::DroppedEvents,
+    health::{Health, HealthError},
+    key::HpaKey,
+    queue::WorkQueue,
+    shadow::{ShadowRecords, Summary},
 };
 
 use counters::Counters;
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 
-/// What is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryOptions {
-    /// `--per-hpa-metrics`: for each autoscaler what each metric proposes, what limits it, and whether it fails. At
-    /// most [`METRICS_PER_AUTOSCALER`] + 3 series for each.
+    /// `--per-hpa-metrics`: series for each autoscaler with the proposal of each metric, the limits
+    /// and the failure of its last reconcile; at most [`METRICS_PER_AUTOSCALER`] + 3 per autoscaler.
     pub per_autoscaler: bool,
 }
 
-/// How many metrics of one autoscaler have a series of their own; of more, the first.
+/// How many metrics of one autoscaler have a series: the first ones of its spec.
 pub const METRICS_PER_AUTOSCALER: usize = 16;
 
-/// The parts of a running controller that are looked at.
+/// The parts of a running controller that metrics are read from.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The autoscalers.
     pub autoscalers: Arc<Autoscalers>,
-    /// What waits to be reconciled.
     pub queue: Arc<WorkQueue<HpaKey>>,
-    /// Objects that could not be decoded.
+    /// How many objects could not be decoded.
     pub undecodable: Arc<AtomicU64>,
+    pub shadow: Arc<ShadowRecords>,
 }
 
 /// The metrics and the health of one controller.
@@ -60,10 +62,11 @@ pub struct Sources {
 pub struct Telemetry {
     options: TelemetryOptions,
     counters: Counters,
-    pub(crate) sources: Mutex<Sources>,
-    dropped: Mutex<Arc<DroppedEvents>>,
-    leading: Mutex<HashMap<String, bool>>,
-    pub(crate) health: Health,
+    sources: Mutex<Sources>,
+    dropped_events: Mutex<Arc<DroppedEvents>>,
+    /// By the name of the lease.
+    leader: Mutex<HashMap<String, bool>>,
+    health: Health,
 }
 
 impl Default for Telemetry {
@@ -73,47 +76,67 @@ impl Default for Telemetry {
 }
 
 impl Telemetry {
-    /// Telemetry of a controller that has not begun.
     pub fn new(options: TelemetryOptions) -> Self {
         Self {
             options,
             counters: Counters::default(),
             sources: Mutex::default(),
-            dropped: Mutex::default(),
-            leading: Mutex::default(),
+            dropped_events: Mutex::default(),
+            leader: Mutex::default(),
             health: Health::default(),
         }
     }
 
-    /// Has these caches and this queue looked at from now on.
     pub fn attach(&self, sources: Sources) {
         *self.sources.lock() = sources;
     }
 
-    /// What was compared with another controller's decisions so far.
-    pub fn shadow_summary(&self) -> Summary {
-        Summary::of(&self.sources.lock().autoscalers)
-    }
-
-    /// Has these events counted from now on.
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
-        *self.dropped.lock() = dropped;
+        *self.dropped_events.lock() = dropped;
     }
 
-    /// Tells whether this process holds the lease of that name (`leader_election_master_status`).
-    pub fn set_leading(&self, lease: &str, leads: bool) {
-        self.leading.lock().insert(lease.to_owned(), leads);
+    /// The comparisons with another controller so far.
+    pub fn shadow_summary(&self) -> Summary {
+        let sources = self.sources.lock().clone();
+        Summary::new(&sources.autoscalers, &sources.shadow)
     }
 
-    /// All metrics in Prometheus' text format ([`CONTENT_TYPE`]).
+    /// Sets whether this process holds the lease of that name (`leader_election_master_status`).
+    pub fn set_leader(&self, lease: &str, is_leader: bool) {
+        self.leader.lock().insert(lease.to_owned(), is_leader);
+    }
+
+    /// The caches are synced.
+    pub fn set_synced(&self) {
+        self.health.set_synced();
+    }
+
+    /// Sets whether the workers run. Workers that don't run, as in a standby, can't be stuck.
+    pub fn set_working(&self, working: bool) {
+        self.health.set_working(working);
+    }
+
+    /// The controller is shutting down.
+    pub fn set_stopping(&self) {
+        self.health.set_stopping();
+    }
+
+    /// The result of a liveness probe.
+    pub fn alive(&self) -> Result<(), HealthError> {
+        let queue = self.sources.lock().queue.clone();
+        self.health.alive(&queue)
+    }
+
+    /// The result of a readiness probe. A standby is ready too.
+    pub fn ready(&self) -> Result<(), HealthError> {
+        self.health.ready()
+    }
+
+    /// All metrics in the Prometheus text format ([`CONTENT_TYPE`]).
     pub fn render(&self) -> String {
         let mut families = self.counters.gather();
-        families.extend(self.looked_up());
+        families.extend(self.collect());
         families.sort_by(|a, b| a.name().cmp(b.name()));
         text::render(&families)
-    }
-
-    fn undecodable(&self) -> u64 {
-        self.sources.lock().undecodable.load(Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! What reconciles add to the metrics.
+//! Metrics of reconciles and workers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,21 +9,20 @@ use hpa_calc::{
 };
 use tokio::time::Instant;
 
-use super::{Telemetry, autoscaler::reconcile_detail, counters::QUEUE};
+use super::{Telemetry, counters::QUEUE, detail::reconcile_detail};
 use crate::{
-    cache::Autoscaler,
+    cache::{Autoscaler, ErrorClass},
     key::HpaKey,
-    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
+    reconcile::{Finished, Observer, Reconciled},
     shadow::Verdict,
 };
 
 impl Observer for Telemetry {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
-        let Reconciled { key, hpa, conclusion, reads, .. } = *reconciled;
-        // Of a path that needs no metrics there are no explanations.
+        let Reconciled { key, hpa, conclusion, read_durations, .. } = *reconciled;
         for (index, metric) in conclusion.explanation.metrics.iter().enumerate() {
-            let took = reads.get(index).copied().unwrap_or_default();
-            self.computed(hpa, index, metric, took);
+            let duration = read_durations.get(index).copied().unwrap_or_default();
+            self.metric_computed(hpa, index, metric, duration);
         }
         if self.options.per_autoscaler {
             let detail = Box::new(reconcile_detail(hpa, &conclusion.explanation));
@@ -38,17 +37,17 @@ impl Observer for Telemetry {
     }
 
     fn finished(&self, finished: &Finished<'_>) {
-        let Finished { key, scaled, desired_replicas, error, took } = *finished;
-        let labels = [action(scaled), class(error)];
+        let Finished { key, scaled, desired_replicas, error, duration } = *finished;
+        let labels = [action_label(scaled), error_label(error)];
         self.counters.reconciliations.with_label_values(&labels).inc();
-        self.counters.reconciliation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
-        // What was deleted meanwhile has no series.
+        let seconds = duration.as_secs_f64();
+        self.counters.reconciliation_seconds.with_label_values(&labels).observe(seconds);
         let Some(autoscaler) = self.autoscaler(key) else { return };
-        let mut observed = autoscaler.last_reconcile.lock();
-        observed.error = error;
-        observed.finished = Instant::now();
+        let mut last = autoscaler.last_reconcile.lock();
+        last.error = error;
+        last.finished = Instant::now();
         if desired_replicas.is_some() {
-            observed.desired_replicas = desired_replicas;
+            last.desired_replicas = desired_replicas;
         }
     }
 }
@@ -58,13 +57,14 @@ impl Telemetry {
         self.sources.lock().autoscalers.get(key)
     }
 
-    /// A metric was computed. As in the reference, its proposal is compared with the replicas of the last status.
-    fn computed(
+    /// A metric was computed. Its direction relates to the replicas of the last status, as in the
+    /// reference.
+    fn metric_computed(
         &self,
         hpa: &HorizontalPodAutoscaler,
         index: usize,
         metric: &MetricExplanation,
-        took: Duration,
+        duration: Duration,
     ) {
         let Some(spec) = hpa.spec.metrics.get(index) else { return };
         let error = metric.error.as_ref().map(|_| match spec.source_type {
@@ -78,13 +78,14 @@ impl Telemetry {
             _ => None,
         };
         let metric_type = spec.source_type.to_string();
-        let labels = [action(direction), class(error), metric_type.as_str()];
+        let labels = [action_label(direction), error_label(error), metric_type.as_str()];
         self.counters.computations.with_label_values(&labels).inc();
-        self.counters.computation_seconds.with_label_values(&labels).observe(took.as_secs_f64());
+        let seconds = duration.as_secs_f64();
+        self.counters.computation_seconds.with_label_values(&labels).observe(seconds);
     }
 
-    /// A worker took an autoscaler that had been due for so long.
-    pub(crate) fn taken(&self, key: &HpaKey, lateness: Duration, period: Duration) {
+    /// A worker took an autoscaler from the queue.
+    pub(crate) fn dequeued(&self, key: &HpaKey, lateness: Duration, period: Duration) {
         self.counters.queue_seconds.with_label_values(&[QUEUE]).observe(lateness.as_secs_f64());
         let Some(due) =
             self.autoscaler(key).and_then(|autoscaler| autoscaler.last_reconcile.lock().next_due)
@@ -92,28 +93,30 @@ impl Telemetry {
             return;
         };
         let now = Instant::now();
-        // One that was taken before its time was changed, and not late or early.
-        if now.checked_sub(lateness).is_some_and(|since| since >= due) && !period.is_zero() {
+        // An autoscaler that was queued early, because it changed, has no delay.
+        if now.checked_sub(lateness).is_some_and(|queued_for| queued_for >= due)
+            && !period.is_zero()
+        {
             let delay = now.duration_since(due).as_secs_f64();
             let ratio = 1.0 + delay / period.as_secs_f64();
             self.counters.delay_ratio.with_label_values(&["global"]).observe(ratio);
         }
     }
 
-    /// The next reconcile of an autoscaler by its period is due then.
+    /// The next periodic reconcile of an autoscaler is scheduled.
     pub(crate) fn scheduled(&self, key: &HpaKey, due: Instant) {
         if let Some(autoscaler) = self.autoscaler(key) {
             autoscaler.last_reconcile.lock().next_due = Some(due);
         }
     }
 
-    /// A worker was at an autoscaler for so long.
-    pub(crate) fn worked(&self, time: Duration) {
-        self.counters.work_seconds.with_label_values(&[QUEUE]).observe(time.as_secs_f64());
+    /// A worker finished an autoscaler.
+    pub(crate) fn processed(&self, duration: Duration) {
+        self.counters.work_seconds.with_label_values(&[QUEUE]).observe(duration.as_secs_f64());
     }
 }
 
-fn action(direction: Option<Direction>) -> &'static str {
+fn action_label(direction: Option<Direction>) -> &'static str {
     match direction {
         Some(Direction::Up) => "scale_up",
         Some(Direction::Down) => "scale_down",
@@ -121,7 +124,7 @@ fn action(direction: Option<Direction>) -> &'static str {
     }
 }
 
-pub(super) fn class(error: Option<ErrorClass>) -> &'static str {
+pub(super) fn error_label(error: Option<ErrorClass>) -> &'static str {
     match error {
         Some(ErrorClass::Spec) => "spec",
         Some(ErrorClass::Internal) => "internal",

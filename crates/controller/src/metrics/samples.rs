@@ -1,4 +1,4 @@
-//! How old the samples are that the metrics APIs answer with.
+//! Age of the samples in responses of the metrics APIs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use super::Telemetry;
 use crate::clock::Clock;
 
-/// A source of metrics whose samples' ages are told. Put below what shares answers, it sees each answer once.
+/// A metrics source that records the age of samples. It belongs below the coalescing, to record each
+/// response once.
 pub struct ObservedSource<S> {
     source: S,
     telemetry: Arc<Telemetry>,
@@ -21,18 +22,17 @@ pub struct ObservedSource<S> {
 }
 
 impl<S> ObservedSource<S> {
-    /// Has the samples of `source` told.
     pub fn new(source: S, telemetry: Arc<Telemetry>, clock: Arc<dyn Clock>) -> Self {
         Self { source, telemetry, clock }
     }
 
-    fn tell<I>(&self, api: MetricsApi, items: &[I], timestamp: impl Fn(&I) -> Timestamp) {
-        // Go's zero time, in the year 1, stands for none.
+    fn observe<I>(&self, api: MetricsApi, items: &[I], timestamp: impl Fn(&I) -> Timestamp) {
+        // Go's zero time, in the year 1, means no timestamp.
         let times = items.iter().map(timestamp).filter(|time| *time > Timestamp::UNIX_EPOCH);
         let Some(oldest) = times.min() else { return };
-        // A clock that is ahead of ours has no future to show.
+        // The clock of the metrics server may be ahead.
         let age = self.clock.now().duration_since(oldest).try_into().unwrap_or(Duration::ZERO);
-        self.telemetry.counters.sample(api, age);
+        self.telemetry.counters.observe_sample_age(api, age);
     }
 }
 
@@ -44,7 +44,7 @@ impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
         pods: &Selector,
     ) -> Result<Vec<PodMetrics>, FetchError> {
         let items = self.source.pod_metrics(namespace, pods).await?;
-        self.tell(MetricsApi::Resource, &items, |item| item.timestamp);
+        self.observe(MetricsApi::Resource, &items, |item| item.timestamp);
         Ok(items)
     }
 
@@ -56,7 +56,7 @@ impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
         metric_selector: &Selector,
     ) -> Result<Vec<MetricValue>, FetchError> {
         let items = self.source.pod_values(namespace, pods, metric, metric_selector).await?;
-        self.tell(MetricsApi::Custom, &items, |item| item.timestamp);
+        self.observe(MetricsApi::Custom, &items, |item| item.timestamp);
         Ok(items)
     }
 
@@ -68,7 +68,7 @@ impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
         metric_selector: &Selector,
     ) -> Result<Vec<MetricValue>, FetchError> {
         let items = self.source.object_values(namespace, object, metric, metric_selector).await?;
-        self.tell(MetricsApi::Custom, &items, |item| item.timestamp);
+        self.observe(MetricsApi::Custom, &items, |item| item.timestamp);
         Ok(items)
     }
 
@@ -79,7 +79,7 @@ impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
         metric_selector: &Selector,
     ) -> Result<Vec<ExternalMetricValue>, FetchError> {
         let items = self.source.external_values(namespace, metric, metric_selector).await?;
-        self.tell(MetricsApi::External, &items, |item| item.timestamp);
+        self.observe(MetricsApi::External, &items, |item| item.timestamp);
         Ok(items)
     }
 }

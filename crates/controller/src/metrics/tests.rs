@@ -12,9 +12,9 @@ use tokio::time::advance;
 use super::*;
 use crate::health::HealthError;
 use crate::{
-    cache::Origin,
+    cache::{ErrorClass, Origin},
     key::AutoscalerApi,
-    reconcile::observer::{ErrorClass, Finished, Observer, Reconciled},
+    reconcile::{Finished, Observer, Reconciled},
 };
 
 const fn seconds(seconds: u64) -> Duration {
@@ -41,7 +41,7 @@ fn hpa(name: &str, metrics: &[&str]) -> HorizontalPodAutoscaler {
     hpa
 }
 
-/// Telemetry that knows these autoscalers.
+/// Telemetry of a controller with these autoscalers in its cache.
 fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) {
     let (telemetry, sources) = (Telemetry::new(options), Sources::default());
     for name in names {
@@ -59,12 +59,12 @@ fn finish(telemetry: &Telemetry, name: &str, desired: Option<i32>, error: Option
         scaled,
         desired_replicas: desired,
         error,
-        took: Duration::from_millis(3),
+        duration: Duration::from_millis(3),
     };
     telemetry.finished(&finished);
 }
 
-/// Tells of a reconcile whose metrics proposed this.
+/// Reports a reconcile whose metrics made these proposals.
 fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>]) {
     let explain = |proposal: &Result<i32, &str>| MetricExplanation {
         proposed_replicas: proposal.ok(),
@@ -81,15 +81,14 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
     let conclusion =
         Conclusion { status, events, history, explanation, scaled_to: None, error: None };
     let hpa = hpa(name, &vec!["cpu"; proposals.len()]);
-    let reads = vec![Duration::from_millis(5); proposals.len()];
+    let read_durations = vec![Duration::from_millis(5); proposals.len()];
     let key = key(name);
-    let took = Duration::ZERO;
     telemetry.reconciled(&Reconciled {
         key: &key,
         hpa: &hpa,
         conclusion: &conclusion,
-        took,
-        reads: &reads,
+        duration: Duration::ZERO,
+        read_durations: &read_durations,
     });
 }
 
@@ -99,21 +98,21 @@ fn value(text: &str, series: &str) -> Option<f64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exposition_is_as_recorded() {
+async fn exposition_matches_the_recorded_one() {
     let (telemetry, sources) =
         telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
-    telemetry.set_leading("hpa-controller", true);
+    telemetry.set_leader("hpa-controller", true);
     telemetry.set_working(true);
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
     finish(&telemetry, "web", Some(5), None);
     finish(&telemetry, "api", None, Some(ErrorClass::Internal));
-    telemetry.counters.sample(MetricsApi::Resource, seconds(12));
+    telemetry.counters.observe_sample_age(MetricsApi::Resource, seconds(12));
     sources.queue.add(key("web"));
-    telemetry.taken(&key("web"), Duration::from_micros(3), seconds(15));
-    telemetry.worked(Duration::from_millis(2));
+    telemetry.dequeued(&key("web"), Duration::from_micros(3), seconds(15));
+    telemetry.processed(Duration::from_millis(2));
     telemetry.scheduled(&key("web"), tokio::time::Instant::now() + seconds(15));
     advance(seconds(18)).await;
-    telemetry.taken(&key("web"), seconds(3), seconds(15));
+    telemetry.dequeued(&key("web"), seconds(3), seconds(15));
     let requests = &telemetry.counters;
     requests.requests.with_label_values(&["200", "10.0.0.1:443", "GET"]).inc();
     requests.request_seconds.with_label_values(&["10.0.0.1:443", "GET"]).observe(0.02);
@@ -125,7 +124,7 @@ async fn exposition_is_as_recorded() {
 }
 
 #[tokio::test]
-async fn deleted_autoscaler_leaves_no_series() {
+async fn deleted_autoscaler_has_no_series() {
     let (telemetry, sources) =
         telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
     for name in ["web", "api"] {
@@ -134,7 +133,7 @@ async fn deleted_autoscaler_leaves_no_series() {
     }
     assert_eq!(telemetry.render().matches("hpa_name=\"web\"").count(), 4);
     sources.autoscalers.remove(&key("web"));
-    // The reconcile that was under way.
+    // A reconcile that was running during the deletion.
     reconcile(&telemetry, "web", &[Ok(4)]);
     finish(&telemetry, "web", Some(4), None);
     let text = telemetry.render();
@@ -143,26 +142,27 @@ async fn deleted_autoscaler_leaves_no_series() {
     let count = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers";
     assert_eq!(value(&text, count), Some(1.0));
 
-    // Another of that name begins without the other's.
+    // A re-created one starts without series.
     sources.autoscalers.apply(&key("web"), hpa("other", &["cpu"]), Origin::Watch);
     assert!(!telemetry.render().contains("hpa_name=\"web\""));
 }
 
 #[tokio::test]
-async fn desired_replicas_outlive_a_failure() {
+async fn desired_replicas_stay_after_a_failed_reconcile() {
     let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
     finish(&telemetry, "web", Some(3), None);
     finish(&telemetry, "web", None, Some(ErrorClass::Internal));
     let text = telemetry.render();
-    let desired = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"}";
-    assert_eq!(value(&text, desired), Some(3.0));
+    let desired = "horizontal_pod_autoscaler_controller_desired_replicas";
+    let labels = "hpa_name=\"web\",namespace=\"shop\"";
+    assert_eq!(value(&text, &format!("{desired}{{{labels}}}")), Some(3.0));
     assert_eq!(value(&text, "hpa_controller_autoscalers_failing{error=\"internal\"}"), Some(1.0));
-    // Not asked for.
+    // Only with `per_autoscaler`.
     assert!(!text.contains("hpa_controller_failing"));
 }
 
 #[tokio::test]
-async fn metrics_beyond_the_bound_have_no_series() {
+async fn series_per_autoscaler_are_limited() {
     let (telemetry, _) = telemetry(&["web"], TelemetryOptions { per_autoscaler: true });
     reconcile(&telemetry, "web", &[Ok(1); METRICS_PER_AUTOSCALER + 5]);
     let text = telemetry.render();
@@ -170,28 +170,27 @@ async fn metrics_beyond_the_bound_have_no_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_was_due_by_period_has_a_delay_ratio() {
+async fn only_periodic_reconciles_have_a_delay_ratio() {
     let (telemetry, _) = telemetry(&["web"], TelemetryOptions::default());
-    let count = |telemetry: &Telemetry| {
-        let name = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_count{period_source=\"global\"}";
-        value(&telemetry.render(), name)
+    let ratio = |telemetry: &Telemetry, suffix: &str| {
+        let name = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio";
+        value(&telemetry.render(), &format!("{name}_{suffix}{{period_source=\"global\"}}"))
     };
     let period = seconds(10);
-    telemetry.taken(&key("web"), Duration::ZERO, period);
-    assert_eq!(count(&telemetry), None, "the first");
+    telemetry.dequeued(&key("web"), Duration::ZERO, period);
+    assert_eq!(ratio(&telemetry, "count"), None, "the first reconcile");
     telemetry.scheduled(&key("web"), tokio::time::Instant::now() + period);
     advance(seconds(4)).await;
-    telemetry.taken(&key("web"), seconds(1), period);
-    assert_eq!(count(&telemetry), None, "a changed spec");
+    telemetry.dequeued(&key("web"), seconds(1), period);
+    assert_eq!(ratio(&telemetry, "count"), None, "a changed spec");
     advance(seconds(11)).await;
-    telemetry.taken(&key("web"), seconds(5), period);
-    assert_eq!(count(&telemetry), Some(1.0));
-    let sum = "horizontal_pod_autoscaler_controller_reconciliation_delay_ratio_sum{period_source=\"global\"}";
-    assert_eq!(value(&telemetry.render(), sum), Some(1.5));
+    telemetry.dequeued(&key("web"), seconds(5), period);
+    assert_eq!(ratio(&telemetry, "count"), Some(1.0));
+    assert_eq!(ratio(&telemetry, "sum"), Some(1.5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_are_stuck_if_they_finish_nothing_while_some_are_due() {
+async fn workers_are_stuck_without_progress_on_due_items() {
     let (telemetry, sources) = telemetry(&[], TelemetryOptions::default());
     sources.queue.add(key("web"));
     advance(seconds(600)).await;
@@ -211,7 +210,7 @@ async fn workers_are_stuck_if_they_finish_nothing_while_some_are_due() {
 }
 
 #[tokio::test]
-async fn ready_is_who_has_filled_caches_and_goes_on() {
+async fn controller_is_ready_between_sync_and_shutdown() {
     let telemetry = Telemetry::default();
     assert_eq!(telemetry.ready(), Err(HealthError::NotSynced));
     telemetry.set_synced();
@@ -221,7 +220,7 @@ async fn ready_is_who_has_filled_caches_and_goes_on() {
 }
 
 #[tokio::test]
-async fn scrape_grows_with_the_autoscalers_only() {
+async fn scrape_grows_linearly_with_autoscalers() {
     const COUNT: usize = 10_000;
     let names: Vec<String> = (0..COUNT).map(|index| format!("web-{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -231,28 +230,27 @@ async fn scrape_grows_with_the_autoscalers_only() {
         reconcile(&telemetry, name, &[Ok(3)]);
         finish(&telemetry, name, Some(3), None);
     }
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let text = telemetry.render();
-    println!("{COUNT} autoscalers: {} KiB in {:?}", text.len() / 1024, begun.elapsed());
+    println!("{COUNT} autoscalers: {} KiB in {:?}", text.len() / 1024, started.elapsed());
     let per_autoscaler = text.lines().filter(|line| line.contains("hpa_name=")).count();
-    // Desired, proposed, limited.
+    // desired_replicas, proposed_replicas, limited.
     assert_eq!(per_autoscaler, 3 * COUNT);
     assert!(text.lines().count() < empty + 3 * COUNT + 100);
 }
 
 #[tokio::test]
-async fn autoscaler_of_our_own_api_has_series_of_its_own() {
+async fn autoscaler_of_the_custom_api_has_its_own_series() {
     let (telemetry, sources) = telemetry(&["web"], TelemetryOptions::default());
     finish(&telemetry, "web", Some(5), None);
-    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
-    sources.autoscalers.apply(&own, hpa("own", &["cpu"]), Origin::Watch);
-    let (scaled, took) = (None, Duration::ZERO);
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
+    sources.autoscalers.apply(&custom, hpa("custom", &["cpu"]), Origin::Watch);
     telemetry.finished(&Finished {
-        key: &own,
-        scaled,
+        key: &custom,
+        scaled: None,
         desired_replicas: Some(7),
         error: None,
-        took,
+        duration: Duration::ZERO,
     });
     let text = telemetry.render();
     let name = "horizontal_pod_autoscaler_controller_desired_replicas";

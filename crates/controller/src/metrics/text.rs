@@ -1,13 +1,13 @@
-//! Prometheus' text format, with numbers as Go writes them.
+//! The Prometheus text format, with Go's number format.
 
 use std::fmt::Write;
 
 use prometheus::proto::{Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-/// What [`Telemetry::render`](super::Telemetry::render) gives, as HTTP names it.
+/// The media type of [`Telemetry::render`](super::Telemetry::render).
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The text of the families. A family without a series is left out, as the reference does.
+/// Formats the families. Leaves out those without series, as the reference does.
 pub(super) fn render(families: &[MetricFamily]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.get_metric().is_empty()) {
@@ -57,7 +57,7 @@ fn series(text: &mut String, name: &str, metric: &Metric, bound: Option<&str>, v
 }
 
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    // A string takes whatever is written.
+    // Writing to a string can't fail.
     let _ = text.write_fmt(arguments);
 }
 
@@ -66,8 +66,8 @@ fn escaped(text: &str, quotes: bool) -> String {
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
-/// As Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that give the value, with an exponent of at
-/// least two digits below 1e-4 and from 1e6 on.
+/// Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to the value, with an
+/// exponent of at least two digits below 1e-4 and from 1e6.
 fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_go_does() {
+    fn numbers_have_gos_format() {
         for (value, text) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -1,65 +1,59 @@
-//! Who is told of every reconcile.
+//! Callbacks on every reconcile, for metrics, reports and demos.
 
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
 
-pub use crate::cache::ErrorClass;
-use crate::{key::HpaKey, shadow::Verdict};
+use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
 
-/// A reconcile that came to a conclusion.
+/// A reconcile whose scale write, if any, is done. Its status is not written yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Reconciled<'a> {
-    /// The autoscaler's name.
     pub key: &'a HpaKey,
-    /// The autoscaler as it was decided on.
+    /// The autoscaler that was decided on.
     pub hpa: &'a HorizontalPodAutoscaler,
-    /// What was decided, why, and how its write went.
     pub conclusion: &'a Conclusion,
-    /// How long it took, reading and writing included, the write of the status not.
-    pub took: Duration,
-    /// How long each metric of the spec took to be read; zero where it was not asked for.
-    pub reads: &'a [Duration],
+    /// From the start of the reconcile until now.
+    pub duration: Duration,
+    /// How long the read of each metric took, by metric index; zero for metrics that weren't read.
+    pub read_durations: &'a [Duration],
 }
 
-/// A reconcile that has ended, the write of the status included.
+/// A reconcile that has ended, including the status write.
 #[derive(Clone, Copy, Debug)]
 pub struct Finished<'a> {
-    /// The autoscaler's name.
     pub key: &'a HpaKey,
-    /// Which way the target was scaled, if it was.
+    /// The direction of the scaling, if the target was scaled.
     pub scaled: Option<Direction>,
-    /// The replicas decided on, if any were.
+    /// `None` if the replicas could not be decided or the status could not be written.
     pub desired_replicas: Option<i32>,
-    /// How it failed, if it did. A status that could not be stored is a failure.
+    /// A failed status write counts as [`ErrorClass::Internal`].
     pub error: Option<ErrorClass>,
-    /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
-/// Is told of every reconcile: the place for metrics, reports and demonstrations. It is called by the workers, so it
-/// must not block.
+/// Receives every reconcile. The workers call it, so it must not block.
 pub trait Observer: Send + Sync {
-    /// A reconcile came to a conclusion. Its status is not stored yet.
+    /// A reconcile reached its conclusion; its status is written next.
     fn reconciled(&self, reconciled: &Reconciled<'_>);
 
-    /// An autoscaler that another controller handles was compared.
+    /// The decision for an autoscaler in dry run was compared with another controller's.
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
         let _ = (key, verdict);
     }
 
-    /// A reconcile ended. Of one whose autoscaler was changed or deleted meanwhile nothing is told.
+    /// A reconcile ended. Not called if the autoscaler changed or was deleted during the reconcile.
     fn finished(&self, finished: &Finished<'_>) {
         let _ = finished;
     }
 }
 
-/// Observes nothing.
+/// Ignores everything.
 impl Observer for () {
     fn reconciled(&self, _: &Reconciled<'_>) {}
 }
 
-/// Each is told, in order.
+/// Calls each observer, in order.
 impl Observer for Vec<Arc<dyn Observer>> {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         for observer in self {

@@ -1,30 +1,35 @@
-//! Shadow mode: deciding beside another controller, writing nothing, and telling where the two differ.
+//! Shadow mode: compares the decisions of this controller with those of another one, the peer, which
+//! does the writing. Pure functions and records; `reconcile` reads the inputs.
 //!
-//! The other controller's decision is what it wrote into the status of an autoscaler; ours is made right after, when
-//! a watch tells of that status, on what the other one decided on as far as it can be known:
+//! The peer's decision is the status that it wrote. Ours is made right after, when the watch delivers
+//! that status, on the inputs the peer had, as far as they can be known:
 //!
-//! - the status before its write, and the spec;
-//! - the replicas it says that it found (`status.currentReplicas`), since it may have changed them meanwhile;
-//! - pods and metrics as they are now, which is the least possible time later, or as one of the two looks before found
-//!   them: those of after a scaling are not what the other one scaled on ([`compare_any`]);
-//! - how its write of the scale went, as its conditions tell;
-//! - a history that is fed by our own recommendations and by the scalings that it did. One on pods and metrics that we
-//!   have not seen stands for the recommendation as well.
+//! - the spec, and the status before the peer's write;
+//! - the replicas that the peer read (`status.currentReplicas`): it may have scaled since;
+//! - pods and metrics as they are now, or as read by one of the two reconciles before. If the peer
+//!   scaled, pods and metrics after the scaling are not what it decided on ([`compare_any`]);
+//! - the result of the peer's scale write, from its conditions;
+//! - a history of our recommendations and of the peer's scalings. If we have not seen the pods and
+//!   metrics that the peer decided on, its scaling also counts as our recommendation.
 //!
-//! A status that stays the same for two sync periods is its answer to the replicas that there are, and compared so. Its
-//! recommendation is taken to be renewed once a period, as ours is, though its status does not tell: while it
-//! stays, the other one has not decided on the metric values that have changed since, and neither does our history go on
-//! with them. What is compared: `desiredReplicas`, and status and reason of each condition. A condition `ScaledToZero`
-//! that is `False` says the same as none. Not compared: texts, metric values, times.
+//! A status that is unchanged for two sync periods is the peer's answer to the current replicas, and
+//! is compared as such. The peer is taken to have renewed its recommendation once a period, as we do,
+//! although its status doesn't show that. While the status is unchanged, the peer has not decided on
+//! metric values that changed since, so our history doesn't follow them either.
 //!
-//! Since both read the world at slightly different moments, a difference counts only where it holds in two comparisons
-//! in a row, or in four where the metric values that both read differ as well or a stabilization window or a policy had a
-//! say, since the times of their recommendations and scalings are up to a period apart ([`Verdict`]). A comparison on metric values
-//! that none of our looks has read counts half. And since what the other one recommended before we came is not known, none
-//! counts before the longest window and policy period of an autoscaler that is older than us have passed.
+//! Compared are `desiredReplicas` and the status and reason of each condition. `ScaledToZero=False`
+//! equals no such condition. Texts, metric values and times are not compared.
+//!
+//! Both controllers read at slightly different times. A difference therefore counts only if it
+//! persists for two comparisons in a row. It needs four if the metric values that both read differ
+//! too, or if a stabilization window or a policy changed a decision, because the times of their
+//! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on metric
+//! values that none of our reconciles read counts half. If an autoscaler is older than this process,
+//! the peer's past recommendations are unknown, so no difference counts until its longest window and
+//! policy period have passed.
 
-mod compare;
-mod grounds;
+mod comparison;
+mod inputs;
 mod record;
 mod summary;
 #[cfg(test)]
@@ -33,19 +38,21 @@ mod tests;
 use kube::{Client, client::Body};
 use tower::{BoxError, service_fn};
 
-pub(crate) use compare::explained;
-pub use compare::{Comparison, Difference, compare, compare_any, differences, found};
-pub(crate) use grounds::DecisionInputs;
-pub use record::{Evaluation, Verdict};
-pub(crate) use record::{Observation, Record};
+pub(crate) use comparison::explain_status;
+pub use comparison::{
+    Comparison, Difference, compare, compare_any, differences, scale_as_seen_by_peer,
+};
+pub(crate) use inputs::DecisionInputs;
+pub(crate) use record::Observation;
+pub use record::{Evaluation, ShadowRecords, Verdict};
 pub use summary::{Row, Summary};
 
-/// Why a request was not sent.
+/// The error of a write request in dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing is written in a dry run")]
-pub struct WritesNothing;
+#[error("write requests are not sent in dry run")]
+pub struct WriteInDryRun;
 
-/// A client that sends nothing but reads.
+/// A client that sends only read requests.
 pub fn read_only(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let client = client.clone();
@@ -55,7 +62,7 @@ pub fn read_only(client: &Client) -> Client {
             if matches!(*request.method(), http::Method::GET | http::Method::HEAD) {
                 return client.send(request).await.map_err(BoxError::from);
             }
-            Err(WritesNothing.into())
+            Err(WriteInDryRun.into())
         }
     });
     Client::new(service, namespace)

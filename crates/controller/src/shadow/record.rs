@@ -1,49 +1,58 @@
-//! What is known of one autoscaler in shadow mode, and when a difference counts.
+//! The record of one autoscaler in shadow mode, and when a difference counts.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
+use hashbrown::HashMap;
 use hpa_calc::{
     api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules},
     settings::Settings,
 };
 use jiff::SignedDuration;
+use parking_lot::Mutex;
 
 use super::{
-    compare::{Comparison, Difference, explained},
-    grounds::DecisionInputs,
+    comparison::{Comparison, Difference, explain_status},
+    inputs::DecisionInputs,
 };
+use crate::{cache::Autoscaler, key::HpaKey};
 
-/// What a comparison counts. One on metric values that none of our looks has read says little: all that can be told is
-/// that it goes on.
-const COUNTS: usize = 2;
-const COUNTS_UNSEEN: usize = 1;
+/// The weight of a comparison.
+const WEIGHT: usize = 2;
+/// The weight of a comparison on metric values that none of our reconciles read: it shows only that
+/// a difference persists.
+const WEIGHT_UNSEEN: usize = 1;
 
-/// In how many comparisons in a row a difference has to hold.
-const HOLDS: usize = 2 * COUNTS;
-/// The same where the moment matters: the two read other metric values, or a window or a policy bound one of them. Their
-/// times of recommendations and scalings are apart by up to a period, so that these end for the one that much earlier.
-const HOLDS_WHERE_TIME_MATTERS: usize = 4 * COUNTS;
+/// The weight of consecutive comparisons that makes a difference count.
+const THRESHOLD: usize = 2 * WEIGHT;
+/// The same if timing matters: the two read different metric values, or a window or a policy changed a
+/// decision. The times of their recommendations and scale events differ by up to a sync period, so
+/// that windows and policies end that much earlier for one of them.
+const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
 
-/// For how many periods a status has to stay as it is to be the answer to what is now.
-const SILENT: u32 = 2;
+/// The syncs after which an unchanged status counts as the answer to the current inputs.
+const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// What so many looks before the last have read may be what the other controller decided on: it reads at some moment
-/// between two of our looks, and the later of them may have read while it scaled.
-const EARLIER: usize = 2;
+/// How many reconciles' inputs are kept besides the current ones. The peer reads at some time between
+/// two of our reconciles, and the later of them may have read during its scaling.
+const EARLIER_INPUTS: usize = 2;
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// Both decided the same.
     Same,
-    /// They did not, which may be because both read the world at different moments, or because the past is not known.
+    /// The decisions differ, perhaps because the controllers read at different times or because the
+    /// past is unknown.
     Unsettled,
-    /// They did not, in comparison after comparison.
+    /// The decisions differ, in enough consecutive comparisons.
     Different,
 }
 
 impl Verdict {
-    /// The name in a metric's label.
+    /// The value of the metric label `result`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -53,48 +62,110 @@ impl Verdict {
     }
 }
 
-/// A comparison that was judged.
+/// A comparison and its verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    /// What it came to.
     pub verdict: Verdict,
-    /// Whether that is another verdict or another difference than was told last.
-    pub is_news: bool,
+    /// The verdict or the differences changed since they were last reported.
+    pub is_new: bool,
 }
 
-/// What the next comparison is to go by.
+/// What a reconcile can compare with.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
-    /// The status that the other controller began with.
+    /// The status that the peer's reconcile started from.
     pub(crate) before: HorizontalPodAutoscalerStatus,
-    /// Whether it wrote another one since the last look.
+    /// The peer wrote the status since our last reconcile.
     pub(crate) is_answer: bool,
-    /// Whether this is to be compared. If not, the decision only feeds the history: the other controller's last
-    /// recommendation is renewed at each of its reconciles, though its status does not tell.
+    /// The decision is compared. If not, it only adds to the history: the peer renews its
+    /// recommendation at each reconcile, although its status doesn't show it.
     pub(crate) is_compared: bool,
 }
 
-/// An autoscaler in shadow mode.
-#[derive(Debug)]
-pub(crate) struct Record {
-    /// As it was at the last look.
-    seen: Arc<HorizontalPodAutoscaler>,
-    /// From when on all of its past that counts is known.
-    knows_past_from: Duration,
-    /// For how many periods its status has not changed.
-    silent: u32,
-    /// What the last looks have read, the newest first; `None` where nothing had to be read.
-    read: VecDeque<Option<Arc<DecisionInputs>>>,
-    /// What differed in the last comparisons, what those in a row count for each.
-    streaks: Vec<(String, usize)>,
-    /// What was told last to differ.
-    told: Vec<Difference>,
-    pub(super) counts: [u64; 3],
-    /// The last differences that counted, with both explanations.
-    pub(super) last: Option<LastDifference>,
+/// The records of all autoscalers in shadow mode.
+#[derive(Debug, Default)]
+pub struct ShadowRecords {
+    by_key: Mutex<HashMap<HpaKey, OwnedRecord>>,
 }
 
-/// A difference that counted.
+/// A record and the autoscaler that it belongs to: a re-created one starts a new record.
+#[derive(Debug)]
+struct OwnedRecord {
+    owner: Weak<Autoscaler>,
+    record: Arc<Mutex<ShadowRecord>>,
+}
+
+impl OwnedRecord {
+    fn belongs_to(&self, autoscaler: &Arc<Autoscaler>) -> bool {
+        std::ptr::eq(self.owner.as_ptr(), Arc::as_ptr(autoscaler))
+    }
+}
+
+impl ShadowRecords {
+    /// The record of an autoscaler, which begins at `now` in monotonic time if it is new.
+    pub(crate) fn record(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Arc<Autoscaler>,
+        hpa: &Arc<HorizontalPodAutoscaler>,
+        settings: &Settings,
+        now: Duration,
+    ) -> Arc<Mutex<ShadowRecord>> {
+        if let Some(record) = self.get(key, autoscaler) {
+            return record;
+        }
+        let record = Arc::new(Mutex::new(ShadowRecord::new(hpa.clone(), settings, now)));
+        self.insert(key, autoscaler, record.clone());
+        record
+    }
+
+    pub(super) fn get(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Arc<Autoscaler>,
+    ) -> Option<Arc<Mutex<ShadowRecord>>> {
+        let by_key = self.by_key.lock();
+        let owned = by_key.get(key).filter(|owned| owned.belongs_to(autoscaler))?;
+        Some(owned.record.clone())
+    }
+
+    pub(super) fn insert(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Arc<Autoscaler>,
+        record: Arc<Mutex<ShadowRecord>>,
+    ) {
+        let mut by_key = self.by_key.lock();
+        if by_key.len() == by_key.capacity() {
+            // Before the map grows, drop the records of deleted autoscalers.
+            by_key.retain(|_, owned| owned.owner.strong_count() > 0);
+        }
+        by_key.insert(key.clone(), OwnedRecord { owner: Arc::downgrade(autoscaler), record });
+    }
+}
+
+/// One autoscaler in shadow mode.
+#[derive(Debug)]
+pub(crate) struct ShadowRecord {
+    /// The autoscaler at our last reconcile.
+    last_seen: Arc<HorizontalPodAutoscaler>,
+    /// The monotonic time from which the peer's whole relevant past is known.
+    past_known_from: Duration,
+    /// Our reconciles since the peer's status changed.
+    unchanged_syncs: u32,
+    /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
+    inputs: VecDeque<Option<Arc<DecisionInputs>>>,
+    /// The fields that differed in the last comparison, each with the weight of its consecutive
+    /// comparisons.
+    streaks: Vec<(String, usize)>,
+    /// The differences that were last reported.
+    reported: Vec<Difference>,
+    /// The comparisons by verdict.
+    pub(super) counts: [u64; 3],
+    pub(super) last_difference: Option<LastDifference>,
+}
+
+/// The last differences that counted, with the explanations of both decisions.
 #[derive(Clone, Debug)]
 pub(super) struct LastDifference {
     pub(super) differences: Vec<Difference>,
@@ -102,14 +173,118 @@ pub(super) struct LastDifference {
     pub(super) theirs: String,
 }
 
-/// Whether this says that a window or a policy changed a decision.
-fn is_timed(reason: &ConditionReason) -> bool {
+impl ShadowRecord {
+    /// A record that begins at `now` in monotonic time. An autoscaler without conditions has no past,
+    /// since no controller has decided on it yet.
+    pub(crate) fn new(
+        hpa: Arc<HorizontalPodAutoscaler>,
+        settings: &Settings,
+        now: Duration,
+    ) -> Self {
+        let has_past = !hpa.status.conditions.is_empty();
+        let past = if has_past { relevant_past(&hpa, settings) } else { Duration::ZERO };
+        Self {
+            last_seen: hpa,
+            past_known_from: now.saturating_add(past),
+            unchanged_syncs: 0,
+            inputs: VecDeque::new(),
+            streaks: Vec::new(),
+            reported: Vec::new(),
+            counts: [0; 3],
+            last_difference: None,
+        }
+    }
+
+    /// Updates the record with the current autoscaler. `None` if there is nothing to compare with:
+    /// the peer has not answered to the autoscaler, or not to a spec that changed since.
+    pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
+        let before = std::mem::replace(&mut self.last_seen, hpa.clone());
+        let is_answer = before.status != hpa.status;
+        let is_spec_changed = before.spec != hpa.spec;
+        if is_spec_changed {
+            // Readings of other metrics.
+            self.inputs.clear();
+        }
+        self.unchanged_syncs = if is_answer { 0 } else { self.unchanged_syncs.saturating_add(1) };
+        if hpa.status.conditions.is_empty() || (!is_answer && is_spec_changed) {
+            self.unchanged_syncs = 0;
+            return None;
+        }
+        let is_compared = is_answer || self.unchanged_syncs >= MIN_UNCHANGED_SYNCS;
+        Some(Observation { before: before.status.clone(), is_answer, is_compared })
+    }
+
+    /// Adds the inputs of a reconcile. Returns those of the reconciles before, newest first.
+    pub(crate) fn add_inputs(
+        &mut self,
+        inputs: Option<DecisionInputs>,
+    ) -> Vec<Arc<DecisionInputs>> {
+        let earlier = self.inputs.iter().flatten().cloned().collect();
+        self.inputs.push_front(inputs.map(Arc::new));
+        self.inputs.truncate(EARLIER_INPUTS);
+        earlier
+    }
+
+    /// The verdict on a comparison at `now` in monotonic time.
+    pub(crate) fn evaluate(
+        &mut self,
+        comparison: &Comparison,
+        peer: &HorizontalPodAutoscalerStatus,
+        now: Duration,
+    ) -> Evaluation {
+        let differences = &comparison.differences;
+        self.update_streaks(comparison);
+        let ours = &comparison.conclusion.explanation;
+        let timing_matters = !comparison.same_metrics
+            || ours.stabilized_by.iter().chain(&ours.limited_by).any(depends_on_time)
+            || peer.conditions.iter().any(|condition| depends_on_time(&condition.reason));
+        let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
+        let is_settled = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
+        let verdict = if differences.is_empty() {
+            Verdict::Same
+        } else if is_settled && now >= self.past_known_from {
+            Verdict::Different
+        } else {
+            Verdict::Unsettled
+        };
+        if let Some(count) = self.counts.get_mut(verdict as usize) {
+            *count += 1;
+        }
+        if verdict == Verdict::Different {
+            self.last_difference = Some(LastDifference {
+                differences: differences.clone(),
+                ours: ours.to_string(),
+                theirs: explain_status(peer),
+            });
+        }
+        let to_report = if verdict == Verdict::Different { differences.as_slice() } else { &[] };
+        let is_new = verdict != Verdict::Unsettled && self.reported != to_report;
+        if is_new {
+            self.reported = to_report.to_vec();
+        }
+        Evaluation { verdict, is_new }
+    }
+
+    /// Adds the comparison's weight to the streaks of the fields that differ, and ends all others.
+    fn update_streaks(&mut self, comparison: &Comparison) {
+        let before = std::mem::take(&mut self.streaks);
+        let weight = if comparison.seen_metrics { WEIGHT } else { WEIGHT_UNSEEN };
+        let extended = |difference: &Difference| {
+            let streak = before.iter().find(|(field, _)| *field == difference.field);
+            (difference.field.clone(), streak.map_or(0, |(_, sum)| *sum) + weight)
+        };
+        self.streaks = comparison.differences.iter().map(extended).collect();
+    }
+}
+
+/// Whether the reason says that a window or a policy changed a decision.
+fn depends_on_time(reason: &ConditionReason) -> bool {
     use ConditionReason::{ScaleDownLimit, ScaleDownStabilized, ScaleUpLimit, ScaleUpStabilized};
     matches!(reason, ScaleUpStabilized | ScaleDownStabilized | ScaleUpLimit | ScaleDownLimit)
 }
 
-/// How far back the past of an autoscaler counts.
-fn memory(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
+/// The longest window or policy period of an autoscaler.
+fn relevant_past(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
     let behavior = hpa.spec.behavior.as_ref();
     let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
     let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
@@ -120,93 +295,4 @@ fn memory(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
     let windows =
         [window(up).unwrap_or_default(), window(down).unwrap_or(settings.downscale_stabilization)];
     periods.chain(windows).max().unwrap_or_default().unsigned_abs()
-}
-
-impl Record {
-    /// Begins with an autoscaler, at this time of the running clock. One that no controller has decided on yet has no
-    /// past.
-    pub(crate) fn begin(
-        seen: Arc<HorizontalPodAutoscaler>,
-        settings: &Settings,
-        running: Duration,
-    ) -> Self {
-        let has_past = !seen.status.conditions.is_empty();
-        let memory = if has_past { memory(&seen, settings) } else { Duration::ZERO };
-        Self {
-            seen,
-            knows_past_from: running.saturating_add(memory),
-            silent: 0,
-            read: VecDeque::new(),
-            streaks: Vec::new(),
-            told: Vec::new(),
-            counts: [0; 3],
-            last: None,
-        }
-    }
-
-    /// Looks at an autoscaler; `None` while the other controller has not answered to what is asked for, or to what was
-    /// changed since the last look.
-    pub(crate) fn look(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
-        let seen = std::mem::replace(&mut self.seen, hpa.clone());
-        let is_answer = seen.status != hpa.status;
-        if seen.spec != hpa.spec {
-            // They are answers to other questions.
-            self.read.clear();
-        }
-        self.silent = if is_answer { 0 } else { self.silent.saturating_add(1) };
-        if hpa.status.conditions.is_empty() || (!is_answer && seen.spec != hpa.spec) {
-            self.silent = 0;
-            return None;
-        }
-        let is_compared = is_answer || self.silent >= SILENT;
-        Some(Observation { before: seen.status.clone(), is_answer, is_compared })
-    }
-
-    /// Keeps what a look read, and gives what those before it have read, the newest first.
-    pub(crate) fn keep(&mut self, read: Option<DecisionInputs>) -> Vec<Arc<DecisionInputs>> {
-        let earlier = self.read.iter().flatten().cloned().collect();
-        self.read.push_front(read.map(Arc::new));
-        self.read.truncate(EARLIER);
-        earlier
-    }
-
-    /// Judges a comparison at this time of the running clock.
-    pub(crate) fn judge(
-        &mut self,
-        comparison: &Comparison,
-        theirs: &HorizontalPodAutoscalerStatus,
-        running: Duration,
-    ) -> Evaluation {
-        let differences = &comparison.differences;
-        let before = std::mem::take(&mut self.streaks);
-        let streak =
-            |what: &str| before.iter().find(|(other, _)| other == what).map_or(0, |(_, sum)| *sum);
-        let counts = if comparison.seen_metrics { COUNTS } else { COUNTS_UNSEEN };
-        self.streaks =
-            differences.iter().map(|one| (one.what.clone(), streak(&one.what) + counts)).collect();
-        let ours = &comparison.conclusion.explanation;
-        let is_timed = !comparison.same_metrics
-            || ours.stabilized_by.iter().chain(&ours.limited_by).any(is_timed)
-            || theirs.conditions.iter().any(|condition| is_timed(&condition.reason));
-        let holds = if is_timed { HOLDS_WHERE_TIME_MATTERS } else { HOLDS };
-        let is_settled = self.streaks.iter().any(|(_, sum)| *sum >= holds);
-        let verdict = match () {
-            () if differences.is_empty() => Verdict::Same,
-            () if is_settled && running >= self.knows_past_from => Verdict::Different,
-            () => Verdict::Unsettled,
-        };
-        if let Some(count) = self.counts.get_mut(verdict as usize) {
-            *count += 1;
-        }
-        if verdict == Verdict::Different {
-            let (ours, theirs) = (ours.to_string(), explained(theirs));
-            self.last = Some(LastDifference { differences: differences.clone(), ours, theirs });
-        }
-        let told = if verdict == Verdict::Different { differences.as_slice() } else { &[] };
-        let is_news = verdict != Verdict::Unsettled && self.told != told;
-        if is_news {
-            self.told = told.to_vec();
-        }
-        Evaluation { verdict, is_news }
-    }
 }

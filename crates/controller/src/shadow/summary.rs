@@ -1,60 +1,57 @@
-//! What a shadow run came to.
+//! The result of a shadow run.
 
 use std::fmt;
 
-use super::record::Verdict;
+use super::record::{ShadowRecords, Verdict};
 use crate::{cache::Autoscalers, key::HpaKey};
 
-/// The sum of all comparisons of the autoscalers that are there.
+/// All comparisons of the cached autoscalers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// The autoscalers.
     pub autoscalers: usize,
-    /// Those that were compared at least once.
+    /// The autoscalers with at least one comparison.
     pub compared: usize,
     /// The comparisons.
     pub decisions: u64,
-    /// Those that differed for certain.
+    /// The comparisons with the verdict [`Verdict::Different`].
     pub different: u64,
-    /// Those that differed, but not for long, or before enough of the past was known.
+    /// The comparisons with the verdict [`Verdict::Unsettled`].
     pub unsettled: u64,
-    /// The autoscalers that differed for certain, by name.
+    /// The autoscalers with a difference, by name.
     pub rows: Vec<Row>,
 }
 
-/// An autoscaler that differed.
+/// An autoscaler with a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The autoscaler.
     pub key: HpaKey,
     /// Its comparisons.
     pub decisions: u64,
-    /// How many of them differed for certain.
+    /// Those with the verdict [`Verdict::Different`].
     pub different: u64,
-    /// What differed in the last of these.
+    /// The differences of the last of these.
     pub differences: Vec<String>,
-    /// How our last decision that differed came about.
+    /// The explanation of our decision then.
     pub ours: String,
-    /// What the other controller told of its own.
+    /// The peer's status then.
     pub theirs: String,
 }
 
 impl Summary {
-    /// Sums up what is known of these autoscalers.
-    pub fn of(autoscalers: &Autoscalers) -> Self {
+    pub(crate) fn new(autoscalers: &Autoscalers, records: &ShadowRecords) -> Self {
         let mut all = autoscalers.all();
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut summary = Self { autoscalers: all.len(), ..Self::default() };
         for (key, autoscaler) in all {
-            let shadow = autoscaler.shadow.lock();
-            let Some(record) = shadow.as_ref() else { continue };
+            let Some(record) = records.get(&key, &autoscaler) else { continue };
+            let record = record.lock();
             let decisions = record.counts.iter().sum();
             let [_, unsettled, different] = record.counts;
             summary.compared += usize::from(decisions > 0);
             summary.decisions += decisions;
             summary.different += different;
             summary.unsettled += unsettled;
-            if let Some(last) = &record.last {
+            if let Some(last) = &record.last_difference {
                 let differences = last.differences.iter().map(ToString::to_string).collect();
                 let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
                 summary.rows.push(Row { key, decisions, different, differences, ours, theirs });
@@ -64,22 +61,23 @@ impl Summary {
     }
 }
 
-/// `12 HPAs, 480 decisions, 0 differences`, and a block for each autoscaler that differed.
+/// `12 HPAs, 480 decisions, 0 differences`, and a block for each autoscaler with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { autoscalers, compared, decisions, different, unsettled, rows } = self;
         writeln!(f, "{autoscalers} HPAs, {decisions} decisions, {different} differences")?;
         if compared < autoscalers {
-            let silent = autoscalers - compared;
+            let missing = autoscalers - compared;
             writeln!(
                 f,
-                "{silent} HPAs were not compared: the other controller said nothing of them"
+                "{missing} HPAs were not compared: the other controller wrote no status for them"
             )?;
         }
         if *unsettled > 0 {
             writeln!(
                 f,
-                "{unsettled} decisions differed only for the moment, or while the past was not known, and do not count"
+                "{unsettled} decisions differed only briefly, or before enough of the past was \
+                 known, and do not count"
             )?;
         }
         for Row { key, decisions, different, differences, ours, theirs } in rows {
@@ -93,7 +91,7 @@ impl fmt::Display for Summary {
     }
 }
 
-// The counts are indexed so.
+// `ShadowRecord::counts` is indexed by the verdict.
 const _: () = assert!(
     Verdict::Same as usize == 0
         && Verdict::Unsettled as usize == 1

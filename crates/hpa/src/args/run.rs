@@ -1,7 +1,7 @@
 use std::{net::IpAddr, path::PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
-use hpa_controller::key::AutoscalerApi;
+use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::values::{duration, fraction, log_filter, namespace, positive_duration, rate};

@@ -1,6 +1,6 @@
 use clap::CommandFactory;
 
-use hpa_controller::key::AutoscalerApi;
+use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
 use super::{values::duration, *};

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::{Context, bail};
-use hpa_controller::controller::RunError;
+use hpa_controller::RunError;
 use hpa_testbed::workload::scenario::Scenario;
 use tokio::{
     task::JoinError,

@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use clap::Parser;
 use hpa_controller::{
-    controller::Dependencies,
+    Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
-    metrics::{Telemetry, TelemetryOptions},
 };
 use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
@@ -59,7 +58,7 @@ pub(super) async fn exported() -> String {
 
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: true }));
     // Which a controller without leader election does not tell.
-    telemetry.set_leading("hpa-controller", true);
+    telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::with_observer(&config, telemetry.clone()).await.expect("clients");

@@ -15,7 +15,7 @@ mod settings;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
-use hpa_controller::{reconcile::observer::Observer, trace};
+use hpa_controller::{Observer, trace};
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::trace::SdkTracerProvider;

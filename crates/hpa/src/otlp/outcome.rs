@@ -1,6 +1,6 @@
 //! What a reconcile came to, as attributes and status of its span.
 
-use hpa_controller::reconcile::observer::{Finished, Observer, Reconciled};
+use hpa_controller::{Finished, Observer, Reconciled};
 use opentelemetry::trace::{Status, TraceContextExt};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;

@@ -7,10 +7,7 @@ mod tls;
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use hpa_controller::{
-    health::HealthError,
-    metrics::{CONTENT_TYPE, Telemetry},
-};
+use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{

@@ -35,9 +35,7 @@ async fn endpoints_report_the_state_of_the_controller() {
     let telemetry = Arc::new(Telemetry::default());
     let (server, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
     let answer = get(address, "GET /readyz").await;
-    assert!(
-        answer.starts_with("HTTP/1.1 503") && answer.ends_with("the caches are not filled yet\n")
-    );
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("caches not synced\n"));
     telemetry.set_synced();
     assert!(get(address, "GET /readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get(address, "GET /healthz").await.ends_with("ok\n"));

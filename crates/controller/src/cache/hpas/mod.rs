@@ -25,7 +25,7 @@ use parking_lot::{Mutex, RwLock};
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{LastReconcile, MetricProposal, ReconcileDetail};
 
-use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa, key::HpaKey, shadow::Record};
+use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa, key::HpaKey};
 
 /// One autoscaler, from its creation to its deletion: a re-created one of the same name is another.
 #[derive(Debug)]
@@ -43,8 +43,6 @@ pub struct Autoscaler {
     /// What was last told of its annotations.
     fault: Mutex<Option<String>>,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
-    /// What is known of it where another controller handles it.
-    pub(crate) shadow: Mutex<Option<Box<Record>>>,
 }
 
 /// An object as last seen.
@@ -96,7 +94,6 @@ impl Autoscaler {
             failure: Mutex::default(),
             fault: Mutex::default(),
             last_reconcile: Mutex::default(),
-            shadow: Mutex::default(),
         }
     }
 

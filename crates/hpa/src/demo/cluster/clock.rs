@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpa_controller::clock::{Clock, Instants};
+use hpa_controller::{Clock, Instants};
 use hpa_testbed::workload::clock::SimulatedClock;
 use jiff::Timestamp;
 

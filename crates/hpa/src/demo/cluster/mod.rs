@@ -15,9 +15,8 @@ use std::{
 use anyhow::{Context, anyhow};
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    controller::{Dependencies, Options, RunError},
+    Dependencies, Observer, Options, Reconciled, RunError,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
-    reconcile::observer::{Observer, Reconciled},
 };
 use hpa_testbed::{
     Config, Fault, Faults, ServerHandle, Testbed,
@@ -111,7 +110,7 @@ impl DemoCluster {
             ..Dependencies::new(clients, &options)
         };
         let shutdown = CancellationToken::new();
-        let run = hpa_controller::controller::run(dependencies, options, shutdown.clone());
+        let run = hpa_controller::run(dependencies, options, shutdown.clone());
         let controller = tokio::spawn(run);
         Ok(Self {
             testbed,

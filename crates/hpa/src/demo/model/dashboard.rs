@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::api::HorizontalPodAutoscaler;
-use hpa_controller::key::HpaKey;
+use hpa_controller::HpaKey;
 use hpa_testbed::{
     Testbed,
     workload::{Observation, WorkloadId, scenario::Scenario},

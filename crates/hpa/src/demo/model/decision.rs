@@ -4,7 +4,7 @@ use hpa_calc::{
     api::{ConditionReason, HorizontalPodAutoscaler},
     explain::{Explanation, Summary},
 };
-use hpa_controller::{key::HpaKey, reconcile::observer::Reconciled};
+use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
 
 use super::{measurement::Measurement, sentence::sentence};

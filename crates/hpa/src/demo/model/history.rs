@@ -1,6 +1,6 @@
 //! One autoscaler and its workload over time.
 
-use hpa_controller::key::HpaKey;
+use hpa_controller::HpaKey;
 use hpa_testbed::workload::{WorkloadId, WorkloadObservation};
 
 use super::decision::{Bounds, Decision};

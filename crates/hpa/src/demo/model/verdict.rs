@@ -159,7 +159,7 @@ fn check_scale_from_zero(history: &AutoscalerHistory) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use hpa_controller::key::HpaKey;
+    use hpa_controller::HpaKey;
     use hpa_testbed::workload::WorkloadId;
     use rstest::rstest;
 

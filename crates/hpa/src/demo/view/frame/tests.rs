@@ -1,4 +1,4 @@
-use hpa_controller::key::HpaKey;
+use hpa_controller::HpaKey;
 use hpa_testbed::{
     Config, Testbed,
     workload::{Observation, WorkloadId, WorkloadObservation, scenario::Scenario},

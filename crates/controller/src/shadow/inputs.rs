@@ -1,4 +1,4 @@
-//! What a decision is made on, kept to decide on it once more.
+//! The inputs of a decision, kept to decide on them again.
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Scale},
@@ -10,17 +10,16 @@ use hpa_calc::{
 };
 use jiff::Timestamp;
 
-/// The pods and metrics that a look read.
+/// The pods and metrics that one reconcile read.
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionInputs {
-    /// The pods that the target's selector matched.
     pub(crate) selected: SelectedPods,
-    /// The answer for each metric of the spec.
+    /// By metric index.
     pub(crate) readings: Vec<Option<Result<Reading, ReadError>>>,
 }
 
 impl DecisionInputs {
-    /// The decision on these pods and metrics, all else being as it is now.
+    /// The decision on these pods and metrics.
     pub(crate) fn decide<'a>(
         &self,
         hpa: &'a HorizontalPodAutoscaler,

@@ -25,7 +25,7 @@ pub(super) fn reconcile_detail(
     }
 }
 
-/// A metric's name as its spec has it.
+/// The name of the metric, from its spec.
 fn name_of(spec: &MetricSpec) -> &str {
     let name = match spec.source_type {
         MetricSourceType::Resource => spec.resource.as_ref().map(|source| &source.name),

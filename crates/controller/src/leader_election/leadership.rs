@@ -1,4 +1,4 @@
-//! Leadership as those see it who write: whether it lasts, and a client that writes nothing without it.
+//! Whether this instance is the leader, and a client that writes only while it is.
 
 use std::future::{Future, pending};
 
@@ -11,51 +11,53 @@ use tokio::{
 };
 use tower::{BoxError, service_fn};
 
-/// The leader before us, as far as the lease tells.
+/// The leader before this one, according to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// When it renewed or released the lease last, by its own wall clock.
+    /// When it last renewed or released the lease, by its own wall clock.
     pub renewed: Timestamp,
-    /// Whether it kept histories.
+    /// It stored its histories.
     pub kept_history: bool,
 }
 
-/// Whether an instance leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not yet.
     Standby,
-    /// Until then, unless it is renewed.
-    Leading { until: Instant, predecessor: Option<Predecessor> },
-    /// No more.
+    /// Leader until then, unless the lease is renewed.
+    Leading {
+        until: Instant,
+        predecessor: Option<Predecessor>,
+    },
+    /// Not the leader, and not taking part any more.
     Ended,
 }
 
-/// The leadership of an instance. Its end is a point in monotonic time: it is over then, whether or not anybody had
-/// the time to notice, be it because the process was stopped.
+/// The leadership of an instance. It ends at a time on the monotonic clock, even if the process was
+/// suspended and had no chance to react.
 #[derive(Clone, Debug)]
 pub struct Leadership {
-    /// `None` where there is no election.
+    /// `None` without an election.
     state: Option<watch::Receiver<State>>,
 }
 
-/// Why a write was not sent, or given up.
+/// The error of a write request that was not sent, or aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this instance does not lead")]
-pub struct NotLeading;
+#[error("this instance is not the leader")]
+pub struct NotLeader;
 
 impl Leadership {
-    /// That of the only instance.
+    /// The leadership of an only instance.
     pub fn without_election() -> Self {
         Self { state: None }
     }
 
-    pub(super) fn of(state: watch::Receiver<State>) -> Self {
+    pub(super) fn new(state: watch::Receiver<State>) -> Self {
         Self { state: Some(state) }
     }
 
-    /// Waits until this instance leads, and says who led before. `None` if that will not be.
-    pub async fn gained(&self) -> Option<Option<Predecessor>> {
+    /// Waits until this instance is the leader and returns its predecessor, if there was one. `None`
+    /// if this instance will not become the leader.
+    pub async fn acquired(&self) -> Option<Option<Predecessor>> {
         let Some(state) = &self.state else { return Some(None) };
         let mut state = state.clone();
         let decided = state.wait_for(|state| *state != State::Standby).await;
@@ -65,8 +67,7 @@ impl Leadership {
         }
     }
 
-    /// Whether this instance leads at this moment.
-    pub fn holds(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         let state = self.state.as_ref().map(|state| *state.borrow());
         match state {
             None => true,
@@ -75,7 +76,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until this instance does not lead.
+    /// Waits until this instance is not the leader.
     pub async fn lost(&self) {
         let Some(state) = &self.state else { return pending().await };
         let mut state = state.clone();
@@ -86,7 +87,7 @@ impl Leadership {
             }
             tokio::select! {
                 changed = state.changed() => if changed.is_err() {
-                    // Nobody is there to renew it: it runs out.
+                    // The elector is gone, so nothing renews the lease.
                     sleep_until(until).await;
                     return;
                 },
@@ -95,10 +96,12 @@ impl Leadership {
         }
     }
 
-    /// A client that sends requests other than reads only while this instance leads, and gives them up when that ends.
+    /// A client that sends write requests only while this instance is the leader, and aborts them
+    /// when it is no longer.
     ///
-    /// What was sent before may still take effect: the renew deadline is shorter than the lease duration for that, and
-    /// a scale is written against the version that was read.
+    /// A request that was already sent may still take effect. That is safe because the renew deadline
+    /// is shorter than the lease duration, and because a scale is written against the resource version
+    /// that was read.
     pub fn fence(&self, client: &Client) -> Client {
         if self.state.is_none() {
             return client.clone();
@@ -111,21 +114,21 @@ impl Leadership {
                 if matches!(*request.method(), Method::GET | Method::HEAD) {
                     return client.send(request).await.map_err(BoxError::from);
                 }
-                leadership.guard(client.send(request)).await
+                leadership.while_leading(client.send(request)).await
             }
         });
         Client::new(service, namespace)
     }
 
-    async fn guard(
+    async fn while_leading(
         &self,
-        answer: impl Future<Output = kube::Result<Response<Body>>>,
+        response: impl Future<Output = kube::Result<Response<Body>>>,
     ) -> Result<Response<Body>, BoxError> {
         tokio::select! {
-            // In this order: nothing is begun that may not be.
+            // Checks the leadership before the request is sent.
             biased;
-            () = self.lost() => Err(NotLeading.into()),
-            answer = answer => answer.map_err(BoxError::from),
+            () = self.lost() => Err(NotLeader.into()),
+            response = response => response.map_err(BoxError::from),
         }
     }
 }

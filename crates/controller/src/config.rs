@@ -1,0 +1,70 @@
+//! The options of a controller, and the settings derived from them.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use hpa_calc::settings::Settings;
+use hpa_metrics_client::{ClientSettings, CoalescingSettings};
+
+use crate::{scale_target::MapperConfig, scope::Scope};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub settings: Settings,
+    /// `--horizontal-pod-autoscaler-sync-period`
+    pub sync_period: Duration,
+    /// `--concurrent-horizontal-pod-autoscaler-syncs`
+    pub workers: usize,
+    /// The namespaces whose autoscalers are reconciled; empty for all.
+    pub namespaces: Vec<String>,
+    /// How long running reconciles may take to finish during shutdown.
+    pub shutdown_grace: Duration,
+    /// The timeout of requests other than watches.
+    pub request_timeout: Duration,
+    /// Watch the targets' scales. If not, each reconcile reads its target's scale.
+    pub watch_scales: bool,
+}
+
+impl Options {
+    pub(crate) fn scopes(&self) -> Vec<Scope> {
+        if self.namespaces.is_empty() {
+            return vec![None];
+        }
+        let unique: BTreeSet<_> = self.namespaces.iter().cloned().collect();
+        unique.into_iter().map(Some).collect()
+    }
+
+    /// The longest time until an informer relists because of an undecodable object. Half a period, so
+    /// that the reconcile after the next has a complete cache.
+    pub(crate) fn relist_interval(&self) -> Duration {
+        self.sync_period / 2
+    }
+
+    pub(crate) fn mapper_config(&self) -> MapperConfig {
+        let defaults = MapperConfig::default();
+        MapperConfig {
+            request_timeout: self.request_timeout,
+            // Each reconcile may look for a kind that the last one didn't find.
+            min_refresh_interval: defaults.min_refresh_interval.min(self.sync_period),
+            ..defaults
+        }
+    }
+
+    pub(crate) fn metrics_client_settings(&self) -> ClientSettings {
+        ClientSettings {
+            deadline: self.request_timeout,
+            version_lifetime: self.sync_period,
+            ..ClientSettings::default()
+        }
+    }
+
+    /// In dry run, responses of a metrics API are not reused, so that our samples are about as old as
+    /// the other controller's.
+    pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
+        let settings = CoalescingSettings::for_sync_period(self.sync_period);
+        if dry_run {
+            CoalescingSettings { freshness: Duration::ZERO, ..settings }
+        } else {
+            settings
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The part of a history that can still matter, in few numbers.
+
+#[cfg(test)]
+mod tests;
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, ScalingRules},
+    history::{History, Recommendation, ScaleEvent},
+    settings::Settings,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The longest policy period that the API allows.
+const MAX_POLICY_PERIOD: SignedDuration = SignedDuration::from_secs(1800);
+/// The maximum number of stored points of each kind: the largest and the smallest recommendations,
+/// scale-ups, scale-downs. If there are more, those closest in time are merged.
+const MAX_POINTS: usize = 32;
+
+/// A number of replicas, and a Unix time in milliseconds.
+pub(super) type Point = (i32, i64);
+
+/// The stored history of one autoscaler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct HistorySnapshot {
+    /// `namespace/name`, for people who read the ConfigMap.
+    pub(super) hpa: String,
+    /// `status.desiredReplicas`.
+    #[serde(rename = "desired")]
+    pub(super) desired_replicas: i32,
+    /// `status.lastScaleTime` as a Unix time in seconds. If the status has a later one, its scaling is
+    /// missing here.
+    #[serde(rename = "scaled")]
+    pub(super) last_scale_time: Option<i64>,
+    /// Oldest first, without those that no stabilization window can pick.
+    pub(super) recommendations: Vec<Point>,
+    #[serde(rename = "ups")]
+    pub(super) scale_ups: Vec<Point>,
+    #[serde(rename = "downs")]
+    pub(super) scale_downs: Vec<Point>,
+}
+
+impl HistorySnapshot {
+    pub(super) fn new(
+        hpa: String,
+        spec: &HorizontalPodAutoscalerSpec,
+        status: &HorizontalPodAutoscalerStatus,
+        history: &History,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Self {
+        let cutoff = milliseconds_before(now, longest_window(spec, settings));
+        let points = history.recommendations.iter().map(|one| (one.replicas, milliseconds(one.at)));
+        let events = |events: &[ScaleEvent]| {
+            let cutoff = milliseconds_before(now, MAX_POLICY_PERIOD);
+            let points = events.iter().map(|event| (event.change, milliseconds(event.at)));
+            let recent = sorted(points.filter(|(_, at)| *at >= cutoff).collect());
+            merge_closest(recent, i32::saturating_add)
+        };
+        let recent = sorted(points.filter(|(_, at)| *at >= cutoff).collect());
+        Self {
+            hpa,
+            desired_replicas: status.desired_replicas,
+            last_scale_time: status.last_scale_time.map(Timestamp::as_second),
+            recommendations: window_extremes(&recent),
+            scale_ups: events(&history.scale_ups),
+            scale_downs: events(&history.scale_downs),
+        }
+    }
+
+    /// Whether this must be stored although `stored` is. Not if the last recommendation was renewed,
+    /// which the renewals of the lease imply, and not if old points have dropped out.
+    pub(super) fn differs_from(&self, stored: &Self) -> bool {
+        let last = |snapshot: &Self| snapshot.recommendations.last().map(|(replicas, _)| *replicas);
+        last(self) != last(stored)
+            || self.desired_replicas != stored.desired_replicas
+            || self.last_scale_time != stored.last_scale_time
+            || self.scale_ups.last() != stored.scale_ups.last()
+            || self.scale_downs.last() != stored.scale_downs.last()
+    }
+
+    /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
+    /// that only the status records is added. Empty if nothing matters any more: then the autoscaler
+    /// starts like a new one.
+    pub(super) fn restore(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        status: &HorizontalPodAutoscalerStatus,
+        settings: &Settings,
+        valid_until: Timestamp,
+        now: Timestamp,
+    ) -> History {
+        let mut snapshot = self.clone();
+        snapshot.add_unsaved_scaling(spec, status);
+        if let Some((_, at)) = snapshot.recommendations.last_mut() {
+            *at = (*at).max(milliseconds(valid_until));
+        }
+        // No time is in the future: the clock of the last leader may have been ahead.
+        let latest = milliseconds(now);
+        let points = |points: &[Point], span: SignedDuration| -> Vec<(i32, Timestamp)> {
+            let cutoff = milliseconds_before(now, span);
+            let points = points.iter().map(|(number, at)| (*number, (*at).min(latest)));
+            let recent = points.filter(|(_, at)| *at >= cutoff);
+            recent
+                .filter_map(|(number, at)| Some((number, Timestamp::from_millisecond(at).ok()?)))
+                .collect()
+        };
+        let events = |stored: &[Point]| {
+            let points = points(stored, MAX_POLICY_PERIOD).into_iter();
+            points.map(|(change, at)| ScaleEvent { change, at, outdated: false }).collect()
+        };
+        let window = longest_window(spec, settings);
+        let recommendations = points(&snapshot.recommendations, window).into_iter();
+        History {
+            recommendations: recommendations
+                .map(|(replicas, at)| Recommendation { replicas, at })
+                .collect(),
+            scale_ups: events(&snapshot.scale_ups),
+            scale_downs: events(&snapshot.scale_downs),
+        }
+    }
+
+    /// Adds the scaling that the last leader did after it stored this, if the status has one.
+    fn add_unsaved_scaling(
+        &mut self,
+        spec: &HorizontalPodAutoscalerSpec,
+        status: &HorizontalPodAutoscalerStatus,
+    ) {
+        let Some(scaled) = status.last_scale_time else { return };
+        if self.last_scale_time.is_some_and(|stored| stored >= scaled.as_second()) {
+            return;
+        }
+        let (at, desired) = (scaled.as_millisecond(), status.desired_replicas);
+        let change = i32::try_from(desired.abs_diff(self.desired_replicas)).unwrap_or(i32::MAX);
+        let is_up = desired > self.desired_replicas;
+        if is_up {
+            // At least as much was recommended.
+            self.recommendations.push((desired, at));
+        }
+        if change > 0 && spec.behavior.is_some() {
+            let events = if is_up { &mut self.scale_ups } else { &mut self.scale_downs };
+            events.push((change, at));
+        }
+    }
+}
+
+/// The longest stabilization window of an autoscaler.
+fn longest_window(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> SignedDuration {
+    let behavior = spec.behavior.as_ref();
+    let window = |rules: Option<&ScalingRules>| {
+        rules?.stabilization_window_seconds.map(|seconds| SignedDuration::from_secs(seconds.into()))
+    };
+    let up = window(behavior.and_then(|behavior| behavior.scale_up.as_ref()));
+    let down = window(behavior.and_then(|behavior| behavior.scale_down.as_ref()));
+    up.unwrap_or_default().max(down.unwrap_or(settings.downscale_stabilization))
+}
+
+/// A time in milliseconds, rounded up so that a restored window does not end early.
+fn milliseconds(time: Timestamp) -> i64 {
+    let whole = time.as_millisecond();
+    if Timestamp::from_millisecond(whole).is_ok_and(|cut| cut < time) {
+        whole.saturating_add(1)
+    } else {
+        whole
+    }
+}
+
+fn milliseconds_before(now: Timestamp, span: SignedDuration) -> i64 {
+    let span = i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+    now.as_millisecond().saturating_sub(span)
+}
+
+fn sorted(mut points: Vec<Point>) -> Vec<Point> {
+    points.sort_by_key(|(_, at)| *at);
+    points
+}
+
+/// The points, in order of time, that are the largest or the smallest of a window that ends now. No
+/// window picks any other point: a later one is as large, and a later one is as small.
+fn window_extremes(points: &[Point]) -> Vec<Point> {
+    let (mut largest, mut smallest): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
+    for point in points.iter().rev() {
+        if largest.last().is_none_or(|(replicas, _)| point.0 > *replicas) {
+            largest.push(*point);
+        }
+        if smallest.last().is_none_or(|(replicas, _)| point.0 < *replicas) {
+            smallest.push(*point);
+        }
+    }
+    largest.reverse();
+    smallest.reverse();
+    // A merged point has the older replicas: the larger ones for a scale-down, the smaller ones for a
+    // scale-up, so that the target is scaled later and not earlier.
+    let mut all = merge_closest(largest, |older, _| older);
+    all.extend(merge_closest(smallest, |older, _| older));
+    let mut all = sorted(all);
+    all.dedup();
+    all
+}
+
+/// Merges the points closest in time until at most [`MAX_POINTS`] are left. A merged point has the
+/// later time. The last point is not merged.
+fn merge_closest(mut points: Vec<Point>, merge: impl Fn(i32, i32) -> i32) -> Vec<Point> {
+    while points.len() > MAX_POINTS {
+        let but_last = points.split_last().map_or(&[] as &[Point], |(_, others)| others);
+        let gaps = but_last.windows(2).map(|pair| match pair {
+            [(_, older), (_, newer)] => newer.saturating_sub(*older),
+            _ => i64::MAX,
+        });
+        let Some((index, _)) = gaps.enumerate().min_by_key(|(_, gap)| *gap) else { break };
+        let older = points.remove(index);
+        if let Some(newer) = points.get_mut(index) {
+            newer.0 = merge(older.0, newer.0);
+        }
+    }
+    points
+}

@@ -1,0 +1,187 @@
+//! Which shard is written when. No I/O.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use tokio::time::Instant;
+
+use super::{
+    shard::{shard_count, shard_of},
+    snapshot::HistorySnapshot,
+};
+use crate::key::HpaKey;
+
+/// How long a change waits for others, to be written together.
+const BATCH_DELAY: Duration = Duration::from_millis(200);
+/// The delay after a failed write.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// Per autoscaler, a shard is written at most once in this many milliseconds.
+const WRITE_INTERVAL_PER_AUTOSCALER: u64 = 60_000;
+/// The minimum interval between writes of a shard, however many autoscalers it has.
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
+/// The average write rate of a shard. All 16 shards together put at most 64 KiB/s on etcd.
+const BYTES_PER_SECOND: u32 = 4096;
+
+/// A snapshot, to be written with its shard.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PendingSnapshot {
+    pub(super) uid: String,
+    pub(super) history: HistorySnapshot,
+}
+
+/// The content of one shard and the state of its writes.
+#[derive(Debug)]
+pub(super) struct PendingShard {
+    pub(super) snapshots: HashMap<HpaKey, PendingSnapshot>,
+    /// The resource version of its ConfigMap; `None` if that doesn't exist yet.
+    pub(super) version: Option<String>,
+    /// When the first change since the last write was made.
+    changed: Option<Instant>,
+    not_before: Instant,
+}
+
+impl PendingShard {
+    fn new(now: Instant) -> Self {
+        Self { snapshots: HashMap::new(), version: None, changed: None, not_before: now }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.changed.map(|changed| (changed + BATCH_DELAY).max(self.not_before))
+    }
+}
+
+/// The minimum interval between writes of a shard with this many autoscalers and bytes.
+pub(super) fn min_write_interval(autoscalers: usize, bytes: usize) -> Duration {
+    let autoscalers = u64::try_from(autoscalers).unwrap_or(u64::MAX).max(1);
+    let by_size =
+        Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND;
+    // Rounded up to the resolution of timers.
+    let by_count = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER.div_ceil(autoscalers));
+    let max = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER);
+    by_count.max(by_size).clamp(MIN_WRITE_INTERVAL, max)
+}
+
+/// All shards and when they are due.
+#[derive(Debug)]
+pub(super) struct WriteSchedule {
+    shards: Vec<PendingShard>,
+}
+
+impl WriteSchedule {
+    /// A schedule of empty shards.
+    pub(super) fn new(shards: usize, now: Instant) -> Self {
+        Self { shards: (0..shards.max(1)).map(|_| PendingShard::new(now)).collect() }
+    }
+
+    pub(super) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Inserts a snapshot that is already stored.
+    pub(super) fn insert_stored(&mut self, key: HpaKey, snapshot: PendingSnapshot) {
+        let index = shard_of(&key, self.shards.len());
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.snapshots.insert(key, snapshot);
+        }
+    }
+
+    /// Sets the resource version of a stored shard, and the minimum delay until it is written.
+    pub(super) fn set_stored(
+        &mut self,
+        index: usize,
+        version: Option<String>,
+        delay: Duration,
+        now: Instant,
+    ) {
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.version = version;
+            shard.not_before = now + delay;
+        }
+    }
+
+    /// Updates the snapshot of an autoscaler. Returns `true` if its shard becomes due by that.
+    pub(super) fn update(&mut self, key: &HpaKey, snapshot: PendingSnapshot, now: Instant) -> bool {
+        let index = shard_of(key, self.shards.len());
+        let Some(shard) = self.shards.get_mut(index) else { return false };
+        let is_changed = match shard.snapshots.get_mut(key) {
+            Some(known) => {
+                let is_changed =
+                    known.uid != snapshot.uid || snapshot.history.differs_from(&known.history);
+                *known = snapshot;
+                is_changed
+            }
+            None => shard.snapshots.insert(key.clone(), snapshot).is_none(),
+        };
+        let is_first = is_changed && shard.changed.is_none();
+        if is_first {
+            shard.changed = Some(now);
+        }
+        self.split_if_full(now) || is_first
+    }
+
+    fn split_if_full(&mut self, now: Instant) -> bool {
+        let autoscalers = self.shards.iter().map(|shard| shard.snapshots.len()).sum();
+        if shard_count(autoscalers) <= self.shards.len() {
+            return false;
+        }
+        self.split(shard_count(autoscalers), now);
+        true
+    }
+
+    /// Distributes the snapshots over more shards and schedules all of them.
+    pub(super) fn split(&mut self, count: usize, now: Instant) {
+        let snapshots: Vec<_> =
+            self.shards.iter_mut().flat_map(|shard| shard.snapshots.drain()).collect();
+        self.shards.resize_with(count, || PendingShard::new(now));
+        for (key, snapshot) in snapshots {
+            self.insert_stored(key, snapshot);
+        }
+        for shard in &mut self.shards {
+            shard.changed.get_or_insert(now);
+        }
+    }
+
+    /// The shard to write next, and when. Of several that are due, the last: a reader learns the number
+    /// of shards from the first ones, so those are written after the shards that they announce.
+    pub(super) fn next(&self) -> Option<(Instant, usize)> {
+        let shards = self.shards.iter().enumerate();
+        let due = shards.filter_map(|(index, shard)| Some((shard.due()?, index)));
+        due.min_by_key(|(due, index)| (*due, usize::MAX - index))
+    }
+
+    /// The changed shards, last first.
+    pub(super) fn changed(&self) -> Vec<usize> {
+        let shards = self.shards.iter().enumerate().rev();
+        shards.filter(|(_, shard)| shard.changed.is_some()).map(|(index, _)| index).collect()
+    }
+
+    /// Returns a shard for its write. Changes from now on need another write.
+    pub(super) fn start_write(&mut self, index: usize) -> Option<&mut PendingShard> {
+        let shard = self.shards.get_mut(index)?;
+        shard.changed = None;
+        Some(shard)
+    }
+
+    pub(super) fn write_succeeded(
+        &mut self,
+        index: usize,
+        version: Option<String>,
+        bytes: usize,
+        now: Instant,
+    ) {
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.version = version;
+            shard.not_before = now + min_write_interval(shard.snapshots.len(), bytes);
+        }
+    }
+
+    pub(super) fn write_failed(&mut self, index: usize, now: Instant) {
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.changed.get_or_insert(now);
+            shard.not_before = now + RETRY_DELAY;
+        }
+    }
+}

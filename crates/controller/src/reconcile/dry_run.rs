@@ -1,0 +1,139 @@
+//! A reconcile in dry run: decides, compares the decision with another controller's, writes nothing.
+
+use std::sync::Arc;
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    conclude::Conclusion,
+    decide::{Decision, ReconcileError},
+    plan::Plan,
+};
+use tracing::{debug, info, warn};
+
+use super::{
+    Reconciler,
+    observer::{Finished, Reconciled},
+    read::ScaleUnavailable,
+};
+use crate::{
+    cache::{Autoscaler, ErrorClass},
+    key::HpaKey,
+    shadow::{
+        self, Comparison, DecisionInputs, Evaluation, Observation, Verdict, compare_any,
+        scale_as_seen_by_peer,
+    },
+};
+
+impl Reconciler {
+    /// Decides on an autoscaler and compares the decision with the status that the other controller,
+    /// the peer, wrote. Writes nothing.
+    pub(super) async fn compare(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Arc<Autoscaler>,
+        hpa: &Arc<HorizontalPodAutoscaler>,
+    ) {
+        let started = self.clock.instants().monotonic;
+        let record = self.shadow.record(key, autoscaler, hpa, &self.settings, started);
+        let observation = record.lock().observe(hpa);
+        let peer = &hpa.status;
+        let is_answer = observation.as_ref().is_some_and(|observation| observation.is_answer);
+        let target = self.read_target(hpa).await;
+        if observation.is_some()
+            && !is_answer
+            && let Ok(target) = &target
+            && target.read.scale.spec_replicas != peer.current_replicas
+        {
+            debug!("the other controller's status does not have the current replicas yet");
+            return;
+        }
+        if target.as_ref().is_err_and(|unavailable: &ScaleUnavailable| unavailable.is_gone) {
+            self.selectors.set(key, None);
+        }
+        let mut scale =
+            target.map(|target| target.read.scale).map_err(|unavailable| unavailable.error);
+        if is_answer {
+            scale = scale.map(|scale| scale_as_seen_by_peer(peer, scale));
+        }
+        let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
+        if let Some(observation) = &observation {
+            decided_on.status = observation.before.clone();
+        }
+        let mut selected = None;
+        let plan = Plan::new(&decided_on, scale.clone(), &self.settings, |selector| {
+            selected.insert(self.select(key, selector, None)).clone()
+        });
+        let (readings, read_durations) = self.read_metrics(&decided_on, &plan).await;
+        let now = self.clock.instants();
+        let history = autoscaler.history(now);
+        let inputs =
+            selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
+        let earlier = record.lock().add_inputs(inputs);
+        let decision = plan.decide(readings, history.clone(), now.wall);
+        let conclusion = match observation {
+            Some(Observation { is_answer, is_compared, .. }) => {
+                let earlier = earlier.iter().map(|inputs| {
+                    let (scale, history) = (scale.clone(), history.clone());
+                    inputs.decide(&decided_on, scale, &self.settings, history, now.wall)
+                });
+                let comparison = compare_any(decision, earlier, peer, is_answer, now.wall);
+                if is_compared {
+                    let evaluation = record.lock().evaluate(&comparison, peer, now.monotonic);
+                    self.report_comparison(key, peer, &comparison, &evaluation);
+                } else {
+                    let ours = &comparison.conclusion.explanation;
+                    debug!(%ours, "decided; the other controller may not have");
+                }
+                comparison.conclusion
+            }
+            None => conclude_unwritten(decision, now.wall),
+        };
+        let duration = self.clock.instants().monotonic.saturating_sub(started);
+        self.observer.reconciled(&Reconciled {
+            key,
+            hpa,
+            conclusion: &conclusion,
+            duration,
+            read_durations: &read_durations,
+        });
+        let is_decided = matches!(conclusion.error, None | Some(ReconcileError::SomeMetrics(_)));
+        self.observer.finished(&Finished {
+            key,
+            scaled: None,
+            desired_replicas: is_decided.then_some(conclusion.explanation.desired_replicas),
+            error: conclusion.error.as_ref().map(ErrorClass::from),
+            duration,
+        });
+        autoscaler.set_history(conclusion.history, now);
+    }
+
+    fn report_comparison(
+        &self,
+        key: &HpaKey,
+        peer: &HorizontalPodAutoscalerStatus,
+        comparison: &Comparison,
+        evaluation: &Evaluation,
+    ) {
+        self.observer.compared(key, evaluation.verdict);
+        let ours = &comparison.conclusion.explanation;
+        let differences: Vec<_> = comparison.differences.iter().map(ToString::to_string).collect();
+        let differences = differences.join("; ");
+        match (evaluation.verdict, evaluation.is_new) {
+            (Verdict::Different, true) => {
+                let theirs = shadow::explain_status(peer);
+                warn!(differences, %ours, theirs, "the other controller decided differently");
+            }
+            (Verdict::Same, true) => info!(%ours, "the other controller decides the same again"),
+            (verdict, _) => debug!(?verdict, differences, %ours, "compared"),
+        }
+    }
+}
+
+/// The conclusion of a decision that no status of the peer answers yet. Its history is that of a
+/// decision that was not carried out.
+fn conclude_unwritten(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
+    debug!(decision = %decision.explanation(), "decided; there is nothing to compare with yet");
+    let mut conclusion = decision.clone().conclude(Ok(()), now);
+    conclusion.history = decision.conclude(Err(String::new()), now).history;
+    conclusion
+}

@@ -1,0 +1,171 @@
+//! Writes the scale, after checks that the decision still holds.
+
+use std::sync::Arc;
+
+use hpa_calc::{api::Scale, decide::Decision, explain::MetricExplanation, pods::PodCounts};
+
+use super::{
+    attempt::Attempt,
+    read::Target,
+    status_patch::as_stored,
+    write_status::{HpaRequestError, StatusWriteError},
+};
+use crate::{cache::desired_state_eq, k8s::ApiError, scale_target::ScaleError};
+
+/// How the write of a scale ended.
+pub(super) enum ScaleWrite {
+    /// It was written, or failed for good.
+    Done(Result<(), ScaleNotWritten>),
+    /// An input of the decision is out of date, for the given reason. Nothing was written.
+    Outdated(&'static str),
+    /// The API server has another scale than the cache. Nothing was written.
+    CachedScaleRefused,
+    /// The autoscaler changed or was deleted. Nothing was written.
+    HpaChanged,
+}
+
+/// Why a scale was not written, or may not have been. The text becomes part of the `AbleToScale`
+/// condition and of an event, so it includes the cause.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScaleNotWritten {
+    #[error("failed to list the pods of the target: {0}")]
+    ListPods(ApiError),
+    #[error("failed to verify the autoscaler before the write: {0}")]
+    VerifyHpa(HpaRequestError),
+    #[error("failed to store the condition ScaledToZero before the write: {0}")]
+    PremarkZero(HpaRequestError),
+    #[error(transparent)]
+    Write(ScaleError),
+}
+
+impl Attempt<'_> {
+    /// Verifies that the decision may be carried out, then writes the replicas.
+    pub(super) async fn scale(
+        &mut self,
+        decision: &Decision<'_>,
+        target: &mut Target,
+        replicas: i32,
+    ) -> ScaleWrite {
+        if self.listed_pods.take().is_none()
+            && scale_down_from_incomplete_pods(decision, &target.read.scale)
+        {
+            return self.list_pods_to_decide_again(&target.read.scale.selector).await;
+        }
+        if let Err(end) = self.verify_hpa_unchanged().await {
+            return end;
+        }
+        if let Err(end) = self.premark_zero(decision).await {
+            return end;
+        }
+        self.write_scale(target, replicas).await
+    }
+
+    async fn list_pods_to_decide_again(&mut self, selector: &str) -> ScaleWrite {
+        match self.reconciler.list_pods(&self.key.namespace, selector).await {
+            Ok(pods) => {
+                self.listed_pods = Some(pods);
+                ScaleWrite::Outdated("the cache has fewer pods than the target reports")
+            }
+            Err(error) => ScaleWrite::Done(Err(ScaleNotWritten::ListPods(error))),
+        }
+    }
+
+    /// Reads the autoscaler before a scale is written and compares it with the one decided on. A
+    /// watch can be silent for minutes, and a scale by an outdated spec may be out of bounds.
+    async fn verify_hpa_unchanged(&mut self) -> Result<(), ScaleWrite> {
+        let latest = match self.reconciler.read_hpa(self.key).await {
+            Ok(latest) => latest,
+            // Only the watch tells a deleted autoscaler from an API group that is briefly not served.
+            Err(error) if error.is_not_found() => return Err(ScaleWrite::HpaChanged),
+            Err(error) => return Err(ScaleWrite::Done(Err(ScaleNotWritten::VerifyHpa(error)))),
+        };
+        let object = latest.object.clone();
+        self.autoscaler.refresh(latest);
+        if object.metadata.uid != self.hpa.metadata.uid || !desired_state_eq(&object, self.hpa) {
+            return Err(ScaleWrite::HpaChanged);
+        }
+        self.latest = Some(object);
+        Ok(())
+    }
+
+    /// Stores `ScaledToZero=True` before a scale to zero; see [`Decision::status_before_scale`].
+    async fn premark_zero(&mut self, decision: &Decision<'_>) -> Result<(), ScaleWrite> {
+        let Some(status) = decision.status_before_scale() else { return Ok(()) };
+        let status = as_stored(status);
+        match self.reconciler.patch_status(self.key, self.stored(), &status).await {
+            // Already stored, by a reconcile that could not write the scale.
+            Ok(None) => {}
+            Ok(Some(stored)) => {
+                self.latest = Some(stored.object.clone());
+                // The next reconcile needs it even if this one fails.
+                self.reconciler.autoscalers.apply_own_write(self.key, stored);
+            }
+            Err(StatusWriteError::Gone) => return Err(ScaleWrite::HpaChanged),
+            Err(StatusWriteError::Failed(error)) => {
+                return Err(ScaleWrite::Done(Err(ScaleNotWritten::PremarkZero(error))));
+            }
+        }
+        self.zero_premarked = true;
+        Ok(())
+    }
+
+    /// Whether the cache still has the autoscaler that was decided on.
+    fn is_current(&self) -> bool {
+        let cached = self.reconciler.autoscalers.get(self.key);
+        cached.is_some_and(|cached| {
+            Arc::ptr_eq(&cached, self.autoscaler)
+                && !cached.is_suspended()
+                && desired_state_eq(&cached.object(), self.hpa)
+        })
+    }
+
+    /// Writes the replicas. After a conflict, reads the scale: if the replicas are still those that
+    /// were decided on, writes against the new resource version, else the decision is outdated.
+    async fn write_scale(&mut self, target: &mut Target, replicas: i32) -> ScaleWrite {
+        let namespace = &self.hpa.metadata.namespace;
+        let name = &self.hpa.spec.scale_target_ref.name;
+        let scales = &self.reconciler.scales;
+        loop {
+            if !self.is_current() {
+                return ScaleWrite::HpaChanged;
+            }
+            self.scale_writes_left = self.scale_writes_left.saturating_sub(1);
+            let Target { mapping, read, is_cached } = target;
+            let error = match scales.update(namespace, mapping, name, read, replicas).await {
+                Ok(written) => {
+                    self.reconciler.observe_response(self.hpa, mapping, &written);
+                    return ScaleWrite::Done(Ok(()));
+                }
+                Err(error) => error,
+            };
+            if *is_cached && error.is_refusal() {
+                return ScaleWrite::CachedScaleRefused;
+            }
+            if !matches!(error, ScaleError::Conflict(_)) || self.scale_writes_left == 0 {
+                self.scale_write_uncertain = !error.is_refusal();
+                self.autoscaler.set_scale_trusted(false);
+                return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
+            }
+            let Ok(latest) = scales.get(namespace, mapping, name).await else {
+                return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));
+            };
+            let decided_on = std::mem::replace(read, latest);
+            // A re-created target has another UID and was not decided on.
+            if decided_on.scale.spec_replicas != read.scale.spec_replicas
+                || decided_on.uid != read.uid
+            {
+                return ScaleWrite::Outdated("the target's replicas changed");
+            }
+        }
+    }
+}
+
+/// Whether a scale-down is based on fewer pods than the target reports. That is what an interrupted
+/// pod watch looks like, and the usage of a part of the pods looks like a low load.
+fn scale_down_from_incomplete_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
+    let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
+    let counted = |metric: &MetricExplanation| metric.pods.as_ref().map(PodCounts::total);
+    let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
+    let metrics = &decision.explanation().metrics;
+    is_down && metrics.iter().filter_map(counted).any(|pods| pods < status_replicas)
+}

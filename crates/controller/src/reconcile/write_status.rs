@@ -1,0 +1,164 @@
+//! Reads the stored autoscaler and writes its status.
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    event::EventReason,
+};
+use kube::api::{GetParams, Patch, PatchParams};
+use tracing::{debug, warn};
+
+use super::{
+    Reconciler,
+    attempt::Attempt,
+    status_patch::{StatusPatch, as_stored, keep_scaled_to_zero, patch},
+};
+use crate::{
+    k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
+    key::HpaKey,
+    trace::TARGET,
+};
+
+/// The field manager of our writes.
+const FIELD_MANAGER: &str = "hpa-controller";
+
+/// Why a request for an autoscaler failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HpaRequestError {
+    #[error(transparent)]
+    Request(#[from] ApiError),
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+impl HpaRequestError {
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_not_found())
+    }
+
+    /// Whether the API server refused a patch because the autoscaler doesn't exist, or another one
+    /// of that name does: the patch names the UID, which can't be changed.
+    fn is_other_uid(&self) -> bool {
+        let Self::Request(ApiError::Refused(status)) = self else { return false };
+        status.is_not_found() || (status.is_invalid() && status.message.contains("metadata.uid"))
+    }
+}
+
+/// Why a status was not written.
+pub(super) enum StatusWriteError {
+    /// The autoscaler was deleted or re-created.
+    Gone,
+    Failed(HpaRequestError),
+}
+
+impl Attempt<'_> {
+    /// The autoscaler as the API server stores it, as far as this attempt has read or written it.
+    pub(super) fn stored(&self) -> &HorizontalPodAutoscaler {
+        self.latest.as_ref().unwrap_or(self.hpa)
+    }
+
+    /// Writes the status of the conclusion. Returns `false` if that failed.
+    pub(super) async fn write_status(&self, status: HorizontalPodAutoscalerStatus) -> bool {
+        let mut status = as_stored(status);
+        if self.zero_premarked && self.scale_write_uncertain {
+            // The target may be at zero. If so, `ScaledToZero=True` must stay.
+            keep_scaled_to_zero(&mut status, &self.stored().status);
+        }
+        self.reconciler.store_status(self.key, self.stored(), status).await
+    }
+}
+
+impl Reconciler {
+    /// Writes the status if it differs from the stored one. Returns `false` if that failed; an
+    /// autoscaler that is gone needs no status.
+    pub(super) async fn store_status(
+        &self,
+        key: &HpaKey,
+        stored: &HorizontalPodAutoscaler,
+        status: HorizontalPodAutoscalerStatus,
+    ) -> bool {
+        match self.patch_status(key, stored, &status).await {
+            Ok(None) => true,
+            Ok(Some(stored)) => {
+                // The next reconcile must not depend on the watch having delivered it.
+                self.autoscalers.apply_own_write(key, stored);
+                true
+            }
+            Err(StatusWriteError::Gone) => {
+                debug!("the autoscaler was deleted, its status is not written");
+                true
+            }
+            Err(StatusWriteError::Failed(error)) => {
+                warn!(%error, "failed to update the status");
+                let reason = EventReason::FailedUpdateStatus;
+                self.record_warning(key, stored, reason, error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Patches the status. Returns the object as stored after that, or `None` if `stored` already
+    /// has this status.
+    pub(super) async fn patch_status(
+        &self,
+        key: &HpaKey,
+        stored: &HorizontalPodAutoscaler,
+        status: &HorizontalPodAutoscalerStatus,
+    ) -> Result<Option<StoredHpa>, StatusWriteError> {
+        let Some(patch) = patch(stored, status) else { return Ok(None) };
+        match self.send_status_patch(key, patch).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(error) if error.is_other_uid() => Err(StatusWriteError::Gone),
+            Err(error) => Err(StatusWriteError::Failed(error)),
+        }
+    }
+
+    #[tracing::instrument(
+        name = "write_status",
+        level = "debug",
+        target = TARGET,
+        skip_all,
+        err(level = "debug")
+    )]
+    async fn send_status_patch(
+        &self,
+        key: &HpaKey,
+        patch: StatusPatch<'_>,
+    ) -> Result<StoredHpa, HpaRequestError> {
+        let params =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let request = key.api.request(&key.namespace);
+        let patch = Patch::Merge(patch);
+        self.send(key, request.patch_subresource("status", &key.name, &params, &patch)).await
+    }
+
+    /// Reads the autoscaler from the API server.
+    #[tracing::instrument(
+        name = "read_autoscaler",
+        level = "debug",
+        target = TARGET,
+        skip_all,
+        err(level = "debug")
+    )]
+    pub(super) async fn read_hpa(&self, key: &HpaKey) -> Result<StoredHpa, HpaRequestError> {
+        let request = key.api.request(&key.namespace);
+        self.send(key, request.get(&key.name, &GetParams::default())).await
+    }
+
+    /// Sends a request whose response is the autoscaler. kube's `Api` would copy spec and status
+    /// out of each response, and every reconcile may write a status.
+    async fn send(
+        &self,
+        key: &HpaKey,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<StoredHpa, HpaRequestError> {
+        let request = request.map_err(|error| ApiError::from(kube::Error::BuildRequest(error)))?;
+        let text = self.client.request_text(request).await.map_err(ApiError::from)?;
+        let response: HpaResponse<'_> = serde_json::from_str(&text)
+            .map_err(|error| ApiError::from(kube::Error::SerdeError(error)))?;
+        let spec_hash = response.spec_hash();
+        let cached_spec =
+            self.autoscalers.get(key).and_then(|cached| cached.spec_with_hash(spec_hash));
+        let object = response.decode(cached_spec)?;
+        Ok(StoredHpa { object, spec_hash })
+    }
+}

@@ -1,0 +1,196 @@
+//! One comparison of our decision with the status that the peer wrote. No I/O, no clock.
+
+use std::fmt;
+
+use hpa_calc::{
+    api::{
+        Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus,
+        Scale,
+    },
+    conclude::Conclusion,
+    decide::Decision,
+    history::{History, ScaleEvent},
+};
+use jiff::Timestamp;
+
+/// A field in which our decision and the peer's differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// `desiredReplicas`, or the type of a condition.
+    pub field: String,
+    pub ours: String,
+    pub theirs: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ours {}, theirs {}", self.field, self.ours, self.theirs)
+    }
+}
+
+/// Our decision and how it differs from the peer's.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Our conclusion, as if we had written. Its history has our recommendations and the peer's
+    /// scalings.
+    pub conclusion: Conclusion,
+    pub differences: Vec<Difference>,
+    /// Both controllers read the same metric values.
+    pub same_metrics: bool,
+    /// One of our reconciles, now or before, read the peer's metric values.
+    pub seen_metrics: bool,
+}
+
+/// The scale as the peer read it before it wrote this status: it may have scaled since.
+pub fn scale_as_seen_by_peer(peer: &HorizontalPodAutoscalerStatus, scale: Scale) -> Scale {
+    if reason(peer, &ConditionType::AbleToScale) == Some(&ConditionReason::FailedGetScale) {
+        return scale;
+    }
+    Scale { spec_replicas: peer.current_replicas, ..scale }
+}
+
+/// Compares a decision with the status that the peer wrote on the same inputs. `is_answer`: the peer
+/// wrote it since the last comparison, so that a scaling in it is new.
+pub fn compare(
+    decision: Decision<'_>,
+    peer: &HorizontalPodAutoscalerStatus,
+    is_answer: bool,
+    now: Timestamp,
+) -> Comparison {
+    let scaled_to = scaled_to(peer, is_answer);
+    let written = match peer.condition(&ConditionType::AbleToScale) {
+        Some(able) if able.reason == ConditionReason::FailedUpdateScale => {
+            Err(able.message.to_string())
+        }
+        _ => Ok(()),
+    };
+    let is_same_scaling = decision.scale_to() == scaled_to;
+    let unscaled =
+        (!is_same_scaling).then(|| decision.clone().conclude(Err(String::new()), now).history);
+    let mut conclusion = decision.conclude(written, now);
+    if let Some(mut history) = unscaled {
+        if let Some(replicas) = scaled_to {
+            add_scale_event(&mut history, peer.current_replicas, replicas, now);
+        }
+        conclusion.history = history;
+    }
+    let differences = differences(&conclusion.status, peer);
+    let same_metrics = conclusion.status.current_metrics == peer.current_metrics;
+    Comparison { conclusion, differences, same_metrics, seen_metrics: same_metrics }
+}
+
+/// Compares the peer's status with our decisions on several inputs: those read now (`decision`), and
+/// those read `earlier`, newest first. The peer had one of them.
+///
+/// The result is the first comparison without a difference, preferably one with the metric values
+/// of the peer's status: then our history continues with the recommendation that the peer made. If all
+/// differ, the result is the comparison on the inputs read now, and the metric values count as the
+/// same only if they are on all inputs. If they are not, the inputs were changing, and the peer's
+/// scaling is the best estimate of its recommendation.
+pub fn compare_any<'a>(
+    decision: Decision<'a>,
+    earlier: impl IntoIterator<Item = Decision<'a>>,
+    peer: &HorizontalPodAutoscalerStatus,
+    is_answer: bool,
+    now: Timestamp,
+) -> Comparison {
+    let mut best = compare(decision, peer, is_answer, now);
+    for decision in earlier {
+        let is_same = best.differences.is_empty();
+        if is_same && best.same_metrics {
+            break;
+        }
+        let other = compare(decision, peer, is_answer, now);
+        match (is_same, other.differences.is_empty()) {
+            (true, true) if other.same_metrics => best = other,
+            (true, _) => {}
+            (false, true) => best = other,
+            (false, false) => {
+                best.same_metrics &= other.same_metrics;
+                best.seen_metrics |= other.seen_metrics;
+            }
+        }
+    }
+    if !best.differences.is_empty()
+        && !best.same_metrics
+        && let Some(replicas) = scaled_to(peer, is_answer)
+    {
+        let recommendations = &mut best.conclusion.history.recommendations;
+        for recommendation in recommendations.iter_mut().filter(|ours| ours.at == now) {
+            recommendation.replicas = replicas;
+        }
+    }
+    best
+}
+
+/// The replicas that the peer has just scaled to.
+fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_answer: bool) -> Option<i32> {
+    let is_scaled =
+        reason(peer, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
+    (is_answer && is_scaled).then_some(peer.desired_replicas)
+}
+
+/// Adds the peer's scaling: policies count it even if we would not have scaled.
+fn add_scale_event(history: &mut History, from: i32, to: i32, at: Timestamp) {
+    let change = i32::try_from(to.abs_diff(from)).unwrap_or(i32::MAX);
+    let events = if to > from { &mut history.scale_ups } else { &mut history.scale_downs };
+    events.push(ScaleEvent { change, at, outdated: false });
+}
+
+/// The fields that differ between two statuses, as far as they are part of the decision.
+pub fn differences(
+    ours: &HorizontalPodAutoscalerStatus,
+    theirs: &HorizontalPodAutoscalerStatus,
+) -> Vec<Difference> {
+    let difference = |field: &str, ours: String, theirs: String| {
+        (ours != theirs).then(|| Difference { field: field.to_owned(), ours, theirs })
+    };
+    let desired = difference(
+        "desiredReplicas",
+        ours.desired_replicas.to_string(),
+        theirs.desired_replicas.to_string(),
+    );
+    let types = [
+        ConditionType::AbleToScale,
+        ConditionType::ScalingActive,
+        ConditionType::ScalingLimited,
+        ConditionType::ScaledToZero,
+    ];
+    let conditions = types.iter().filter_map(|condition_type| {
+        let (ours, theirs) = (summary(ours, condition_type), summary(theirs, condition_type));
+        difference(condition_type.as_str(), ours, theirs)
+    });
+    desired.into_iter().chain(conditions).collect()
+}
+
+/// Status and reason of a condition; `none` without the condition or for `ScaledToZero=False`.
+fn summary(status: &HorizontalPodAutoscalerStatus, condition_type: &ConditionType) -> String {
+    let is_not_zero = |condition: &Condition| {
+        *condition_type == ConditionType::ScaledToZero && condition.status == ConditionStatus::False
+    };
+    match status.condition(condition_type) {
+        Some(condition) if !is_not_zero(condition) => {
+            format!("{} {}", condition.status, condition.reason)
+        }
+        _ => "none".to_owned(),
+    }
+}
+
+fn reason<'a>(
+    status: &'a HorizontalPodAutoscalerStatus,
+    condition_type: &ConditionType,
+) -> Option<&'a ConditionReason> {
+    status.condition(condition_type).map(|condition| &condition.reason)
+}
+
+/// The peer's status as an explanation of its decision, for logs and the report.
+pub(crate) fn explain_status(peer: &HorizontalPodAutoscalerStatus) -> String {
+    let condition = |condition: &Condition| {
+        let Condition { condition_type, status, reason, message, .. } = condition;
+        format!("; {condition_type} {status} {reason}: {message}")
+    };
+    let conditions: String = peer.conditions.iter().map(condition).collect();
+    let metrics = serde_json::to_string(&peer.current_metrics).unwrap_or_default();
+    let (current, desired) = (peer.current_replicas, peer.desired_replicas);
+    format!("{current} -> {desired}{conditions}; metrics {metrics}")
+}
