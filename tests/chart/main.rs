@@ -22,8 +22,6 @@ mod files;
 mod helm;
 #[path = "../control-plane/metrics.rs"]
 mod metrics;
-#[path = "../control-plane/process.rs"]
-mod process;
 mod rendered;
 mod server;
 #[path = "../control-plane/wait.rs"]
@@ -116,8 +114,8 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     }
     report.line("switches_add_what_they_name", rendered::switches(helm));
     report.line("bad_values_are_refused", rendered::refused(helm));
-    match assets::find() {
-        Err(missing) => report.skip("api_server_takes_it", &missing),
+    match hpa_kube_apiserver::assets::find() {
+        Err(missing) => report.skip("api_server_takes_it", &missing.to_string()),
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             report.line("api_server_takes_it", runtime.block_on(server::takes(&assets, &all)));

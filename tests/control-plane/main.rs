@@ -25,7 +25,6 @@
 mod assets;
 mod control_plane;
 mod metrics;
-mod process;
 mod report;
 mod scenarios;
 mod suite;
@@ -117,7 +116,7 @@ fn main() -> ExitCode {
 
 /// Runs what was selected against the one control plane and then against the other.
 async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Result<()> {
-    let assets = assets::find();
+    let assets = hpa_kube_apiserver::assets::find();
     let binary = tokio::task::spawn_blocking(assets::controller).await??;
     against(&Kind::Testbed, testbed, &binary, report).await;
     match assets {

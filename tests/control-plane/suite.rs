@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use futures::{FutureExt as _, StreamExt as _, stream};
+use hpa_kube_apiserver::Process;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 
 use crate::control_plane::{ControlPlane, Kind};
 use crate::metrics::Metrics;
-use crate::process::Process;
 use crate::report::Report;
 use crate::workload::Workloads;
 use crate::world::{self, World};

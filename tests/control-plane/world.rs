@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use hpa_kube_apiserver::Process;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition,
 };
@@ -18,7 +19,6 @@ use tokio::process::Command;
 
 use crate::control_plane::{ControlPlane, HeldWrites, from};
 use crate::metrics::{Load, Metrics};
-use crate::process::Process;
 use crate::wait;
 use crate::workload::{Kind, Workloads, container};
 

@@ -12,16 +12,12 @@
 )]
 #![allow(dead_code, reason = "parts of the control-plane suite that are not needed here")]
 
-#[path = "../control-plane/assets.rs"]
-mod assets;
 mod cases;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
 mod judge;
 #[path = "../control-plane/metrics.rs"]
 mod metrics;
-#[path = "../control-plane/process.rs"]
-mod process;
 #[path = "../control-plane/wait.rs"]
 mod wait;
 #[path = "../control-plane/workload.rs"]
@@ -55,7 +51,7 @@ const SERVED: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    match assets::find() {
+    match hpa_kube_apiserver::assets::find() {
         Err(missing) => {
             println!("\nNO CONTROL PLANE TO TEST AGAINST: {missing}\n");
             for name in NAMES {

@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::{
-    ffi::OsString,
     fmt::{self, Display},
     path::PathBuf,
     str::FromStr,
@@ -13,11 +12,11 @@ use jiff::SignedDuration;
 
 use crate::controller::Controller;
 
-/// Examples, and how it is measured.
+/// Examples and an explanation of the measurement.
 const RUN_HELP: &str = include_str!("run_help.txt");
-const AFTER_HELP: &str = "--help has examples, and tells how it is measured.";
+const AFTER_HELP: &str = "--help shows examples and explains the measurement.";
 
-/// A load generator for HorizontalPodAutoscaler controllers: measures them from outside, side by side.
+/// Measure and compare HorizontalPodAutoscaler controllers from outside.
 #[derive(Debug, Parser)]
 #[command(name = "hpa-bench", version, propagate_version = true)]
 pub(crate) struct Arguments {
@@ -27,13 +26,10 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Measure one controller after the other, each against a server of its own, and print a table.
+    /// Measure one controller after the other, each against its own server, and print a table.
     Run(RunArguments),
-    /// Only the server: populated, with metrics, counting what it is asked. `run` starts it.
+    /// Serve only: a populated API server with metrics that counts requests. `run` starts it.
     Serve(ServeArguments),
-    /// Become another program that ends when who started this does.
-    #[command(hide = true)]
-    ExitWithParent(TiedArguments),
 }
 
 #[derive(Args, Debug)]
@@ -41,32 +37,33 @@ pub(crate) enum Command {
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) population: Population,
-    /// What to measure against: testbed, kube-apiserver=DIR, a folder with etcd and kube-apiserver, or kubeconfig=FILE, a
-    /// server that runs already
+    /// API server to measure against: testbed, kube-apiserver=DIR (a directory with etcd and
+    /// kube-apiserver), or kubeconfig=FILE (a running cluster)
     #[arg(long, value_name = "KIND", default_value = "testbed")]
     pub(crate) server: ApiServer,
-    /// What to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be repeated
+    /// Controller to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be
+    /// repeated
     #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
     pub(crate) controllers: Vec<Controller>,
-    /// How long to measure after all autoscalers were decided
+    /// Length of the measurement, which begins when all autoscalers are decided
     #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = positive_duration)]
     pub(crate) duration: Duration,
-    /// How long to wait until all autoscalers are decided; after that it is measured without those that are not
+    /// Time to wait until all autoscalers are decided; then the measurement begins without the rest
     #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
     pub(crate) within: Duration,
-    /// How many times to measure each controller, in turn; medians are told
+    /// Rounds in which each controller is measured in turn; the result is the medians
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// How many autoscalers to create one by one meanwhile, to see how soon they are decided
+    /// Autoscalers to create one by one during the measurement, to measure how soon they are decided
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) extra: u32,
     /// The controllers' --concurrent-horizontal-pod-autoscaler-syncs
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) concurrent_syncs: u32,
-    /// Write the numbers to this file too, as JSON
+    /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Keep the temporary folder with the logs of controllers and servers
+    /// Keep the temporary directory with the logs of controllers and servers
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -75,57 +72,49 @@ pub(crate) struct RunArguments {
 pub(crate) struct ServeArguments {
     #[command(flatten)]
     pub(crate) population: Population,
-    /// What serves: testbed, kube-apiserver=DIR, a folder with etcd and kube-apiserver, or kubeconfig=FILE, a server that
-    /// runs already
+    /// API server: testbed, kube-apiserver=DIR (a directory with etcd and kube-apiserver), or
+    /// kubeconfig=FILE (a running cluster)
     #[arg(long, value_name = "KIND", default_value = "testbed")]
     pub(crate) server: ApiServer,
-    /// Where to write the kubeconfig
+    /// File to write the kubeconfig to
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: PathBuf,
-    /// How many more targets to have whose autoscalers are created by a POST to /add, one by one
+    /// Additional targets, whose autoscalers are created one by one by a POST to /add
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) extra: u32,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct TiedArguments {
-    /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-/// What is in the cluster.
+/// The objects in the cluster, and the load on them.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Population {
-    /// How many autoscalers, each with a Deployment
+    /// Autoscalers, each with a Deployment
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) autoscalers: u32,
-    /// How many pods each Deployment has, to begin with
+    /// Initial pods of each Deployment
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) pods: u32,
-    /// Over how many namespaces they are spread
+    /// Namespaces over which the autoscalers are distributed
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) namespaces: u32,
-    /// What is scaled on
+    /// Metric of the autoscalers
     #[arg(long, value_name = "KIND", default_value = "cpu")]
     pub(crate) metric: Metric,
-    /// What the load does
+    /// How the load changes
     #[arg(long, value_name = "KIND", default_value = "jitter")]
     pub(crate) change: Change,
-    /// How often each autoscaler is to be reconciled; metrics are measured twice as often
+    /// Sync period of the controllers; metrics change twice as often
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
     pub(crate) period: Duration,
 }
 
-/// What a controller is measured against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApiServer {
     /// An API server in memory.
     Testbed,
-    /// The one of Kubernetes, with its etcd: the folder of the two programs.
+    /// An etcd and a kube-apiserver, with the directory of the binaries.
     KubeApiserver(PathBuf),
-    /// One that runs already and may serve others too: the kubeconfig by which it is reached.
+    /// A running cluster, which may have other users, with its kubeconfig.
     Kubeconfig(PathBuf),
 }
 
@@ -136,7 +125,7 @@ impl FromStr for ApiServer {
         let absolute = |path: &str| std::path::absolute(path).map_err(|error| error.to_string());
         match text.split_once('=') {
             None if text == "testbed" => Ok(Self::Testbed),
-            Some(("kube-apiserver", folder)) => Ok(Self::KubeApiserver(absolute(folder)?)),
+            Some(("kube-apiserver", dir)) => Ok(Self::KubeApiserver(absolute(dir)?)),
             Some(("kubeconfig", file)) => Ok(Self::Kubeconfig(absolute(file)?)),
             _ => Err("must be testbed, kube-apiserver=DIR or kubeconfig=FILE".to_owned()),
         }
@@ -147,34 +136,34 @@ impl Display for ApiServer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Testbed => formatter.write_str("testbed"),
-            Self::KubeApiserver(folder) => write!(formatter, "kube-apiserver={}", folder.display()),
+            Self::KubeApiserver(dir) => write!(formatter, "kube-apiserver={}", dir.display()),
             Self::Kubeconfig(file) => write!(formatter, "kubeconfig={}", file.display()),
         }
     }
 }
 
-/// What autoscalers scale on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Metric {
     /// CPU utilization of the pods.
     Cpu,
-    /// A metric of no object, one series for each autoscaler.
+    /// An external metric, with one series for each autoscaler.
     External,
 }
 
-/// What the load does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Change {
-    /// Each measurement is a percent or so off: nothing is scaled, but every reconcile has a new status to write.
+    /// Each measurement deviates by about a percent: nothing is scaled, but every reconcile has a
+    /// new status to write.
     Jitter,
-    /// Always what the targets have replicas for: nothing is scaled, and no status is new.
+    /// Constant: nothing is scaled, and no status changes.
     Steady,
-    /// By half up and down in forty periods, each target at its own time: targets are scaled.
+    /// Rises and falls by half within forty periods, with a phase for each target: targets are
+    /// scaled.
     Wave,
 }
 
 impl Population {
-    /// The flags that say the same to another process.
+    /// Returns the flags that set these values.
     pub(crate) fn flags(&self) -> Vec<String> {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -207,19 +196,19 @@ fn positive_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, reason = "a test may stop where it was misled")]
+    #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
 
     use clap::CommandFactory as _;
 
     use super::*;
 
     #[test]
-    fn command_line_is_sound() {
+    fn command_line_is_valid() {
         Arguments::command().debug_assert();
     }
 
     #[test]
-    fn server_is_a_kind_and_may_have_a_path() {
+    fn server_is_parsed_from_kind_and_path() {
         for text in ["testbed", "kube-apiserver=/a=b", "kubeconfig=/a=b"] {
             assert_eq!(
                 text.parse().map(|server: ApiServer| server.to_string()),
@@ -232,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_a_population_say_the_same() {
+    fn population_flags_round_trip() {
         let given = [
             "hpa-bench",
             "serve",
@@ -244,7 +233,7 @@ mod tests {
         let more = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,
-            Command::Run(_) | Command::ExitWithParent(_) => unreachable!("serve was asked for"),
+            Command::Run(_) => unreachable!("the command is serve"),
         };
         let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
         assert_eq!(first.flags(), [&given[3..], &more].concat());

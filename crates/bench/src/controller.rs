@@ -1,15 +1,12 @@
-//! The controllers that can be measured, and the flags by which they do the same.
+//! The controllers that can be measured, with flags that make them comparable.
 
 use std::{
     path::{Path, PathBuf},
-    process::Stdio,
     str::FromStr,
     time::Duration,
 };
 
 use tokio::process::Command;
-
-use crate::process::tied;
 
 /// A controller to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,19 +15,17 @@ pub(crate) struct Controller {
     pub(crate) binary: PathBuf,
 }
 
-/// What a controller is told.
-pub(crate) struct Setting<'a> {
+pub(crate) struct Settings<'a> {
     pub(crate) kubeconfig: &'a Path,
     pub(crate) period: Duration,
     pub(crate) syncs: u32,
     pub(crate) metrics_port: u16,
-    /// Whether the server does.
-    pub(crate) knows_protobuf: bool,
-    /// Where it may write.
-    pub(crate) folder: &'a Path,
+    /// Whether the API server accepts protobuf.
+    pub(crate) protobuf: bool,
+    /// A directory for files of the controller.
+    pub(crate) dir: &'a Path,
 }
 
-/// Whose command line it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `hpa`.
@@ -48,14 +43,14 @@ impl FromStr for Controller {
             Some(("reference", binary)) => (Kind::Reference, binary),
             _ => return Err("must be ours=FILE or reference=FILE".to_owned()),
         };
-        // As it is named here, not as something of that name that is found by $PATH.
+        // Absolute, so that it is not looked up in $PATH.
         let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
         Ok(Self { kind, binary })
     }
 }
 
 impl Controller {
-    /// How it is called in a table.
+    /// The name in reports.
     pub(crate) fn name(&self) -> &'static str {
         match self.kind {
             Kind::Ours => "ours",
@@ -63,7 +58,7 @@ impl Controller {
         }
     }
 
-    /// How its metrics are asked for.
+    /// URL scheme of its metrics endpoint.
     pub(crate) fn metrics_scheme(&self) -> &'static str {
         match self.kind {
             Kind::Ours => "http",
@@ -71,47 +66,46 @@ impl Controller {
         }
     }
 
-    /// Its flags: no leader election, no limit of requests, its metrics on a port of the loopback device.
-    pub(crate) fn flags(&self, setting: &Setting<'_>) -> Vec<String> {
+    /// Returns its flags: no leader election, no client-side rate limit, metrics on a loopback port.
+    pub(crate) fn flags(&self, settings: &Settings<'_>) -> Vec<String> {
         let mut flags = vec![
-            format!("--kubeconfig={}", setting.kubeconfig.display()),
-            format!("--horizontal-pod-autoscaler-sync-period={}ms", setting.period.as_millis()),
-            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", setting.syncs),
+            format!("--kubeconfig={}", settings.kubeconfig.display()),
+            format!("--horizontal-pod-autoscaler-sync-period={}ms", settings.period.as_millis()),
+            format!("--concurrent-horizontal-pod-autoscaler-syncs={}", settings.syncs),
             "--leader-elect=false".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
         ];
         match self.kind {
-            Kind::Ours => flags.push(format!("--metrics-port={}", setting.metrics_port)),
+            Kind::Ours => flags.push(format!("--metrics-port={}", settings.metrics_port)),
             Kind::Reference => flags.extend([
                 "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
                 "--kube-api-qps=100000".to_owned(),
                 "--kube-api-burst=100000".to_owned(),
-                format!("--secure-port={}", setting.metrics_port),
-                // For the certificate that it makes itself.
-                format!("--cert-dir={}", setting.folder.display()),
+                format!("--secure-port={}", settings.metrics_port),
+                // For its self-signed certificate.
+                format!("--cert-dir={}", settings.dir.display()),
                 "--authorization-always-allow-paths=/metrics".to_owned(),
             ]),
         }
-        if self.kind == Kind::Reference && !setting.knows_protobuf {
+        if self.kind == Kind::Reference && !settings.protobuf {
             flags.push("--kube-api-content-type=application/json".to_owned());
         }
         flags
     }
 
-    /// What starts it.
-    pub(crate) fn command(&self, flags: &[String]) -> anyhow::Result<Command> {
-        let mut command = tied(&self.binary)?;
+    pub(crate) fn command(&self, flags: &[String]) -> Command {
+        let mut command = Command::new(&self.binary);
         if self.kind == Kind::Ours {
             command.arg("run");
         }
-        // The caller's settings are not the measurement's.
+        // Settings in the environment of the caller must not apply.
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("HPA_") {
                 command.env_remove(variable);
             }
         }
-        command.args(flags).stdout(Stdio::null());
-        Ok(command)
+        command.args(flags);
+        command
     }
 }
 
@@ -120,15 +114,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controller_is_a_kind_and_a_file() {
+    fn controller_is_parsed_from_kind_and_file() {
         let binary = PathBuf::from("/bin/a=b");
         assert_eq!(
             "ours=/bin/a=b".parse(),
             Ok(Controller { kind: Kind::Ours, binary: binary.clone() })
         );
         assert_eq!("reference=/bin/a=b".parse(), Ok(Controller { kind: Kind::Reference, binary }));
-        let refusal = Err("must be ours=FILE or reference=FILE".to_owned());
-        assert_eq!("/bin/hpa".parse::<Controller>(), refusal);
-        assert_eq!("theirs=/bin/hpa".parse::<Controller>(), refusal);
+        let error = Err("must be ours=FILE or reference=FILE".to_owned());
+        assert_eq!("/bin/hpa".parse::<Controller>(), error);
+        assert_eq!("theirs=/bin/hpa".parse::<Controller>(), error);
     }
 }

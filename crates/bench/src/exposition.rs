@@ -1,6 +1,6 @@
-//! The text in which a process tells its metrics.
+//! Parses the Prometheus text format.
 
-/// One line of it: a name, labels, a number.
+/// One sample: a name, labels and a value.
 pub(crate) struct Sample<'a> {
     name: &'a str,
     labels: &'a str,
@@ -8,7 +8,7 @@ pub(crate) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// The value of a label as it is written, so with escapes if it has any; empty if there is no such label.
+    /// Returns the value of a label, with its escapes, or an empty string if the label is missing.
     pub(crate) fn label(&self, name: &str) -> &'a str {
         let mut rest = self.labels;
         while let Some((label, after)) = rest.split_once("=\"") {
@@ -23,7 +23,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Where the quotation mark is that ends a label's value.
+/// Returns the position of the quotation mark that ends a label value.
 fn end_of_value(text: &str) -> Option<usize> {
     let mut is_escaped = false;
     text.find(|character| {
@@ -33,12 +33,12 @@ fn end_of_value(text: &str) -> Option<usize> {
     })
 }
 
-/// The samples of one name.
+/// Returns the samples with a name.
 pub(crate) fn samples<'a>(text: &'a str, name: &str) -> impl Iterator<Item = Sample<'a>> {
     text.lines().filter_map(sample).filter(move |sample| sample.name == name)
 }
 
-/// The samples of one name, added up; none if there are none.
+/// Returns the sum of the samples with a name, or `None` if there are none.
 pub(crate) fn sum(text: &str, name: &str) -> Option<f64> {
     samples(text, name).map(|sample| sample.value).reduce(|sum, value| sum + value)
 }
@@ -52,7 +52,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         None => line.split_once(' ')?,
     };
     let (name, labels) = series.split_once('{').unwrap_or((series, ""));
-    // A time may follow.
+    // A timestamp may follow.
     let value = rest.split_whitespace().next()?.parse().ok()?;
     Some(Sample { name: name.trim(), labels, value })
 }
@@ -72,14 +72,14 @@ d{le="+Inf"} NaN
 "#;
 
     #[test]
-    fn samples_of_a_name_are_added_up() {
+    fn samples_with_a_name_are_summed() {
         assert_eq!(sum(TEXT, "a_total"), Some(18.0));
         assert_eq!(sum(TEXT, "b"), Some(7.0));
         assert_eq!(sum(TEXT, "a"), None);
     }
 
     #[test]
-    fn labels_are_found_whatever_is_in_them() {
+    fn labels_with_escapes_and_delimiters_are_found() {
         let labels = |name: &str, label: &str| {
             samples(TEXT, name).map(|sample| sample.label(label)).collect::<Vec<_>>()
         };

@@ -1,4 +1,4 @@
-//! The load of all targets, and the metrics that tell of it.
+//! The load on all targets, and the metrics that report it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,31 +16,32 @@ use parking_lot::Mutex;
 
 use crate::{
     args::{Change, Population},
-    objects::{CPU_USE, EXTERNAL_TARGET, pod_name},
+    objects::{CPU_USAGE, EXTERNAL_TARGET, pod_name},
 };
 
-/// How many periods a wave takes.
-const WAVE: f64 = 40.0;
-/// How far it goes from the middle.
+/// Length of a wave in periods.
+const WAVE_PERIODS: f64 = 40.0;
+/// Amplitude of a wave, relative to the average load.
 const AMPLITUDE: f64 = 0.5;
-/// What of a wave is between two targets: the golden ratio spreads any number of them evenly.
-const BETWEEN: f64 = 0.618_033_988_749_895;
-/// How far measurements are off, one after the other. All differ, so that it does not matter which are seen; a tenth would
-/// be enough to scale.
+/// Phase between two targets, as a fraction of a wave. The golden ratio distributes any number of
+/// targets evenly.
+const PHASE_STEP: f64 = 0.618_033_988_749_895;
+/// Relative deviation of successive measurements. All differ, so that a controller sees a change
+/// whichever it reads, and all are far below the tolerance of 0.1.
 const JITTER: [f64; 7] = [-0.012, 0.004, -0.004, 0.012, 0.0, 0.008, -0.008];
-/// How many measurements there are in a period. With one, two reconciles a period apart could see the same, if one is a
-/// little early or late.
-const MEASUREMENTS: u32 = 2;
-const NANO_OF_MILLI: f64 = 1e6;
+/// Measurements per period. With one, two reconciles could read the same measurement if the second
+/// is a little early.
+const MEASUREMENTS_PER_PERIOD: u32 = 2;
+const NANOS_PER_MILLI: f64 = 1e6;
 
-/// What pods use and what the external metric is.
+/// Determines the usage of pods and the values of the external metric.
 pub(crate) struct Load {
     change: Change,
     period: Duration,
-    /// From one measurement to the next.
+    /// Time between two measurements.
     resolution: Duration,
     start: Instant,
-    /// For how many pods each target has load in the middle.
+    /// Average load of each target, in pods.
     pods: u32,
     state: Mutex<State>,
 }
@@ -49,21 +50,22 @@ pub(crate) struct Load {
 struct State {
     /// By namespace and name.
     targets: BTreeMap<String, BTreeMap<String, Target>>,
-    /// What was measured last, by namespace.
-    measured: HashMap<String, Measured>,
+    /// The latest measurement, by namespace.
+    measurements: HashMap<String, Measurement>,
 }
 
 struct Target {
     replicas: u32,
-    /// One for each target: where in the wave it begins, and in the jitter.
+    /// Unique. Determines where the target starts in the wave and in the jitter.
     index: u32,
 }
 
-/// The metrics of a namespace's pods: a metrics server measures once in a while, whoever asks how often.
+/// The metrics of a namespace's pods. As with metrics-server, they change at intervals, not with
+/// every request.
 #[derive(Clone)]
-struct Measured {
+struct Measurement {
     tick: u128,
-    /// By target the items of its pods, separated by commas.
+    /// For each target, the items of its pods, separated by commas.
     items: Arc<Vec<(String, String)>>,
 }
 
@@ -72,27 +74,26 @@ impl Load {
         Self {
             change: population.change,
             period: population.period,
-            resolution: (population.period / MEASUREMENTS).max(Duration::from_nanos(1)),
+            resolution: (population.period / MEASUREMENTS_PER_PERIOD).max(Duration::from_nanos(1)),
             start: Instant::now(),
             pods: population.pods,
             state: Mutex::default(),
         }
     }
 
-    /// Adds a target.
     pub(crate) fn add(&self, namespace: &str, name: &str, index: u32) {
         let target = Target { replicas: self.pods, index };
         let mut state = self.state.lock();
         state.targets.entry(namespace.to_owned()).or_default().insert(name.to_owned(), target);
-        state.measured.remove(namespace);
+        state.measurements.remove(namespace);
     }
 
-    /// How many pods a target has; none if it is not known.
+    /// Returns the number of pods of a target, or `None` if the target is unknown.
     pub(crate) fn replicas(&self, namespace: &str, name: &str) -> Option<u32> {
         Some(self.state.lock().targets.get(namespace)?.get(name)?.replicas)
     }
 
-    /// A target has that many pods from now on.
+    /// Sets the number of pods of a target.
     pub(crate) fn set_replicas(&self, namespace: &str, name: &str, replicas: u32) {
         let mut state = self.state.lock();
         let target = state.targets.get_mut(namespace).and_then(|targets| targets.get_mut(name));
@@ -101,15 +102,15 @@ impl Load {
         }
     }
 
-    /// How many pods' worth of load a target has.
-    fn load(&self, target: &Target, elapsed: Duration) -> f64 {
+    /// Returns the load of a target, in pods.
+    fn target_load(&self, target: &Target, elapsed: Duration) -> f64 {
         let factor = match self.change {
             Change::Steady => 1.0,
             Change::Jitter => self.jitter(target, elapsed),
             Change::Wave => {
-                let phase = (f64::from(target.index) * BETWEEN).fract();
-                let waves = elapsed.as_secs_f64() / (self.period.as_secs_f64() * WAVE);
-                // At its height a wave hardly changes.
+                let phase = (f64::from(target.index) * PHASE_STEP).fract();
+                let waves = elapsed.as_secs_f64() / (self.period.as_secs_f64() * WAVE_PERIODS);
+                // Jitter too, because a wave hardly changes at its peak.
                 (1.0 + AMPLITUDE * (TAU * (waves + phase)).sin()) * self.jitter(target, elapsed)
             }
         };
@@ -117,17 +118,19 @@ impl Load {
     }
 
     fn jitter(&self, target: &Target, elapsed: Duration) -> f64 {
-        let at = self.tick(elapsed).wrapping_add(u128::from(target.index)) % JITTER.len() as u128;
-        let off = usize::try_from(at).ok().and_then(|at| JITTER.get(at)).copied();
-        1.0 + off.unwrap_or_default()
+        let tick = self.tick(elapsed).wrapping_add(u128::from(target.index));
+        let index = usize::try_from(tick % JITTER.len() as u128).ok();
+        let deviation = index.and_then(|index| JITTER.get(index)).copied();
+        1.0 + deviation.unwrap_or_default()
     }
 
-    /// How many measurements there were.
+    /// Returns the number of the measurement at a time.
     fn tick(&self, elapsed: Duration) -> u128 {
         elapsed.as_nanos() / self.resolution.as_nanos()
     }
 
-    /// The answer of metrics.k8s.io: the pods of a namespace (of all if it is empty) that a selector selects.
+    /// Returns the response of metrics.k8s.io for the selected pods of a namespace, or of all
+    /// namespaces if `namespace` is empty.
     pub(crate) fn pod_metrics(&self, version: &str, namespace: &str, selector: &Selector) -> Bytes {
         let namespaces = match namespace {
             "" => self.state.lock().targets.keys().cloned().collect(),
@@ -137,7 +140,7 @@ impl Load {
             r#"{{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/{version}","metadata":{{}},"items":["#
         );
         for namespace in namespaces {
-            for (app, items) in self.measured(&namespace).iter() {
+            for (app, items) in self.measure(&namespace).iter() {
                 let is_selected = selector.matches_by(|key| (key == "app").then_some(app.as_str()));
                 if is_selected && !items.is_empty() {
                     if !body.ends_with('[') {
@@ -151,13 +154,13 @@ impl Load {
         body.into()
     }
 
-    /// The items of a namespace, measured now and then.
-    fn measured(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
+    /// Returns the items of a namespace as of the latest measurement.
+    fn measure(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
         let elapsed = self.start.elapsed();
         let tick = self.tick(elapsed);
         let mut state = self.state.lock();
         if let Some(measured) =
-            state.measured.get(namespace).filter(|measured| measured.tick == tick)
+            state.measurements.get(namespace).filter(|measured| measured.tick == tick)
         {
             return Arc::clone(&measured.items);
         }
@@ -167,7 +170,9 @@ impl Load {
             (name.clone(), self.items(namespace, name, target, elapsed, &now))
         });
         let items: Arc<Vec<_>> = Arc::new(items.collect());
-        state.measured.insert(namespace.to_owned(), Measured { tick, items: Arc::clone(&items) });
+        state
+            .measurements
+            .insert(namespace.to_owned(), Measurement { tick, items: Arc::clone(&items) });
         items
     }
 
@@ -179,14 +184,14 @@ impl Load {
         elapsed: Duration,
         now: &str,
     ) -> String {
-        let load = self.load(target, elapsed) * f64::from(CPU_USE) * NANO_OF_MILLI;
+        let load = self.target_load(target, elapsed) * f64::from(CPU_USAGE) * NANOS_PER_MILLI;
         let each = load / f64::from(target.replicas.max(1));
         let window = self.resolution.as_secs().max(1);
         let mut items = String::new();
         for index in 0..target.replicas {
             let comma = if index == 0 { "" } else { "," };
             let pod = pod_name(name, index);
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(
                 items,
                 r#"{comma}{{"metadata":{{"name":"{pod}","namespace":"{namespace}","creationTimestamp":"{now}","labels":{{"app":"{name}"}}}},"timestamp":"{now}","window":"{window}s","containers":[{{"name":"app","usage":{{"cpu":"{each:.0}n","memory":"131072Ki"}}}}]}}"#
@@ -207,7 +212,7 @@ impl MetricsProvider for Load {
             metric_name: query.metric.clone(),
             metric_labels: BTreeMap::from([("app".to_owned(), name.clone())]),
             timestamp: String::new(),
-            value: format!("{:.0}", self.load(target, elapsed) * f64::from(EXTERNAL_TARGET)),
+            value: format!("{:.0}", self.target_load(target, elapsed) * f64::from(EXTERNAL_TARGET)),
         });
         Ok(series.collect())
     }
@@ -219,7 +224,7 @@ mod tests {
         clippy::expect_used,
         clippy::float_cmp,
         clippy::indexing_slicing,
-        reason = "a test may stop where it was misled"
+        reason = "a failed setup fails the test"
     )]
 
     use serde_json::Value;
@@ -257,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_share_the_load_and_a_selector_selects() {
+    fn pods_share_the_load_and_are_selected_by_label() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "").len(), 8);
         let each = |name: &str| (name.to_owned(), "500000000n".to_owned());
@@ -266,22 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_measured_now_and_then() {
+    fn metrics_change_with_the_next_measurement_only() {
         let load = load(Change::Steady);
         assert_eq!(cpu(&load, "app=a").len(), 4);
         load.set_replicas("n", "a", 2);
         assert_eq!(cpu(&load, "app=a").len(), 4, "measured before");
-        // Whoever is new is measured at once.
+        // A new target starts a new measurement.
         load.add("n", "c", 2);
         let twice = |name: &str| (name.to_owned(), "1000000000n".to_owned());
         assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(twice));
     }
 
     #[test]
-    fn wave_comes_and_goes_and_targets_are_apart() {
+    fn wave_returns_and_targets_have_different_phases() {
         let load = load(Change::Wave);
         let at = |index: u32, periods: u64| {
-            load.load(&Target { replicas: 4, index }, Duration::from_hours(periods)).round()
+            load.target_load(&Target { replicas: 4, index }, Duration::from_hours(periods)).round()
         };
         assert_eq!(
             [at(0, 0), at(0, 10), at(0, 20), at(0, 30), at(0, 40)],
@@ -291,15 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn jitter_differs_from_the_last_measurements_and_is_too_little_to_scale() {
+    fn jitter_shows_in_the_status_and_stays_within_tolerance() {
         let load = load(Change::Jitter);
         let half_hours = |count: u64| Duration::from_mins(30 * count + 1);
         for index in [0, 1, 1_000_000] {
             let target = Target { replicas: 4, index };
-            let all: Vec<f64> = (0..50).map(|tick| load.load(&target, half_hours(tick))).collect();
+            let all: Vec<f64> =
+                (0..50).map(|tick| load.target_load(&target, half_hours(tick))).collect();
             for (tick, one) in all.iter().enumerate() {
                 assert!((one / 4.0 - 1.0).abs() < 0.02, "{one}");
-                // A tenth of a percent of the target shows in a status: it has thousandths of a CPU.
+                // The status has millicores, so it shows a tenth of a percent of the target.
                 let before = &all[tick.saturating_sub(6)..tick];
                 assert!(
                     before.iter().all(|before| (one - before).abs() > 4.0 * 0.003),
@@ -308,9 +314,19 @@ mod tests {
             }
         }
         let (a, b) = (Target { replicas: 4, index: 0 }, Target { replicas: 4, index: 1 });
-        assert_ne!(load.load(&a, half_hours(0)), load.load(&b, half_hours(0)), "not all in step");
-        // Half a period is a measurement: two reconciles a period apart never see the same.
-        assert_eq!(load.load(&a, Duration::ZERO), load.load(&a, Duration::from_mins(29)));
-        assert_ne!(load.load(&a, Duration::ZERO), load.load(&a, Duration::from_mins(30)));
+        assert_ne!(
+            load.target_load(&a, half_hours(0)),
+            load.target_load(&b, half_hours(0)),
+            "targets differ"
+        );
+        // Half a period apart: two reconciles with a period between them never read the same.
+        assert_eq!(
+            load.target_load(&a, Duration::ZERO),
+            load.target_load(&a, Duration::from_mins(29))
+        );
+        assert_ne!(
+            load.target_load(&a, Duration::ZERO),
+            load.target_load(&a, Duration::from_mins(30))
+        );
     }
 }

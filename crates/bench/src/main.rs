@@ -1,40 +1,39 @@
-//! `hpa-bench`: populates an API server with autoscalers, their targets and pods, serves their metrics, and measures a
-//! HorizontalPodAutoscaler controller from outside.
+//! `hpa-bench` measures HorizontalPodAutoscaler controllers from outside: it populates an API
+//! server with autoscalers, targets and pods, serves their metrics, and records the requests of the
+//! controller.
 //!
-//! The server is in a process of its own (`hpa-bench serve`), which notes what it is asked and when: the testbed, a
-//! kube-apiserver that it starts, or a way into one that runs already.
-//! `hpa-bench run` starts server and controller, one controller after the other, and compares.
+//! `hpa-bench serve` is the API server, in a process of its own: the testbed, a kube-apiserver that
+//! it starts, or a proxy to a running one. `hpa-bench run` starts a server and a controller, one
+//! controller after the other, and compares them.
+//!
+//! Modules, lowest first. A module imports only what stands above it in this list:
+//!
+//! - [`controller`], [`args`]: command lines, of the controllers and of `hpa-bench`
+//! - [`objects`], [`load`]: the objects to create, and the load on them
+//! - [`exposition`], [`summary`], [`usage`], [`request_info`], [`stats`]: what is measured
+//! - [`object_store`], [`server`]: the API server
+//! - [`measure`], [`report`]: running both and comparing
 
 mod args;
-mod cluster;
 mod controller;
 mod exposition;
-mod front;
-mod kube_apiserver;
-mod kubeconfig;
 mod load;
 mod measure;
-mod median;
+mod object_store;
 mod objects;
-mod outcome;
-mod own_metrics;
-mod percentiles;
-mod populate;
-mod process;
-mod record;
 mod report;
-mod request;
-mod scaling;
-mod serve;
+mod request_info;
 mod server;
-mod store;
+mod stats;
+mod summary;
+mod usage;
 
-use std::process::ExitCode;
+use std::{fs, io::Write as _, process::ExitCode};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, Result};
 use clap::Parser as _;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Arguments, Command, RunArguments};
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
@@ -47,13 +46,24 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
+fn run(command: Command) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
-            Command::Run(arguments) => measure::run(&arguments).await,
-            Command::Serve(arguments) => serve::run(&arguments).await,
-            Command::ExitWithParent(arguments) => process::become_tied(&arguments.command),
+            Command::Run(arguments) => compare(&arguments).await,
+            Command::Serve(arguments) => server::run(&arguments).await,
         }
     })
+}
+
+async fn compare(arguments: &RunArguments) -> Result<()> {
+    let measured = measure::run(arguments).await?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&measured)?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let outcomes: Vec<_> = measured.iter().map(|one| &one.median).collect();
+    std::io::stdout()
+        .write_all(report::table(arguments, &outcomes).as_bytes())
+        .context("cannot write to standard output")
 }

@@ -5,29 +5,34 @@ use serde_json::{Value, json};
 
 use crate::args::{Metric, Population};
 
-/// What a pod asks for, in thousandths of a CPU.
+/// CPU request of a pod, in millicores.
 const CPU_REQUEST: u32 = 1000;
-/// What it uses if it has its share of the load: half of that, which is the target.
-pub(crate) const CPU_USE: u32 = 500;
-/// In percent of the request.
+/// CPU usage of a pod under average load, in millicores. Equals the target utilization.
+pub(crate) const CPU_USAGE: u32 = 500;
+/// Target utilization, in percent of the request.
 const CPU_TARGET: u32 = 50;
-/// What a pod can serve of the external metric.
+/// Target average value of the external metric.
 pub(crate) const EXTERNAL_TARGET: u32 = 1000;
 /// The external metric; its series has the label `app`.
 const EXTERNAL_METRIC: &str = "load";
 
-/// Pods are this old, so that nothing about them is still being settled.
+/// Age of the pods, above every grace period that applies to new pods.
 const AGE: SignedDuration = SignedDuration::from_hours(1);
 
-/// The label of all that is created in a cluster that others use too, and its value.
+/// The label of all objects in a shared cluster, and its value.
 pub(crate) const MANAGED_BY: [&str; 2] = ["app.kubernetes.io/managed-by", "hpa-bench"];
-/// The service account of pods there: nobody has to be waited for who creates it.
+/// The service account of pods in a shared cluster. Created explicitly, because the default one
+/// may not exist yet.
 pub(crate) const SERVICE_ACCOUNT: &str = "hpa-bench";
-/// A scheduler that is nowhere.
+/// A scheduler that does not exist.
 const SCHEDULER: &str = "hpa-bench.invalid";
 
-/// The namespaces.
-pub(crate) fn namespaces(population: &Population) -> Vec<String> {
+/// Names of autoscalers that are created during the measurement start with this.
+pub(crate) const EXTRA: &str = "extra-";
+/// The namespace of these autoscalers.
+pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
+
+pub(crate) fn namespace_names(population: &Population) -> Vec<String> {
     (0..population.namespaces).map(|index| format!("bench-{index}")).collect()
 }
 
@@ -35,7 +40,7 @@ pub(crate) fn namespace(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
 }
 
-/// What the pods of a namespace run as in a cluster that others use too.
+/// The service account of pods in a shared cluster.
 pub(crate) fn service_account(namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
@@ -44,9 +49,9 @@ pub(crate) fn service_account(namespace: &str) -> Value {
     })
 }
 
-/// An object as it can be in a cluster that others use and work on: nobody creates pods for a Deployment, no kubelet runs a
-/// pod, no node is missed. It is labelled, so that all of them are found.
-pub(crate) fn harmless(mut object: Value) -> Value {
+/// Changes an object so that a shared cluster does not act on it: no controller creates pods for a
+/// Deployment, and no kubelet runs a pod. Also adds the [`MANAGED_BY`] label.
+pub(crate) fn inert(mut object: Value) -> Value {
     let [label, value] = MANAGED_BY;
     set(&mut object, "/metadata", "labels", |labels| labels.unwrap_or_else(|| json!({})));
     set(&mut object, "/metadata/labels", label, |_| value.into());
@@ -56,7 +61,7 @@ pub(crate) fn harmless(mut object: Value) -> Value {
             set(&mut object, "/spec", "schedulerName", |_| SCHEDULER.into());
             set(&mut object, "/spec", "serviceAccountName", |_| SERVICE_ACCOUNT.into());
             if let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) {
-                // One of that name could be there.
+                // A node of that name may exist.
                 spec.remove("nodeName");
             }
         }
@@ -65,15 +70,20 @@ pub(crate) fn harmless(mut object: Value) -> Value {
     object
 }
 
-/// Makes a member of what is at a place something else.
-fn set(object: &mut Value, place: &str, member: &str, value: impl FnOnce(Option<Value>) -> Value) {
-    if let Some(parent) = object.pointer_mut(place).and_then(Value::as_object_mut) {
+/// Replaces a member of the object at `pointer`.
+fn set(
+    object: &mut Value,
+    pointer: &str,
+    member: &str,
+    value: impl FnOnce(Option<Value>) -> Value,
+) {
+    if let Some(parent) = object.pointer_mut(pointer).and_then(Value::as_object_mut) {
         let old = parent.remove(member);
         parent.insert(member.to_owned(), value(old));
     }
 }
 
-/// A Deployment that is as it should be.
+/// A Deployment whose replicas are all available.
 pub(crate) fn deployment(namespace: &str, name: &str, replicas: u32) -> Value {
     let labels = json!({ "app": name });
     json!({
@@ -120,12 +130,11 @@ fn container() -> Value {
     })
 }
 
-/// A pod's name.
 pub(crate) fn pod_name(app: &str, index: u32) -> String {
     format!("{app}-{index}")
 }
 
-/// A pod that has been ready for long.
+/// A pod that has been ready for an hour.
 pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Value {
     let since = now.saturating_sub(AGE).unwrap_or(now).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition =
@@ -133,7 +142,7 @@ pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Val
     let conditions = ["Initialized", "PodScheduled", "ContainersReady", "Ready"].map(condition);
     let mut spec = pod_spec();
     if let Some(spec) = spec.as_object_mut() {
-        // A pod that is bound, as it would be with a scheduler.
+        // Bound to a node, as by a scheduler.
         spec.insert("nodeName".to_owned(), format!("node-{index}").into());
     }
     json!({
@@ -155,7 +164,7 @@ pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Val
     })
 }
 
-/// An autoscaler of the Deployment of its name.
+/// An autoscaler of the Deployment with the same name.
 pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -> Value {
     let metric = match population.metric {
         Metric::Cpu => json!({
@@ -175,7 +184,7 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
         "metadata": { "namespace": namespace, "name": name },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            // The load never goes beyond one and a half times.
+            // The load is at most one and a half times the average.
             "minReplicas": 1, "maxReplicas": population.pods * 2,
             "metrics": [metric],
         },
@@ -187,17 +196,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_works_on_what_is_harmless() {
-        let pod = harmless(pod("n", "a", 0, Timestamp::UNIX_EPOCH));
+    fn inert_objects_are_labelled_and_not_run() {
+        let pod = inert(pod("n", "a", 0, Timestamp::UNIX_EPOCH));
         assert_eq!(pod["metadata"]["labels"]["app"], "a");
         assert_eq!(pod["metadata"]["labels"]["app.kubernetes.io/managed-by"], "hpa-bench");
         assert_eq!(pod["spec"]["nodeName"], Value::Null);
         assert_eq!(pod["spec"]["schedulerName"], SCHEDULER);
-        let deployment = harmless(deployment("n", "a", 3));
+        let deployment = inert(deployment("n", "a", 3));
         assert_eq!(deployment["spec"]["paused"], true);
         assert_eq!(deployment["spec"]["template"]["metadata"]["labels"], json!({ "app": "a" }));
         assert_eq!(
-            harmless(namespace("n"))["metadata"]["labels"],
+            inert(namespace("n"))["metadata"]["labels"],
             json!({ "app.kubernetes.io/managed-by": "hpa-bench" })
         );
     }

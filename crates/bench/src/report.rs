@@ -1,18 +1,17 @@
-//! The table for a person.
+//! The table that `hpa-bench run` prints.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::{
     args::{ApiServer, RunArguments},
-    outcome::{CountedBy, Outcome, Requests},
-    percentiles::Summary,
+    measure::{CountedBy, Outcome, Requests},
+    summary::Summary,
 };
 
 const MEBI: f64 = 1_048_576.0;
 
-/// What is told of each controller.
 type Cell = fn(&Outcome) -> String;
-/// A row that is left out if it is known of no controller.
+/// Returns `None` if the value is unknown. If it is unknown for all controllers, the row is left out.
 type OptionalCell = fn(&Outcome) -> Option<String>;
 
 const ROWS: &[(&str, Cell)] = &[
@@ -43,10 +42,12 @@ const ROWS: &[(&str, Cell)] = &[
 const SERVER_ROWS: &[(&str, OptionalCell)] = &[
     ("server's CPUs in use", |one| one.server_cpus.map(|cpus| format!("{cpus:.3}"))),
     ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
-    ("server's answers, median / p99 / max", |one| Some(answers(&one.server_answers))),
+    ("server's response time, median / p99 / max", |one| {
+        Some(response_times(&one.server_response_times))
+    }),
 ];
 
-/// All that was measured, a column for each controller.
+/// Formats the outcomes, with a column for each controller.
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
     let mut text = format!(
@@ -81,21 +82,21 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     );
     rows.push(Vec::new());
     rows.push(vec![
-        "requests per reconcile (and in all, with those until all were decided)".to_owned(),
+        "requests per reconcile (and total, including those until all were decided)".to_owned(),
     ]);
     rows.extend(request_rows(outcomes, |requests| Some(request_cell(requests))));
     rows.push(Vec::new());
-    let not_all = match arguments.server {
+    let restriction = match arguments.server {
         ApiServer::Testbed | ApiServer::Kubeconfig(_) => "",
-        ApiServer::KubeApiserver(_) => " (kube-apiserver does not tell those of writes)",
+        ApiServer::KubeApiserver(_) => " (kube-apiserver has no numbers for writes)",
     };
-    rows.push(vec![format!("bytes received per reconcile{not_all}")]);
+    rows.push(vec![format!("bytes received per reconcile{restriction}")]);
     rows.extend(request_rows(outcomes, byte_cell));
     write_aligned(&mut text, &rows);
     text
 }
 
-/// Two of a kind are told apart by their place.
+/// Returns the heading of a column. Controllers of the same kind are numbered.
 fn column(outcomes: &[&Outcome], index: usize, one: &Outcome) -> String {
     let has_namesake =
         outcomes.iter().filter(|other| other.controller == one.controller).count() > 1;
@@ -146,11 +147,11 @@ fn tail(times: Option<Summary>) -> String {
     times.map_or_else(none, |times| format!("{} / {}", seconds(times.p999), seconds(times.max)))
 }
 
-fn answers(answers: &Summary) -> String {
-    [answers.p50, answers.p99, answers.max].map(seconds).join(" / ")
+fn response_times(times: &Summary) -> String {
+    [times.p50, times.p99, times.max].map(seconds).join(" / ")
 }
 
-/// A row for each kind of request that any controller has something of.
+/// Returns a row for each kind of request of which any controller has a value.
 fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) -> Vec<Vec<String>> {
     let kinds: BTreeSet<&String> = outcomes.iter().flat_map(|one| one.requests.keys()).collect();
     let row = |kind: &String| {
@@ -162,7 +163,7 @@ fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) ->
     kinds.into_iter().filter_map(row).collect()
 }
 
-/// None if it would have nothing but its name.
+/// Returns `None` if no cell has a value.
 fn row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
     let has_any = cells.iter().any(Option::is_some);
     let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
@@ -172,7 +173,7 @@ fn row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
 fn request_cell(requests: &Requests) -> String {
     let failed = match requests.failed {
         0 => String::new(),
-        failed => format!(", {failed} refused"),
+        failed => format!(", {failed} failed"),
     };
     format!("{:.3} ({}{failed})", requests.per_reconcile, requests.at_start + requests.count)
 }
@@ -181,7 +182,7 @@ fn byte_cell(requests: &Requests) -> Option<String> {
     (requests.bytes > 0).then(|| format!("{:.0}", requests.bytes_per_reconcile))
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in seconds, milliseconds or microseconds.
 fn seconds(seconds: f64) -> String {
     if seconds >= 0.9995 {
         format!("{seconds:.2} s")
@@ -196,7 +197,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / MEBI)
 }
 
-/// The first column to the left, the others to the right.
+/// Writes the first column left-aligned and the others right-aligned.
 fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let full = rows.iter().filter(|row| row.len() == columns);
@@ -209,7 +210,7 @@ fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
     for row in rows {
         let mut line = String::new();
         for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             let _ = if index == 0 {
                 write!(line, "{cell:width$}")
             } else {
@@ -234,19 +235,19 @@ mod tests {
     #[case(0.25, "250.0 ms")]
     #[case(0.9996, "1.00 s")]
     #[case(15.0, "15.00 s")]
-    fn time_has_the_unit_that_suits_it(#[case] time: f64, #[case] expected: &str) {
+    fn time_is_formatted_in_a_suitable_unit(#[case] time: f64, #[case] expected: &str) {
         assert_eq!(seconds(time), expected);
     }
 
     #[test]
-    fn row_of_what_is_never_known_is_left_out() {
+    fn row_without_values_is_left_out() {
         assert_eq!(row("a", vec![None, None]), None);
         let known = row("a", vec![None, Some("1".to_owned())]);
         assert_eq!(known, Some(["a", "-", "1"].map(ToOwned::to_owned).to_vec()));
     }
 
     #[test]
-    fn numbers_are_aligned_and_a_heading_widens_nothing() {
+    fn columns_are_aligned_and_headings_do_not_widen_them() {
         let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut text = String::new();
         write_aligned(

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use futures::future::BoxFuture;
+use hpa_kube_apiserver::Process;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 
 pub(crate) use self::held::HeldWrites;
 use crate::metrics::Metrics;
-use crate::process::Process;
 use crate::world::Target;
 
 /// A running control plane; all of it ends when this is dropped.

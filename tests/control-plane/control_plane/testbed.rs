@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use hpa_kube_apiserver::Process;
 use hpa_testbed::{Action, Config, RequestInfo, ServerHandle, Testbed};
 use kube::Client;
 use kube::config::Kubeconfig;
@@ -14,7 +15,6 @@ use tempfile::TempDir;
 use super::held::{HeldWrites, Holds};
 use super::{ControlPlane, client};
 use crate::metrics::Metrics;
-use crate::process::Process;
 use crate::world::Target;
 
 /// The served testbed.

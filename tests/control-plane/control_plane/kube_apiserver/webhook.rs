@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -19,7 +20,6 @@ use tokio::time::{sleep, timeout};
 
 use super::super::from;
 use super::super::held::{HeldWrites, Holds};
-use super::base64;
 use crate::world::{PATIENCE, Target};
 
 /// The webhook; a handle.
@@ -55,7 +55,7 @@ impl Webhook {
                 "name": "intercept.hpa-rs.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
                 "timeoutSeconds": 20, "failurePolicy": "Ignore",
                 "clientConfig": {
-                    "url": format!("{url}/intercept/{ns}"), "caBundle": base64::encode(authority.as_bytes()),
+                    "url": format!("{url}/intercept/{ns}"), "caBundle": ByteString(authority.as_bytes().to_vec()),
                 },
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns}},
                 "rules": [{

@@ -1,0 +1,284 @@
+//! The numbers of one measurement.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::own_metrics::OwnMetrics;
+use crate::{
+    args::{Change, Population},
+    objects::EXTRA,
+    request_info::RequestKind,
+    stats::{AutoscalerRecord, RequestCount, Stats},
+    summary::Summary,
+    usage::Usage,
+};
+
+/// All that is known at one time.
+pub(super) struct Snapshot {
+    pub(crate) stats: Stats,
+    pub(crate) own: OwnMetrics,
+    pub(crate) controller: Usage,
+}
+
+/// A measurement, from when all autoscalers were decided to the end.
+pub(super) struct Measurement<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) binary: &'a Path,
+    pub(crate) flags: Vec<String>,
+    /// Time at which the controller started, in seconds of the server.
+    pub(crate) started: f64,
+    pub(crate) begin: Snapshot,
+    pub(crate) end: Snapshot,
+}
+
+/// How reconciles were counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum CountedBy {
+    /// By the status writes that the server received.
+    StatusWrites,
+    /// By the controller's own metrics.
+    OwnMetrics,
+    /// By the reads of scales that the server received.
+    ScaleReads,
+}
+
+/// The numbers. Times are in seconds, sizes in bytes. The field names are those of `--json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Outcome {
+    pub(crate) controller: String,
+    pub(crate) binary: String,
+    pub(crate) flags: Vec<String>,
+    /// Autoscalers that existed when the controller started.
+    pub(crate) autoscalers: usize,
+    /// From the start of the controller to the first status write, of autoscalers that were decided
+    /// before the measurement.
+    pub(crate) decided: Summary,
+    /// Usage of the controller when the measurement began.
+    pub(crate) usage_at_begin: Usage,
+    /// Usage of the controller at the end.
+    pub(crate) usage_at_end: Usage,
+    /// Length of the measurement.
+    pub(crate) measured: f64,
+    pub(crate) reconciles: u64,
+    pub(crate) reconciles_counted_by: CountedBy,
+    pub(crate) reconciles_per_second: f64,
+    /// Reconciles that one per autoscaler and period would make.
+    pub(crate) reconciles_due: f64,
+    /// Autoscalers that were overdue for a status write at the end.
+    pub(crate) overdue_at_end: Option<usize>,
+    /// Reconciles by the controller's own metrics, which include those without a status write.
+    pub(crate) own_reconciles: Option<u64>,
+    /// From one status write of an autoscaler to the next. `None` if no status changes.
+    pub(crate) cycle: Option<Summary>,
+    /// The cycle minus the period, and at least zero.
+    pub(crate) lateness: Option<Summary>,
+    /// Mean lateness by the controller's own metrics.
+    pub(crate) own_lateness: Option<f64>,
+    /// CPU time per second.
+    pub(crate) cpus: f64,
+    pub(crate) cpu_per_reconcile: f64,
+    /// From the creation of an autoscaler during the measurement to its first status write.
+    pub(crate) extra_decided: Summary,
+    /// Autoscalers that were created during the measurement and not decided by the end.
+    pub(crate) extra_undecided: usize,
+    pub(crate) requests_per_reconcile: f64,
+    /// By verb, resource and subresource.
+    pub(crate) requests: BTreeMap<String, Requests>,
+    pub(crate) bytes_per_second: f64,
+    /// If this is high, the server limited the measurement.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_cpus: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_peak_memory: Option<u64>,
+    #[serde(rename = "server_answers")]
+    pub(crate) server_response_times: Summary,
+}
+
+/// Requests of one kind.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Requests {
+    /// Requests before the measurement.
+    pub(crate) at_start: u64,
+    /// Requests during the measurement.
+    pub(crate) count: u64,
+    /// Failed requests, before and during the measurement.
+    pub(crate) failed: u64,
+    pub(crate) per_reconcile: f64,
+    /// Bytes of responses during the measurement.
+    pub(crate) bytes: u64,
+    pub(crate) bytes_per_reconcile: f64,
+}
+
+impl Outcome {
+    pub(super) fn new(measurement: Measurement<'_>, population: &Population) -> Self {
+        let Measurement { name, binary, flags, started, begin, end } = measurement;
+        let period = population.period.as_secs_f64();
+        let measured = end.stats.now - begin.stats.now;
+        let (extra, first): (Vec<_>, Vec<_>) =
+            end.stats.autoscalers.iter().partition(|(id, _)| id.contains(&format!("/{EXTRA}")));
+        let first: Vec<&AutoscalerRecord> = first.into_iter().map(|(_, seen)| seen).collect();
+        let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, seen)| seen).collect();
+        let decided =
+            first.iter().filter_map(|seen| seen.decided()).filter(|at| *at <= begin.stats.now);
+        // Under steady load no status changes, so cycles can't be seen.
+        let has_writes = population.change != Change::Steady;
+        let cycles = has_writes.then(|| {
+            let of =
+                |seen: &&AutoscalerRecord| cycles(seen, begin.stats.now, end.stats.now, period);
+            first.iter().flat_map(of).collect::<Vec<f64>>()
+        });
+        let overdue_at_end = has_writes.then(|| {
+            let all = first.iter().chain(&extra);
+            all.filter(|seen| since_last_write(seen, end.stats.now) > period).count()
+        });
+        let late =
+            cycles.as_ref().map(|all| all.iter().map(|cycle| (cycle - period).max(0.0)).collect());
+        let soon: Vec<f64> =
+            extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
+        let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, has_writes);
+        let lived = |seen: &AutoscalerRecord| end.stats.now - seen.created.max(begin.stats.now);
+        let due: f64 = first.iter().chain(&extra).map(|seen| lived(seen)).sum();
+        let cpu = end.controller.cpu_seconds - begin.controller.cpu_seconds;
+        // VmHWM is derived from counters that lag a little, so it can decrease.
+        let peak_memory = end.controller.peak_memory.max(begin.controller.peak_memory);
+        let responses = end.stats.response_times.iter().skip(begin.stats.response_times.len());
+        let requests = requests(&begin.stats, &end.stats, reconciles);
+        let bytes: u64 = requests.values().map(|one| one.bytes).sum();
+        Self {
+            controller: name.to_owned(),
+            binary: binary.display().to_string(),
+            flags,
+            autoscalers: first.len(),
+            decided: Summary::new(decided.map(|at| at - started).collect()),
+            usage_at_begin: begin.controller,
+            usage_at_end: Usage { peak_memory, ..end.controller },
+            measured,
+            reconciles,
+            reconciles_counted_by,
+            reconciles_per_second: reconciles as f64 / measured,
+            reconciles_due: due / period,
+            overdue_at_end,
+            own_reconciles: own_reconciles(&begin, &end),
+            cycle: cycles.map(Summary::new),
+            lateness: late.map(Summary::new),
+            own_lateness: own_lateness(&begin, &end, period),
+            cpus: cpu / measured,
+            cpu_per_reconcile: ratio(cpu, reconciles),
+            extra_undecided: extra.len() - soon.len(),
+            extra_decided: Summary::new(soon),
+            requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
+            requests,
+            bytes_per_second: bytes as f64 / measured,
+            server_cpus: server_cpus(&begin.stats, &end.stats),
+            server_peak_memory: end.stats.server.map(|server| server.peak_memory),
+            server_response_times: Summary::new(
+                responses.map(|micros| f64::from(*micros) / 1e6).collect(),
+            ),
+        }
+    }
+}
+
+/// Returns the reconciles during the measurement, and how they were counted.
+fn reconciles(begin: &Snapshot, end: &Snapshot, has_writes: bool) -> (u64, CountedBy) {
+    if has_writes {
+        return (status_writes(&end.stats) - status_writes(&begin.stats), CountedBy::StatusWrites);
+    }
+    match own_reconciles(begin, end) {
+        Some(count) => (count, CountedBy::OwnMetrics),
+        None => (scale_reads(&end.stats) - scale_reads(&begin.stats), CountedBy::ScaleReads),
+    }
+}
+
+fn own_reconciles(begin: &Snapshot, end: &Snapshot) -> Option<u64> {
+    // The counter does not exist before the first reconcile.
+    Some(end.own.reconciles? - begin.own.reconciles.unwrap_or_default())
+}
+
+fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
+    let (count, sum) = end.own.delay_ratios?;
+    let (count_before, sum_before) = begin.own.delay_ratios.unwrap_or_default();
+    let count = count - count_before;
+    (count > 0.0).then(|| ((sum - sum_before) / count - 1.0) * period)
+}
+
+/// Returns the cycles of an autoscaler that ended during the measurement. If the autoscaler is
+/// overdue at the end, its unfinished cycle is included, so that a controller that skips autoscalers
+/// does not look good.
+fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64> {
+    let mut times: Vec<f64> = seen.written.iter().copied().filter(|at| *at <= end).collect();
+    times.sort_by(f64::total_cmp);
+    let since_last = since_last_write(seen, end);
+    let pairs = times.iter().zip(times.iter().skip(1));
+    let mut cycles: Vec<f64> =
+        pairs.filter(|(_, at)| **at > begin).map(|(before, at)| at - before).collect();
+    if since_last > period {
+        cycles.push(since_last);
+    }
+    cycles
+}
+
+/// Returns the time from the last status write, or else the creation, to the end.
+fn since_last_write(seen: &AutoscalerRecord, end: f64) -> f64 {
+    let times = seen.written.iter().copied().filter(|at| *at <= end);
+    end - times.max_by(f64::total_cmp).unwrap_or(seen.created)
+}
+
+fn status_writes(stats: &Stats) -> u64 {
+    stats.autoscalers.values().map(|seen| seen.written.len() as u64).sum()
+}
+
+fn scale_reads(stats: &Stats) -> u64 {
+    let is_read = |one: &&RequestCount| one.kind.verb == "get" && one.kind.subresource == "scale";
+    stats.requests.iter().filter(is_read).map(|one| one.count - one.failed).sum()
+}
+
+fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Requests> {
+    let before: BTreeMap<&RequestKind, &RequestCount> =
+        begin.requests.iter().map(|one| (&one.kind, one)).collect();
+    let of = |counted: &RequestCount| {
+        let before = before.get(&counted.kind);
+        let at_start = before.map_or(0, |before| before.count);
+        let count = counted.count - at_start;
+        let bytes = counted.bytes - before.map_or(0, |before| before.bytes);
+        let requests = Requests {
+            at_start,
+            count,
+            failed: counted.failed,
+            per_reconcile: ratio(count as f64, reconciles),
+            bytes,
+            bytes_per_reconcile: ratio(bytes as f64, reconciles),
+        };
+        (counted.kind.to_string(), requests)
+    };
+    end.requests.iter().map(of).collect()
+}
+
+/// Returns the CPUs that the server used, if its processes are known.
+fn server_cpus(begin: &Stats, end: &Stats) -> Option<f64> {
+    Some((end.server?.cpu_seconds - begin.server?.cpu_seconds) / (end.now - begin.now))
+}
+
+fn ratio(value: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { value / count as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::regular(&[1.0, 3.0, 5.0, 7.0], &[2.0, 2.0])]
+    #[case::recorded_out_of_order(&[1.0, 5.0, 3.0, 7.0], &[2.0, 2.0])]
+    #[case::one_cycle_skipped(&[1.0, 3.0, 7.0], &[4.0])]
+    #[case::stopped(&[1.0, 3.0], &[5.0])]
+    #[case::never_started(&[], &[7.5])]
+    #[case::write_after_the_end(&[3.0, 5.0, 7.0, 9.0], &[2.0, 2.0])]
+    fn cycles_that_ended_or_are_overdue_count(#[case] written: &[f64], #[case] expected: &[f64]) {
+        let seen = AutoscalerRecord { created: 0.5, written: written.to_vec() };
+        assert_eq!(cycles(&seen, 4.0, 8.0, 2.0), expected);
+    }
+}

@@ -1,0 +1,116 @@
+//! `hpa-bench serve` as a child process.
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use hpa_kube_apiserver::{OnParentExit, Process};
+use kube::{Client, Config};
+use serde::de::DeserializeOwned;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader, Lines},
+    process::{ChildStdout, Command},
+};
+
+use crate::{
+    args::RunArguments,
+    stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats},
+};
+
+/// Time for the process to exit once it has closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(15);
+const QUOTED_LINES: usize = 20;
+
+pub(super) struct ServerProcess {
+    process: Process,
+    lines: Lines<BufReader<ChildStdout>>,
+    name: String,
+    /// Set once the server is ready.
+    client: Option<Client>,
+    /// Whether a failed start was reported already.
+    has_failed: bool,
+}
+
+impl ServerProcess {
+    /// Starts the server for the controller `name`.
+    pub(super) fn start(
+        arguments: &RunArguments,
+        dir: &Path,
+        kubeconfig: &Path,
+        name: &str,
+    ) -> Result<Self> {
+        let own = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(own);
+        command.arg("serve").args(arguments.population.flags()).arg("--kubeconfig").arg(kubeconfig);
+        command
+            .arg(format!("--extra={}", arguments.extra))
+            .arg(format!("--server={}", arguments.server));
+        // SIGTERM, because the server may have to delete objects from a cluster.
+        let on_parent_exit = OnParentExit::Terminate;
+        let log = format!("{name}-server");
+        let (process, output) = Process::start_piped(dir, &log, command, on_parent_exit)?;
+        Ok(Self {
+            process,
+            lines: BufReader::new(output).lines(),
+            name: name.to_owned(),
+            client: None,
+            has_failed: false,
+        })
+    }
+
+    /// Waits until the server is populated.
+    pub(super) async fn wait_until_ready(&mut self) -> Result<()> {
+        while let Some(line) = self.lines.next_line().await? {
+            if line.starts_with("http://") {
+                self.client = Some(Client::try_from(Config::new(line.parse()?))?);
+                return Ok(());
+            }
+            eprintln!("hpa-bench: {}: {line}", self.name);
+        }
+        self.has_failed = true;
+        bail!("the server did not start\n{}", self.process.tail(QUOTED_LINES, ""))
+    }
+
+    /// Sends SIGTERM and waits until the server has cleaned up, however long that takes.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        if self.has_failed {
+            return Ok(());
+        }
+        self.process.send_sigterm()?;
+        while let Some(line) = self.lines.next_line().await? {
+            if !line.starts_with("http://") {
+                eprintln!("hpa-bench: {}: {line}", self.name);
+            }
+        }
+        let status = self.process.wait(EXIT_TIMEOUT).await?;
+        ensure!(
+            status.success(),
+            "the server failed: {status}\n{}",
+            self.process.tail(QUOTED_LINES, "")
+        );
+        Ok(())
+    }
+
+    pub(super) async fn stats(&self) -> Result<Stats> {
+        self.request("GET", STATS_PATH).await
+    }
+
+    pub(super) async fn progress(&self) -> Result<Progress> {
+        self.request("GET", PROGRESS_PATH).await
+    }
+
+    /// Creates one more autoscaler.
+    pub(super) async fn add(&self) -> Result<Progress> {
+        self.request("POST", ADD_PATH).await
+    }
+
+    async fn request<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T> {
+        let request = http::Request::builder().method(method).uri(path).body(Vec::<u8>::new())?;
+        let client = self.client.as_ref().context("the server is not ready")?;
+        let response: String = client
+            .request_text(request)
+            .await
+            .with_context(|| format!("no response from the server for {path}"))?;
+        serde_json::from_str(&response)
+            .with_context(|| format!("cannot parse the server's response for {path}"))
+    }
+}

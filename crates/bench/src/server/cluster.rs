@@ -1,0 +1,152 @@
+//! The state around the API server: objects, load, records, and the endpoints that report them.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use axum::{
+    Json, Router,
+    extract::State,
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use http::StatusCode;
+use tokio::sync::mpsc;
+
+use super::{
+    apiserver_stats::ApiserverStats,
+    pods::{self, ScaledTarget},
+    recorder::Recorder,
+};
+use crate::{
+    args::{Population, ServeArguments},
+    load::Load,
+    object_store::ObjectStore,
+    objects::{self, EXTRA, EXTRA_NAMESPACE},
+    request_info::RequestInfo,
+    stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats},
+    usage::Usage,
+};
+
+/// A cluster without nodes.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) store: ObjectStore,
+    pub(super) load: Arc<Load>,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) population: Population,
+    /// Targets whose autoscalers are created on request.
+    pub(super) extra: u32,
+    /// Autoscalers that were created on request.
+    added: Arc<AtomicU32>,
+    scaled: mpsc::UnboundedSender<ScaledTarget>,
+    processes: Processes,
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// The processes that make up the server.
+#[derive(Clone)]
+pub(super) enum Processes {
+    /// This process.
+    Own,
+    /// This process, and the API server and etcd that it started.
+    Started(ApiserverStats),
+    /// The API server runs elsewhere.
+    Unknown,
+}
+
+impl Cluster {
+    /// Creates an empty cluster, and a task that adds and deletes pods when targets are scaled.
+    pub(super) fn new(
+        arguments: &ServeArguments,
+        store: ObjectStore,
+        load: Arc<Load>,
+        processes: Processes,
+    ) -> Self {
+        let (scaled, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(pods::follow_scale(store.clone(), Arc::clone(&load), receiver));
+        Self {
+            store,
+            load,
+            recorder: Arc::new(Recorder::new()),
+            population: arguments.population.clone(),
+            extra: arguments.extra,
+            added: Arc::new(AtomicU32::new(0)),
+            scaled,
+            processes,
+            is_stopped: Arc::default(),
+        }
+    }
+
+    /// Has populating fail as soon as the requests in flight have completed.
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Records a response to the controller.
+    pub(super) fn record_response(
+        &self,
+        request: &RequestInfo,
+        at: f64,
+        took: Duration,
+        success: bool,
+    ) {
+        self.recorder.record_response(request, at, took, success);
+        if success && request.is(&["update", "patch"], "deployments.apps", "scale") {
+            // The receiver lives as long as this sender.
+            let _ = self.scaled.send((request.namespace.clone(), request.name.clone()));
+        }
+    }
+
+    /// Returns the endpoints that `hpa-bench run` uses.
+    pub(super) fn router(&self) -> Router {
+        let stats = |State(cluster): State<Self>| async move { json(cluster.stats().await) };
+        let progress =
+            |State(cluster): State<Self>| async move { Json(cluster.recorder.progress()) };
+        let add = |State(cluster): State<Self>| async move { json(cluster.add().await) };
+        Router::new()
+            .route(STATS_PATH, get(stats))
+            .route(PROGRESS_PATH, get(progress))
+            .route(ADD_PATH, post(add))
+            .with_state(self.clone())
+    }
+
+    async fn stats(&self) -> Result<Stats> {
+        let mut stats = self.recorder.stats();
+        let own = Usage::for_process(std::process::id())?;
+        stats.server = match &self.processes {
+            Processes::Own => Some(own),
+            Processes::Started(apiserver) => {
+                apiserver.add_bytes(&mut stats.requests).await?;
+                Some(own.add(apiserver.usage()?))
+            }
+            Processes::Unknown => None,
+        };
+        Ok(stats)
+    }
+
+    async fn add(&self) -> Result<Progress> {
+        let index = self.added.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{EXTRA}{index}");
+        ensure!(index < self.extra, "there are no more targets without an autoscaler");
+        self.recorder.record_creation(EXTRA_NAMESPACE, &name);
+        self.store.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
+        Ok(self.recorder.progress())
+    }
+}
+
+fn json<T: serde::Serialize>(result: Result<T>) -> Response {
+    match result {
+        Ok(value) => Json(value).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
+    }
+}

@@ -1,0 +1,22 @@
+//! Serving HTTP on the loopback interface.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use axum::{Router, serve::ListenerExt as _};
+use tokio::net::TcpListener;
+
+use super::progress::print_progress;
+
+/// Binds a free port.
+pub(super) async fn bind() -> Result<TcpListener> {
+    Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?)
+}
+
+/// Prints the URL, which tells `hpa-bench run` that the server is ready, and serves.
+pub(super) async fn serve(listener: TcpListener, router: Router) -> Result<()> {
+    print_progress(&format!("http://{}", listener.local_addr()?))?;
+    // As kube-apiserver does: a response must not wait for the acknowledgement of its first part.
+    let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
+    axum::serve(listener, router).await.context("cannot serve")
+}

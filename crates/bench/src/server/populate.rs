@@ -1,0 +1,90 @@
+//! Creates the objects of the cluster.
+
+use anyhow::{Result, ensure};
+use futures::{StreamExt as _, future::ready, stream};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    cluster::Cluster,
+    progress::{ProgressTimer, print_progress},
+};
+use crate::objects::{self, EXTRA, EXTRA_NAMESPACE};
+
+/// Concurrent requests.
+const CONCURRENCY: usize = 64;
+
+struct Target {
+    namespace: String,
+    name: String,
+}
+
+/// Creates namespaces, targets with their pods, and then autoscalers.
+pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
+    let namespaces = objects::namespace_names(&cluster.population);
+    let objects = namespaces.iter().map(|name| objects::namespace(name));
+    create_all(cluster, "namespaces", namespaces.len(), objects).await?;
+    create_workloads(cluster).await
+}
+
+/// Does the same in namespaces that exist.
+pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
+    let population = &cluster.population;
+    let namespaces = objects::namespace_names(population);
+    let places = (0..population.autoscalers).zip(namespaces.iter().cycle());
+    let first: Vec<Target> = places
+        .map(|(index, namespace)| Target {
+            namespace: namespace.clone(),
+            name: format!("app-{index}"),
+        })
+        .collect();
+    // Created long before their autoscalers, so that a controller never sees an autoscaler first.
+    let later: Vec<Target> = (0..cluster.extra)
+        .map(|index| Target {
+            namespace: EXTRA_NAMESPACE.to_owned(),
+            name: format!("{EXTRA}{index}"),
+        })
+        .collect();
+    let targets = || first.iter().chain(&later);
+    for (index, target) in (0..).zip(targets()) {
+        cluster.load.add(&target.namespace, &target.name, index);
+    }
+    let per_target = population.pods as usize + 1;
+    let workloads = targets().flat_map(|target| workload(target, population.pods));
+    let autoscalers = first.iter().map(|target| {
+        cluster.recorder.record_creation(&target.namespace, &target.name);
+        objects::autoscaler(&target.namespace, &target.name, population)
+    });
+    let count = targets().count() * per_target;
+    create_all(cluster, "deployments and pods", count, workloads).await?;
+    create_all(cluster, "autoscalers", first.len(), autoscalers).await?;
+    print_progress(&format!("populated after {:.1?}", cluster.recorder.elapsed()))
+}
+
+/// A Deployment and its pods.
+fn workload(target: &Target, pods: u32) -> impl Iterator<Item = Value> + Send {
+    let Target { namespace, name } = target;
+    let deployment = objects::deployment(namespace, name, pods);
+    let pods = (0..pods).map(|index| objects::pod(namespace, name, index, Timestamp::now()));
+    std::iter::once(deployment).chain(pods)
+}
+
+async fn create_all(
+    cluster: &Cluster,
+    what: &str,
+    count: usize,
+    objects: impl Iterator<Item = Value> + Send,
+) -> Result<()> {
+    let objects = stream::iter(objects).take_while(|_| ready(!cluster.is_stopped()));
+    let creations = objects.map(|object| cluster.store.create(object));
+    let mut created = creations.buffer_unordered(CONCURRENCY).enumerate();
+    let mut timer = ProgressTimer::new();
+    while let Some((index, result)) = created.next().await {
+        result?;
+        if timer.is_due() {
+            print_progress(&format!("{} of {count} {what}", index + 1))?;
+        }
+    }
+    ensure!(!cluster.is_stopped(), "stopped before all {what} were created");
+    Ok(())
+}
