@@ -1,4 +1,4 @@
-//! A collector that takes nothing is told of once, and once more when it takes traces again.
+//! Logs when exporting traces starts to fail, and when it works again.
 
 use std::{
     sync::{
@@ -17,49 +17,49 @@ use opentelemetry_sdk::{
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-/// What is known of the collector.
+/// Whether exports fail, and why. The client records causes, the exporter outcomes.
 #[derive(Debug, Default)]
-pub(super) struct Collector {
+pub(super) struct ExportStatus {
     is_failing: AtomicBool,
     /// Why the last request failed, if it did.
-    fault: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
 }
 
-impl Collector {
-    /// Takes down why a request failed, or that it did not.
-    pub(super) fn answered(&self, fault: Option<String>) {
-        *self.fault.lock() = fault;
+impl ExportStatus {
+    /// Records why a request failed, or `None` if it succeeded.
+    pub(super) fn record_response(&self, error: Option<String>) {
+        *self.last_error.lock() = error;
     }
 
-    /// Traces were lost.
-    pub(super) fn failed(&self, cause: &str) {
+    /// Records that a batch was dropped.
+    pub(super) fn record_failure(&self, error: &str) {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            let error = self.fault.lock().clone().unwrap_or_else(|| cause.to_owned());
-            warn!(error, "traces are lost: the collector does not take them");
+            let error = self.last_error.lock().clone().unwrap_or_else(|| error.to_owned());
+            warn!(error, "dropping traces: unable to send them to the collector");
         }
     }
 
-    /// Traces were taken.
-    fn took(&self) {
+    /// Records that the collector accepted a batch.
+    fn record_success(&self) {
         if self.is_failing.swap(false, Ordering::Relaxed) {
-            info!("the collector takes traces again");
+            info!("sending traces to the collector again");
         }
     }
 }
 
-/// An exporter that is watched.
+/// An exporter that records the outcome of each export.
 #[derive(Debug)]
 pub(super) struct ReportingExporter {
     pub(super) exporter: SpanExporter,
-    pub(super) collector: Arc<Collector>,
+    pub(super) status: Arc<ExportStatus>,
 }
 
 impl Export for ReportingExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let outcome = self.exporter.export(batch).await;
         match &outcome {
-            Ok(()) => self.collector.took(),
-            Err(error) => self.collector.failed(&error.to_string()),
+            Ok(()) => self.status.record_success(),
+            Err(error) => self.status.record_failure(&error.to_string()),
         }
         outcome
     }

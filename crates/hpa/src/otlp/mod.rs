@@ -1,11 +1,11 @@
-//! Traces: a span for each reconcile and for each of its steps, sent to an OpenTelemetry collector.
+//! Sends traces to an OpenTelemetry collector: a span per reconcile and per step of it.
 //!
 //! ```text
-//! spans of hpa-controller ─▶ layer ─▶ queue ─▶ a thread: batches ─▶ exporter ─▶ collector
-//!     outcome ─▶ attributes, status                                    └ client: kube's hyper and rustls
+//! spans of hpa-controller ─▶ layer ─▶ queue ─▶ batches, on a thread ─▶ exporter ─▶ collector
+//!     outcome ─▶ attributes, status                                       └ client
 //! ```
 //!
-//! A reconcile waits for none of it: what the queue has no room for is dropped.
+//! Reconciles never wait for it: if the queue is full, spans are dropped.
 
 mod client;
 mod exporter;
@@ -25,32 +25,33 @@ use tracing_subscriber::{Layer, filter::FilterFn};
 
 use self::{
     client::CollectorClient,
-    exporter::{Collector, ReportingExporter},
-    outcome::Outcomes,
+    exporter::{ExportStatus, ReportingExporter},
+    outcome::OutcomeObserver,
 };
 use crate::{args::TraceArguments, logging::TraceLayer};
 
-/// How long the collector may take for what is left at the end.
-const FLUSH_LIMIT: Duration = Duration::from_secs(3);
+/// Timeout for the last batch at exit.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Traces that are sent.
+/// The exporter of traces, while the controller runs.
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
-    collector: Arc<Collector>,
+    status: Arc<ExportStatus>,
 }
 
 impl Traces {
-    /// Begins to send traces by a runtime, if it is said where to.
+    /// Starts to export traces, or returns `None` if no endpoint is configured. Requests run on
+    /// `runtime`.
     pub(crate) fn start(
         arguments: &TraceArguments,
         runtime: &Handle,
     ) -> anyhow::Result<Option<Self>> {
-        if !settings::is_wanted(arguments) {
+        if !settings::is_enabled(arguments) {
             return Ok(None);
         }
         settings::check_sampler()?;
-        let collector = Arc::new(Collector::default());
-        let client = CollectorClient::new(runtime.clone(), collector.clone())?;
+        let status = Arc::new(ExportStatus::default());
+        let client = CollectorClient::new(runtime.clone(), status.clone())?;
         let builder = SpanExporter::builder().with_http().with_http_client(client);
         let builder = builder.with_protocol(Protocol::HttpBinary);
         let builder = match &arguments.otlp_endpoint {
@@ -59,21 +60,22 @@ impl Traces {
             }
             None => builder,
         };
-        let exporter = builder.build().context("cannot send traces")?;
-        let exporter = ReportingExporter { exporter, collector: collector.clone() };
-        // Sampler, limits and batches are as the environment says.
+        let exporter = builder.build().context("unable to export traces")?;
+        let exporter = ReportingExporter { exporter, status: status.clone() };
+        // The SDK reads sampler, limits and batch sizes from the environment.
         let provider = SdkTracerProvider::builder()
             .with_resource(settings::resource())
             .with_batch_exporter(exporter)
             .build();
-        Ok(Some(Self { provider, collector }))
+        Ok(Some(Self { provider, status }))
     }
 
-    /// What makes traces of spans.
+    /// The layer that exports spans of the log as traces.
     pub(crate) fn layer(&self) -> TraceLayer {
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer("hpa-controller"))
-            // Nobody else asks for the current context, and what a span is about is said by its attributes.
+            // Nothing reads the current OpenTelemetry context, and the attributes describe a span
+            // better than its source location and thread.
             .with_context_activation(false)
             .with_location(false)
             .with_threads(false)
@@ -83,20 +85,20 @@ impl Traces {
             .boxed()
     }
 
-    /// Is to be told of every reconcile.
+    /// The observer that adds outcomes to spans.
     pub(crate) fn observer() -> Arc<dyn Observer> {
-        Arc::new(Outcomes)
+        Arc::new(OutcomeObserver)
     }
 
-    /// Sends what is left. Blocks the thread, which must not be one of the runtime's.
+    /// Sends the remaining spans. It blocks, so don't call it on a thread of the runtime.
     pub(crate) fn finish(&self) {
-        if self.provider.shutdown_with_timeout(FLUSH_LIMIT).is_err() {
-            self.collector.failed("the last ones were not taken in time");
+        if self.provider.shutdown_with_timeout(FLUSH_TIMEOUT).is_err() {
+            self.status.record_failure("no response for the last spans before the exit");
         }
     }
 }
 
-/// The span of a reconcile and what the log says in it, and all of its steps.
+/// Selects the spans of reconciles, their log lines, and the spans of all steps.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     let is_step = metadata.target() == trace::TARGET;
     is_step || (metadata.target().starts_with("hpa_controller") && *metadata.level() <= Level::INFO)

@@ -1,17 +1,17 @@
-//! What a reconcile came to, as attributes and status of its span.
+//! Records the outcome of a reconcile in its span.
 
 use hpa_controller::{Finished, Observer, Reconciled};
 use opentelemetry::trace::{Status, TraceContextExt};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Tells the span of each reconcile what came of it.
-pub(super) struct Outcomes;
+/// Sets attributes and status of the reconcile's span.
+pub(super) struct OutcomeObserver;
 
-impl Observer for Outcomes {
+impl Observer for OutcomeObserver {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         let span = Span::current();
-        // The texts of one that is not sampled would be for nobody.
+        // Don't format texts for a span that is not sampled.
         if !span.context().span().is_recording() {
             return;
         }
@@ -31,7 +31,7 @@ impl Observer for Outcomes {
     }
 
     fn finished(&self, finished: &Finished<'_>) {
-        // A description that is there already stays.
+        // The SDK keeps a description that was set before.
         if finished.error.is_some() {
             Span::current().set_status(Status::error(""));
         }

@@ -1,4 +1,4 @@
-//! What OpenTelemetry's environment variables say, where the SDK does not look itself or would not complain.
+//! OpenTelemetry's environment variables that the SDK doesn't read, or whose errors it ignores.
 
 use std::env;
 
@@ -12,20 +12,20 @@ use opentelemetry_sdk::{
 
 use crate::args::TraceArguments;
 
-/// The name of the service, where nothing else is said.
+/// The default of `service.name`.
 const SERVICE: &str = "hpa-controller";
 
-/// Whether it is said where traces are to go, and not that there are to be none.
-pub(super) fn is_wanted(arguments: &TraceArguments) -> bool {
+/// Whether an endpoint is configured and the SDK is not disabled.
+pub(super) fn is_enabled(arguments: &TraceArguments) -> bool {
     let is_disabled =
         variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    let is_told = arguments.otlp_endpoint.is_some()
+    let has_endpoint = arguments.otlp_endpoint.is_some()
         || variable(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT).is_some()
         || variable(OTEL_EXPORTER_OTLP_ENDPOINT).is_some();
-    is_told && !is_disabled
+    has_endpoint && !is_disabled
 }
 
-/// Refuses a sampler that the SDK would replace by one that takes everything.
+/// Rejects a sampler that the SDK would replace with one that samples everything.
 pub(super) fn check_sampler() -> anyhow::Result<()> {
     let sampler = variable("OTEL_TRACES_SAMPLER");
     let ratio = variable("OTEL_TRACES_SAMPLER_ARG");
@@ -51,7 +51,7 @@ fn check(sampler: Option<&str>, ratio: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// Who sends the traces.
+/// The resource attributes of all traces.
 pub(super) fn resource() -> Resource {
     let builder = Resource::builder_empty()
         .with_service_name(SERVICE)
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sampler_that_is_not_what_was_meant_is_refused() {
+    fn invalid_sampler_is_rejected() {
         for (sampler, ratio) in [
             (None, None),
             (Some("always_off"), None),

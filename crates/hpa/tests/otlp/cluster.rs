@@ -1,4 +1,4 @@
-//! A cluster in memory, and the binary that runs against it.
+//! The binary, running against a testbed.
 
 use std::{
     fs,
@@ -17,11 +17,11 @@ use tokio::{
     time::timeout,
 };
 
-/// How long anything may take; nothing takes a tenth of it.
+/// Timeout of every wait. None takes a tenth of it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects of an autoscaler that scales to its limit, and of which one metric fails; and of an
-/// autoscaler without a target.
+/// The autoscaler `web`, which scales to its maximum and has a metric that fails, and the autoscaler
+/// `lost`, whose target does not exist.
 fn objects() -> [Value; 5] {
     let cpu = objects::cpu_metric(50);
     let mut container_cpu = cpu["resource"].clone();
@@ -48,26 +48,25 @@ fn objects() -> [Value; 5] {
     ]
 }
 
-/// The controller, and the cluster it runs against.
-pub(crate) struct Running {
+/// A controller process and its testbed.
+pub(crate) struct ControllerProcess {
     testbed: Testbed,
     served: ServedTestbed,
     child: Child,
-    /// How often the target of `web` was looked at: once for each reconcile, and once for the write.
-    pub(crate) looks: watch::Receiver<usize>,
-    /// How many statuses were written.
-    statuses: watch::Receiver<usize>,
+    /// Requests for the scale of `web`: one per reconcile, and one for the write.
+    pub(crate) scale_requests: watch::Receiver<usize>,
+    status_writes: watch::Receiver<usize>,
 }
 
-impl Running {
-    /// Starts it, with these flags and variables besides.
+impl ControllerProcess {
+    /// Starts `hpa run` with additional flags, and no environment variables except these.
     pub(crate) async fn start(flags: &[&str], variables: &[(&str, &str)]) -> Self {
-        let (look, looks) = watch::channel(0);
-        let (status, statuses) = watch::channel(0);
+        let (scale, scale_requests) = watch::channel(0);
+        let (status, status_writes) = watch::channel(0);
         let count = move |request: &RequestInfo| {
             match (request.subresource.as_str(), request.name.as_str()) {
-                ("scale", "web") => look.send_modify(|looks| *looks += 1),
-                ("status", _) => status.send_modify(|statuses| *statuses += 1),
+                ("scale", "web") => scale.send_modify(|count| *count += 1),
+                ("status", _) => status.send_modify(|count| *count += 1),
                 _ => {}
             }
             Action::Pass
@@ -85,7 +84,6 @@ impl Running {
             .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
             .arg(&served.kubeconfig)
             .args(flags)
-            // The caller's settings are not the test's.
             .env_clear()
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
@@ -94,33 +92,31 @@ impl Running {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        Self { testbed, served, child, looks, statuses }
+        Self { testbed, served, child, scale_requests, status_writes }
     }
 
-    /// Waits until the target of `web` was looked at so often.
-    pub(crate) async fn has_looked(&mut self, times: usize) {
-        let looked = self.looks.wait_for(|looks| *looks >= times);
-        timeout(LIMIT, looked).await.expect("in time").unwrap();
+    pub(crate) async fn wait_for_scale_requests(&mut self, count: usize) {
+        let reached = self.scale_requests.wait_for(|requests| *requests >= count);
+        timeout(LIMIT, reached).await.expect("in time").unwrap();
     }
 
-    /// Waits until so many statuses were written.
-    pub(crate) async fn has_written(&mut self, statuses: usize) {
-        let written = self.statuses.wait_for(|written| *written >= statuses);
-        timeout(LIMIT, written).await.expect("in time").unwrap();
+    pub(crate) async fn wait_for_status_writes(&mut self, count: usize) {
+        let reached = self.status_writes.wait_for(|writes| *writes >= count);
+        timeout(LIMIT, reached).await.expect("in time").unwrap();
     }
 
-    /// Ends it in an orderly way. What it logged, and the replicas that `web` has then.
+    /// Stops it with SIGTERM. Returns its log and the replicas of `web`.
     pub(crate) async fn stop(mut self) -> (String, i64) {
         let pid =
             self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        let (status, log) = self.end().await;
+        let (status, log) = self.wait_for_exit().await;
         assert!(status.success(), "{status}: {log}");
         (log, self.testbed.replicas("web"))
     }
 
-    /// Waits for its end.
-    pub(crate) async fn end(&mut self) -> (ExitStatus, String) {
+    /// Returns its exit status and its log.
+    pub(crate) async fn wait_for_exit(&mut self) -> (ExitStatus, String) {
         let status = timeout(LIMIT, self.child.wait()).await.expect("in time").unwrap();
         (status, fs::read_to_string(self.served.folder.path().join("log")).unwrap())
     }

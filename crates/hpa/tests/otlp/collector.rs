@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that keeps what it is sent.
+//! An OpenTelemetry collector that stores what it receives.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ use tokio_rustls::{
 };
 
 #[derive(Default)]
-struct Kept {
+struct Received {
     spans: Vec<Span>,
     resource: Vec<KeyValue>,
 }
@@ -30,22 +30,22 @@ struct Kept {
 #[derive(Clone)]
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
-    /// What it answers.
-    pub(crate) answer: watch::Sender<StatusCode>,
-    /// How many requests it was sent.
+    /// The status of its responses.
+    pub(crate) status: watch::Sender<StatusCode>,
+    /// Number of requests received.
     pub(crate) requests: watch::Sender<usize>,
-    kept: Arc<Mutex<Kept>>,
+    received: Arc<Mutex<Received>>,
 }
 
 impl Collector {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let (collector, router) = Self::at(listener.local_addr().unwrap());
+        let (collector, router) = Self::new(listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         collector
     }
 
-    /// One that is reached by TLS, and its certificate.
+    /// Starts a collector with TLS. Returns its certificate too.
     pub(crate) async fn start_with_tls() -> (Self, String) {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -57,16 +57,16 @@ impl Collector {
             .with_single_cert(vec![cert.der().clone()], key)
             .unwrap();
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let (collector, router) = Self::at(listener.local_addr().unwrap());
+        let (collector, router) = Self::new(listener.local_addr().unwrap());
         let listener = TlsListener { listener, acceptor: Arc::new(config).into() };
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         (collector, cert.pem())
     }
 
-    fn at(address: SocketAddr) -> (Self, Router) {
-        let (answer, requests) = (watch::Sender::new(StatusCode::OK), watch::Sender::default());
-        let collector = Self { address, answer, requests, kept: Arc::default() };
-        (collector.clone(), Router::new().route("/v1/traces", post(take)).with_state(collector))
+    fn new(address: SocketAddr) -> (Self, Router) {
+        let (status, requests) = (watch::Sender::new(StatusCode::OK), watch::Sender::default());
+        let collector = Self { address, status, requests, received: Arc::default() };
+        (collector.clone(), Router::new().route("/v1/traces", post(receive)).with_state(collector))
     }
 
     pub(crate) fn url(&self) -> String {
@@ -74,12 +74,12 @@ impl Collector {
     }
 
     pub(crate) fn spans(&self) -> Vec<Span> {
-        self.kept.lock().spans.clone()
+        self.received.lock().spans.clone()
     }
 
-    /// An attribute of who sent the spans.
-    pub(crate) fn sender(&self, name: &str) -> Option<String> {
-        attribute(&self.kept.lock().resource, name)
+    /// An attribute of the resource that sent the last spans.
+    pub(crate) fn resource_attribute(&self, name: &str) -> Option<String> {
+        attribute(&self.received.lock().resource, name)
     }
 }
 
@@ -95,7 +95,7 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, address) = self.listener.accept().await.unwrap();
-            // Who does not trust the certificate is not served.
+            // The handshake fails if the client doesn't trust the certificate.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, address);
             }
@@ -107,21 +107,21 @@ impl Listener for TlsListener {
     }
 }
 
-async fn take(State(collector): State<Collector>, body: Bytes) -> StatusCode {
-    let answer = *collector.answer.borrow();
-    if answer.is_success() {
+async fn receive(State(collector): State<Collector>, body: Bytes) -> StatusCode {
+    let status = *collector.status.borrow();
+    if status.is_success() {
         let request = ExportTraceServiceRequest::decode(body).expect("an OTLP request");
-        let mut kept = collector.kept.lock();
-        for of_sender in request.resource_spans {
-            kept.resource = of_sender.resource.unwrap_or_default().attributes;
-            kept.spans.extend(of_sender.scope_spans.into_iter().flat_map(|scope| scope.spans));
+        let mut received = collector.received.lock();
+        for group in request.resource_spans {
+            received.resource = group.resource.unwrap_or_default().attributes;
+            received.spans.extend(group.scope_spans.into_iter().flat_map(|scope| scope.spans));
         }
     }
     collector.requests.send_modify(|requests| *requests += 1);
-    answer
+    status
 }
 
-/// An attribute, as text.
+/// The value of an attribute as text.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     let attribute = attributes.iter().find(|attribute| attribute.key == name)?;
     match attribute.value.clone()?.value? {
@@ -131,8 +131,8 @@ pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> Option<String> {
     }
 }
 
-/// The text of the error that a span ended in.
-pub(crate) fn error(span: &Span) -> Option<&str> {
+/// The description of a span's error status.
+pub(crate) fn span_error(span: &Span) -> Option<&str> {
     let status = span.status.as_ref().filter(|status| status.code() == Code::Error)?;
     Some(&status.message)
 }
