@@ -112,7 +112,8 @@ fn drop_server_state(object: &mut Value) {
     });
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|name, _| {
-            !SET_BY_SERVER.contains(&name.as_str()) && !(is_empty && name == "annotations")
+            let is_dropped = SET_BY_SERVER.contains(&name.as_str());
+            !is_dropped && (name != "annotations" || !is_empty)
         });
     }
 }

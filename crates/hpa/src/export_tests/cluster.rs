@@ -1,4 +1,4 @@
-//! The controller as the binary wires it, against the testbed over HTTP.
+//! The controller as the binary sets it up, against the testbed over HTTP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{
     run::options,
 };
 
-const LIMIT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Counts the scales that are read: one for each reconcile of the autoscaler.
-struct Count(watch::Sender<usize>);
+/// Counts reads of the scale: one per reconcile.
+struct ScaleReads(watch::Sender<usize>);
 
-impl Interceptor for Count {
+impl Interceptor for ScaleReads {
     fn intercept(&self, request: &RequestInfo) -> Action {
         if request.subresource == "scale" {
             self.0.send_modify(|reads| *reads += 1);
@@ -31,7 +31,7 @@ impl Interceptor for Count {
     }
 }
 
-/// Objects of an autoscaler that is limited by its maximum, and of which one metric fails.
+/// An autoscaler that is limited by `maxReplicas` and has a metric that fails, and its target.
 fn objects() -> [Value; 4] {
     let metrics = [
         objects::cpu_metric(50),
@@ -47,17 +47,17 @@ fn objects() -> [Value; 4] {
     ]
 }
 
-/// What `/metrics` tells after some reconciles.
-pub(super) async fn exported() -> String {
+/// The response of `/metrics` after some reconciles.
+pub(super) async fn scrape_controller() -> String {
     let (count, mut reads) = watch::channel(0);
-    let interceptor = Some(Arc::new(Count(count)) as Arc<dyn Interceptor>);
+    let interceptor = Some(Arc::new(ScaleReads(count)) as Arc<dyn Interceptor>);
     let metrics = Some(Arc::new(SettableMetrics::new(100, 5)) as _);
     let testbed = Testbed::new(Config { metrics, interceptor, ..Config::default() });
     testbed.apply_all(objects());
     let served = ServedTestbed::new(&testbed).await;
 
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: true }));
-    // Which a controller without leader election does not tell.
+    // This metric is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
@@ -65,13 +65,13 @@ pub(super) async fn exported() -> String {
     let arguments =
         Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
     let Command::Run(arguments) = arguments.command else {
-        unreachable!("that is what was asked for")
+        unreachable!("the arguments say `run`")
     };
     let options = options(&arguments);
     let dependencies = Dependencies::with_telemetry(clients, &options, telemetry.clone());
     let controller = RunningController::start(dependencies, options);
     let reconciled = reads.wait_for(|reads| *reads >= 6);
-    tokio::time::timeout(LIMIT, reconciled).await.expect("in time").expect("a testbed");
+    tokio::time::timeout(TIMEOUT, reconciled).await.expect("in time").expect("a testbed");
     let text = telemetry.render();
     assert!(
         text.contains(&format!("{{code=\"200\",host=\"{}\",method=\"GET\"}}", served.address)),

@@ -1,12 +1,12 @@
-//! Prometheus' text format, read.
+//! A parser of the Prometheus text format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is exported.
+/// The metrics of an exposition.
 pub(super) struct Exposition {
-    /// By family the type and the labels.
+    /// Type and labels by metric family. The label `le` of histograms is left out.
     pub(super) families: BTreeMap<String, (String, BTreeSet<String>)>,
-    /// By the name of a series its labels, those of a histogram's buckets and sums apart.
+    /// Labels by series name, which for histograms ends in `_bucket`, `_sum` or `_count`.
     pub(super) series: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -22,10 +22,10 @@ impl Exposition {
                 let before = families.insert(family.clone(), (kind.to_owned(), BTreeSet::new()));
                 assert!(before.is_none(), "{name} is declared twice");
             } else if !line.starts_with('#') {
-                let (name, labels) = names(line);
-                assert!(name.starts_with(&family), "{line} is not of {family}");
-                let own = labels.iter().filter(|label| *label != "le").cloned();
-                families.get_mut(&family).expect("declared").1.extend(own);
+                let (name, labels) = name_and_labels(line);
+                assert!(name.starts_with(&family), "{line} is not in the family {family}");
+                let without_le = labels.iter().filter(|label| *label != "le").cloned();
+                families.get_mut(&family).expect("declared").1.extend(without_le);
                 series.entry(name).or_default().extend(labels);
             }
         }
@@ -33,8 +33,8 @@ impl Exposition {
     }
 }
 
-/// The name of a series and of its labels.
-fn names(line: &str) -> (String, Vec<String>) {
+/// The name of a series, and the names of its labels.
+fn name_and_labels(line: &str) -> (String, Vec<String>) {
     let Some((name, rest)) = line.split_once('{') else {
         return (line.split(' ').next().unwrap_or_default().to_owned(), Vec::new());
     };

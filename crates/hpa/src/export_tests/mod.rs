@@ -1,4 +1,5 @@
-//! What the controller exports when it runs, against what the documentation, the dashboard and the alerts say it does.
+//! Compares the metrics that a running controller exports with the documentation, the Grafana
+//! dashboard and the alerts.
 
 mod cluster;
 mod exposition;
@@ -6,54 +7,58 @@ mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::exported;
+use cluster::scrape_controller;
 use exposition::Exposition;
 use queries::Query;
 
 const DASHBOARD: &str = include_str!("../../../../charts/hpa-controller/files/dashboard.json");
 const RULES: &str = include_str!("../../../../charts/hpa-controller/files/rules.yaml");
-const DOCUMENTED: &str = include_str!("../../../../docs/metrics.md");
+const DOCUMENTATION: &str = include_str!("../../../../docs/metrics.md");
 
-/// What Prometheus adds to each series by where it was scraped.
+/// Labels that Prometheus adds to each series of a scrape target.
 const TARGET_LABELS: [&str; 3] = ["job", "pod", "instance"];
 
-/// Every text under a key, however deep.
-fn texts<'a>(value: &'a serde_json::Value, key: &str, found: &mut Vec<&'a str>) {
+/// Collects the strings under a key at any depth.
+fn collect_strings<'a>(value: &'a serde_json::Value, key: &str, found: &mut Vec<&'a str>) {
     match value {
         serde_json::Value::Object(members) => {
             found.extend(members.get(key).and_then(serde_json::Value::as_str));
-            members.values().for_each(|member| texts(member, key, found));
+            members.values().for_each(|member| collect_strings(member, key, found));
         }
-        serde_json::Value::Array(items) => items.iter().for_each(|item| texts(item, key, found)),
+        serde_json::Value::Array(items) => {
+            for item in items {
+                collect_strings(item, key, found);
+            }
+        }
         _ => {}
     }
 }
 
-/// What is wrong with a query, given what is exported.
-fn faults(query: &Query, exposition: &Exposition) -> Vec<String> {
-    let mut faults = Vec::new();
+/// Returns the metrics and labels of a query that are not exported.
+fn query_errors(query: &Query, exposition: &Exposition) -> Vec<String> {
+    let mut errors = Vec::new();
     let mut all_labels = BTreeSet::from(TARGET_LABELS.map(ToOwned::to_owned));
     for (metric, matchers) in &query.selectors {
         let Some(labels) = exposition.series.get(metric) else {
-            faults.push(format!("{metric} is not exported"));
+            errors.push(format!("{metric} is not exported"));
             continue;
         };
         all_labels.extend(labels.iter().cloned());
         let known =
             |label: &String| labels.contains(label) || TARGET_LABELS.contains(&label.as_str());
         let unknown = matchers.iter().filter(|label| !known(label));
-        faults.extend(unknown.map(|label| format!("{metric} has no label {label}")));
+        errors.extend(unknown.map(|label| format!("{metric} has no label {label}")));
     }
     let unknown = query.grouping.iter().filter(|label| !all_labels.contains(*label));
-    faults.extend(unknown.map(|label| format!("there is no label {label} to group by")));
+    errors.extend(unknown.map(|label| format!("no label {label} to group by")));
     if query.selectors.is_empty() {
-        faults.push("no metric is named".to_owned());
+        errors.push("no metric".to_owned());
     }
-    faults
+    errors
 }
 
-/// The rows of the table: a metric's type and labels.
-fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+/// Type and labels by metric, from the tables of the documentation.
+fn documented_families() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let words =
         |cell: &str| cell.split('`').skip(1).step_by(2).map(ToOwned::to_owned).collect::<Vec<_>>();
     let row = |line: &str| {
@@ -64,42 +69,42 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
             ((*kind).to_owned(), words(labels).into_iter().collect()),
         ))
     };
-    DOCUMENTED.lines().filter(|line| line.starts_with("| `")).filter_map(row).collect()
+    DOCUMENTATION.lines().filter(|line| line.starts_with("| `")).filter_map(row).collect()
 }
 
 #[tokio::test]
-async fn what_is_exported_is_what_is_documented_and_queried() {
-    let exposition = Exposition::parse(&exported().await);
-    assert_eq!(exposition.families, documented());
+async fn exported_metrics_match_documentation_dashboard_and_alerts() {
+    let exposition = Exposition::parse(&scrape_controller().await);
+    assert_eq!(exposition.families, documented_families());
 
     let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).expect("JSON");
     let rules: serde_json::Value = serde_saphyr::from_str(RULES).expect("YAML");
     let mut expressions = Vec::new();
-    texts(&dashboard, "expr", &mut expressions);
+    collect_strings(&dashboard, "expr", &mut expressions);
     let panels = expressions.len();
-    texts(&rules, "expr", &mut expressions);
+    collect_strings(&rules, "expr", &mut expressions);
     assert!(panels >= 18 && expressions.len() >= panels + 11, "{expressions:#?}");
     let mut variables = Vec::new();
-    texts(&dashboard["templating"], "definition", &mut variables);
+    collect_strings(&dashboard["templating"], "definition", &mut variables);
     expressions.extend(variables);
     for expression in expressions {
-        let faults = faults(&Query::parse(expression), &exposition);
-        assert!(faults.is_empty(), "{expression}: {faults:?}");
+        let errors = query_errors(&Query::parse(expression), &exposition);
+        assert!(errors.is_empty(), "{expression}: {errors:?}");
     }
 }
 
 #[test]
-fn query_that_fits_nothing_is_found_out() {
+fn unknown_metrics_and_labels_of_a_query_are_detected() {
     let exposition = Exposition::parse(
         "# TYPE a_total counter\na_total{x=\"1\"} 3\n# TYPE b gauge\nb{y=\"}{\",z=\"\"} 1\n",
     );
-    let faults = |query: &str| faults(&Query::parse(query), &exposition);
+    let errors = |query: &str| query_errors(&Query::parse(query), &exposition);
     assert_eq!(
-        faults("sum by (x, job) (rate(a_total{x=~\"c\"}[5m])) / on(x) group_left max(b) > 1"),
+        errors("sum by (x, job) (rate(a_total{x=~\"c\"}[5m])) / on(x) group_left max(b) > 1"),
         [""; 0]
     );
-    assert_eq!(faults("rate(c_total[5m] offset 1h)"), ["c_total is not exported"]);
-    assert_eq!(faults("a_total{y!=\"a\", x=\"rate(q)\"}"), ["a_total has no label y"]);
-    assert_eq!(faults("sum(a_total) by (y)"), ["there is no label y to group by"]);
-    assert_eq!(faults("label_values(b{z=\"1\"}, q)"), ["there is no label q to group by"]);
+    assert_eq!(errors("rate(c_total[5m] offset 1h)"), ["c_total is not exported"]);
+    assert_eq!(errors("a_total{y!=\"a\", x=\"rate(q)\"}"), ["a_total has no label y"]);
+    assert_eq!(errors("sum(a_total) by (y)"), ["no label y to group by"]);
+    assert_eq!(errors("label_values(b{z=\"1\"}, q)"), ["no label q to group by"]);
 }

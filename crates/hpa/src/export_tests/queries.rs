@@ -1,33 +1,33 @@
-//! What a query of Prometheus names: enough of the language for the dashboard and the alerts.
+//! Extracts metric and label names from `PromQL`, as far as the dashboard and the alerts use it.
 
-/// The words that stand before a list of labels in brackets.
-const BEFORE_LABELS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+/// Keywords before a list of labels in parentheses.
+const LABEL_KEYWORDS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// The words that are neither metrics nor labels.
+/// Keywords without labels.
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "offset", "bool"];
 
-/// What a query names.
+/// The names in a query.
 #[derive(Debug, Default)]
 pub(super) struct Query {
-    /// Metrics, and the labels that are matched of them.
+    /// Metrics, each with the labels that it is filtered by.
     pub(super) selectors: Vec<(String, Vec<String>)>,
-    /// The labels that are grouped by, or asked for by a dashboard's variable.
+    /// Labels that results are grouped by, or that a dashboard variable lists.
     pub(super) grouping: Vec<String>,
 }
 
 #[derive(Debug, PartialEq)]
 enum Token {
     Word(String),
-    Sign(char),
+    Symbol(char),
 }
 
-/// Words and signs; texts, numbers and ranges are left out.
+/// Words and symbols. Strings, numbers and ranges are skipped.
 fn tokens(query: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut characters = query.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
-            '"' => skip_text(&mut characters),
+            '"' => skip_string(&mut characters),
             '[' => while characters.next().is_some_and(|next| next != ']') {},
             first if first.is_ascii_alphanumeric() || first == '_' => {
                 let mut word = String::from(first);
@@ -40,15 +40,15 @@ fn tokens(query: &str) -> Vec<Token> {
                     tokens.push(Token::Word(word));
                 }
             }
-            sign if sign.is_whitespace() => {}
-            sign => tokens.push(Token::Sign(sign)),
+            space if space.is_whitespace() => {}
+            symbol => tokens.push(Token::Symbol(symbol)),
         }
     }
     tokens
 }
 
-/// Skips a text whose opening quote was read.
-fn skip_text(characters: &mut impl Iterator<Item = char>) {
+/// Skips a string after its opening quote.
+fn skip_string(characters: &mut impl Iterator<Item = char>) {
     while let Some(character) = characters.next() {
         match character {
             '"' => return,
@@ -66,22 +66,22 @@ impl Query {
         let mut rest = tokens.into_iter().peekable();
         while let Some(token) = rest.next() {
             let Token::Word(word) = token else { continue };
-            let is_called = match rest.peek() {
-                Some(Token::Sign(sign)) => *sign == '(',
-                // An aggregation.
+            let is_function = match rest.peek() {
+                Some(Token::Symbol(symbol)) => *symbol == '(',
+                // An aggregation, as in `sum by (label) (…)`.
                 Some(Token::Word(next)) => matches!(next.as_str(), "by" | "without"),
                 None => false,
             };
-            if BEFORE_LABELS.contains(&word.as_str()) {
-                if rest.next_if_eq(&Token::Sign('(')).is_some() {
+            if LABEL_KEYWORDS.contains(&word.as_str()) {
+                if rest.next_if_eq(&Token::Symbol('(')).is_some() {
                     parsed.grouping.extend(words_until(&mut rest, ')'));
                 }
-            } else if is_called || OPERATORS.contains(&word.as_str()) {
-                // A function or an operator.
+            } else if is_function || OPERATORS.contains(&word.as_str()) {
+                // It names neither a metric nor a label.
             } else if is_variable && !parsed.selectors.is_empty() {
                 parsed.grouping.push(word);
             } else {
-                let braces = rest.next_if_eq(&Token::Sign('{')).is_some();
+                let braces = rest.next_if_eq(&Token::Symbol('{')).is_some();
                 let matchers = if braces { words_until(&mut rest, '}') } else { Vec::new() };
                 parsed.selectors.push((word, matchers));
             }
@@ -91,7 +91,7 @@ impl Query {
 }
 
 fn words_until(tokens: &mut impl Iterator<Item = Token>, end: char) -> Vec<String> {
-    let inside = tokens.take_while(|token| *token != Token::Sign(end));
+    let inside = tokens.take_while(|token| *token != Token::Symbol(end));
     inside
         .filter_map(|token| if let Token::Word(word) = token { Some(word) } else { None })
         .collect()

@@ -57,7 +57,7 @@ impl Certificates {
                     warn!(
                         error = format!("{error:#}"),
                         "unable to reload the serving certificate; keeping the old one"
-                    )
+                    );
                 }
             }
         }
