@@ -57,7 +57,7 @@ impl Health {
     pub(crate) fn alive(&self, queue: &WorkQueue<HpaKey>) -> Result<(), HealthError> {
         let Some(working_since) = self.working_since() else { return Ok(()) };
         let stats = queue.stats();
-        let progress = stats.progress.map_or(working_since, |last| last.max(working_since));
+        let progress = stats.last_progress.map_or(working_since, |last| last.max(working_since));
         let idle = Instant::now().saturating_duration_since(progress);
         if stats.depth > 0 && idle >= STUCK_AFTER { Err(HealthError::Stuck(idle)) } else { Ok(()) }
     }

@@ -299,7 +299,7 @@ fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         settings: Settings::default(),
         autoscalers: Arc::new(autoscalers),
         pods: Arc::new(pods),
-        selectors: Arc::new(SelectorIndex::new()),
+        selectors: Arc::new(SelectorIndex::default()),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
         scale_informers: None,

@@ -1,36 +1,35 @@
-//! When each autoscaler is reconciled first.
+//! When each autoscaler is first reconciled.
 
 use std::time::Duration;
 
-/// How the autoscalers found at start are spread over a sync period, so that they do not ask the APIs all at once
-/// then, nor ever after.
+/// Distributes the autoscalers of the first list over a sync period, so that they don't all send
+/// requests at the same time, at the start and in every later period.
 #[derive(Clone, Copy, Debug)]
 pub struct InitialDelay {
     period: Duration,
 }
 
-/// So many autoscalers take a whole period to be begun with; fewer of them take less.
-const SPREAD_OVER_PERIOD: usize = 1000;
+/// The number of autoscalers that is distributed over a whole period. Fewer are distributed over a
+/// part of it.
+const FULL_PERIOD_COUNT: usize = 1000;
 
-/// At how many moments of a period autoscalers are begun with: every 100 ms of 15 s.
+/// The number of start times in a period: every 100 ms of 15 s. Autoscalers that start together
+/// save wake-ups.
 const SLOTS: u32 = 150;
 
 impl InitialDelay {
-    /// Spreads over this period.
     pub fn for_period(period: Duration) -> Self {
         Self { period }
     }
 
-    /// When, after the start, the autoscaler of this index of so many is reconciled first. Those that are close to each
-    /// other come together: it saves waking up for each of them, and for each of their answers.
+    /// The delay of the autoscaler with this index, of so many.
     pub fn delay(self, index: usize, count: usize) -> Duration {
-        let slots = u32::try_from(count.max(SPREAD_OVER_PERIOD)).unwrap_or(u32::MAX);
+        let count = u32::try_from(count.max(FULL_PERIOD_COUNT)).unwrap_or(u32::MAX);
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        let at = (self.period / slots).saturating_mul(index);
+        let delay = (self.period / count).saturating_mul(index);
         let slot = (self.period / SLOTS).as_nanos().max(1);
-        at.saturating_sub(Duration::from_nanos(
-            u64::try_from(at.as_nanos() % slot).unwrap_or_default(),
-        ))
+        let excess = u64::try_from(delay.as_nanos() % slot).unwrap_or_default();
+        delay.saturating_sub(Duration::from_nanos(excess))
     }
 }
 
@@ -38,26 +37,25 @@ impl InitialDelay {
 mod tests {
     use super::*;
 
+    const DELAY: InitialDelay = InitialDelay { period: Duration::from_secs(15) };
+
     #[test]
-    fn a_single_autoscaler_is_not_kept_waiting() {
-        assert_eq!(InitialDelay::for_period(Duration::from_secs(15)).delay(0, 1), Duration::ZERO);
+    fn single_autoscaler_has_no_delay() {
+        assert_eq!(DELAY.delay(0, 1), Duration::ZERO);
     }
 
     #[test]
     fn few_autoscalers_start_close_together() {
-        assert!(
-            InitialDelay::for_period(Duration::from_secs(15)).delay(9, 10) < Duration::from_secs(1)
-        );
+        assert!(DELAY.delay(9, 10) < Duration::from_secs(1));
     }
 
     #[test]
-    fn many_autoscalers_fill_the_period_evenly() {
-        let spread = InitialDelay::for_period(Duration::from_secs(15));
-        let last = spread.delay(9_999, 10_000);
+    fn many_autoscalers_are_distributed_over_the_period() {
+        let last = DELAY.delay(9_999, 10_000);
         assert!(
             last >= Duration::from_millis(14_900) && last < Duration::from_secs(15),
             "{last:?}"
         );
-        assert_eq!(spread.delay(5_000, 10_000), Duration::from_millis(7_500));
+        assert_eq!(DELAY.delay(5_000, 10_000), Duration::from_millis(7_500));
     }
 }

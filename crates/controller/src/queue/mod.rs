@@ -1,8 +1,8 @@
-//! A delaying work queue: which keys to work on, and when.
+//! A delaying work queue with the semantics of client-go's.
 //!
-//! The semantics are those of client-go's work queues. A key waits at most once and is worked on by one worker at a
-//! time; added while it is worked on, it is handed out again afterwards. Of several due times for a waiting key the
-//! earliest wins. Keys that are due come out in the order of their due times, then in that of their adding.
+//! A key is queued at most once, and processed by one worker at a time. A key that is added while it
+//! is processed is queued again afterwards. If a queued key is added again, the earlier due time
+//! counts. Due keys are returned in the order of their due times, then in the order of adding.
 
 mod initial_delay;
 mod state;
@@ -18,39 +18,38 @@ use tokio::{
 };
 
 pub use initial_delay::InitialDelay;
-use state::{Next, State};
 
-/// A delaying work queue that any number of tasks add to and any number of workers take from. Clones are handles to
-/// the same queue.
-///
-/// Keys are cloned when they are added and when they are handed out, so they should be cheap to clone.
+use self::state::{Next, State};
+
+/// A delaying work queue for any number of producers and workers. Clones are handles to the same
+/// queue. Keys should be cheap to clone.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
 
-/// What a queue has done and has to do.
+/// Statistics of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStats {
-    /// How many keys are due but not handed out.
+    /// How many keys are due and wait for a worker.
     pub depth: usize,
-    /// How many keys have become due. It only grows.
+    /// How many keys have become due since the start.
     pub adds: u64,
-    /// How often a key was added, with a delay or without; also while it waited already. It only grows.
+    /// How often keys were added since the start, including keys that were queued already.
     pub scheduled: u64,
-    /// How long the keys that are being worked on have been, together.
+    /// For how long the keys in progress have been processed, in total.
     pub unfinished: Duration,
-    /// How long the one of them has been that was handed out first.
+    /// For how long the oldest key in progress has been processed.
     pub longest_running: Duration,
-    /// When a key was last handed out, or work on one ended.
-    pub progress: Option<Instant>,
+    /// When a worker last started or finished a key.
+    pub last_progress: Option<Instant>,
 }
 
 struct Shared<K> {
     state: Mutex<State<K>>,
-    /// Wakes one worker that has nothing to wait for but a change of the queue.
+    /// Wakes one worker that waits for a change of the queue.
     idle: Notify,
-    /// Wakes the worker that sleeps until the first key is due. Only one does, so that a due key wakes one worker
-    /// and not all of them.
+    /// Wakes the worker that sleeps until the first key is due. Only one does, so that a due key
+    /// doesn't wake all workers.
     sleeper: Notify,
 }
 
@@ -73,25 +72,23 @@ impl<K> fmt::Debug for WorkQueue<K> {
 }
 
 impl<K: Clone + Eq + Hash> WorkQueue<K> {
-    /// An empty queue.
     pub fn new() -> Self {
         let shared =
             Shared { state: Mutex::new(State::new()), idle: Notify::new(), sleeper: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Has the key worked on as soon as a worker is free; if it is being worked on, once more after that. Does
-    /// nothing once the queue is shut down.
+    /// Queues a key that is due now. Does nothing after the shutdown.
     pub fn add(&self, key: K) {
         self.add_at(key, Instant::now());
     }
 
-    /// Has the key worked on after a delay. A key that already waits keeps the earlier of the two times.
+    /// Queues a key that is due after a delay.
     pub fn add_after(&self, key: K, delay: Duration) {
-        // A delay beyond the clock's range is one of a century.
-        const FAR: Duration = Duration::from_hours(100 * 365 * 24);
+        // Avoids an overflow of the clock.
+        const MAX_DELAY: Duration = Duration::from_hours(100 * 365 * 24);
         let now = Instant::now();
-        self.add_at(key, now.checked_add(delay.min(FAR)).unwrap_or(now));
+        self.add_at(key, now.checked_add(delay.min(MAX_DELAY)).unwrap_or(now));
     }
 
     fn add_at(&self, key: K, due: Instant) {
@@ -101,17 +98,17 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Takes back a key that waits. Being worked on, it is finished but not run again, unless it is added anew.
-    /// Returns whether it waited.
+    /// Removes a key from the queue. If it is in progress, that is not interrupted. Returns whether
+    /// the key was queued.
     pub fn remove(&self, key: &K) -> bool {
         self.shared.state.lock().remove(key, Instant::now())
     }
 
-    /// The next key that is due, to be worked on until the lease is dropped; waits for one. `None` once the queue is
-    /// shut down. Dropping the future loses no key.
+    /// Waits for the next due key. It is in progress until the item is dropped. `None` after the
+    /// shutdown. Cancel safe.
     pub async fn get(&self) -> Option<WorkItem<K>> {
         loop {
-            // Created before the state is read, so that a shutdown in between is not missed.
+            // Created before the state is read, so that a shutdown in between isn't missed.
             let changed = self.shared.idle.notified();
             let next = self.shared.state.lock().next(Instant::now());
             match next {
@@ -135,42 +132,41 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
-    /// Ends the queue: `get` hands out nothing more, keys that wait are dropped, none can be added. Work under way
-    /// is not interrupted; a worker finds out at its next `get`.
+    /// Discards all queued keys and ends the queue: `get` returns `None`. Keys in progress are not
+    /// interrupted.
     pub fn shut_down(&self) {
         self.shared.state.lock().shut_down();
         self.shared.idle.notify_waiters();
         self.shared.sleeper.notify_one();
     }
 
-    /// How many keys wait, due or not; those being worked on are not among them.
+    /// How many keys are queued, due or not. Excludes keys in progress.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().waiting()
+        self.shared.state.lock().queued()
     }
 
-    /// Whether no key waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys are due but not handed out, for want of a free worker. Takes time in proportion to the answer.
+    /// How many keys are due and wait for a worker. Takes linear time.
     pub fn depth(&self) -> usize {
         self.shared.state.lock().due(Instant::now())
     }
 
-    /// What the queue has done and has to do. Takes time in proportion to the keys that are due or worked on.
+    /// Takes time linear in the number of keys that are due or in progress.
     pub fn stats(&self) -> QueueStats {
         self.shared.state.lock().stats(Instant::now())
     }
 
-    /// How many keys are being worked on.
-    pub fn running(&self) -> usize {
-        self.shared.state.lock().running()
+    /// How many keys are in progress.
+    pub fn in_progress(&self) -> usize {
+        self.shared.state.lock().in_progress()
     }
 }
 
 impl<K> Shared<K> {
-    /// Has a worker look at the queue again: the one that sleeps for the first key, else any that waits.
+    /// Wakes the worker that sleeps until the first key is due, or else one that waits.
     fn wake(&self) {
         if self.state.lock().has_sleeper {
             self.sleeper.notify_one();
@@ -180,8 +176,8 @@ impl<K> Shared<K> {
     }
 }
 
-/// The role of the one worker that sleeps until the first key is due. It ends even if the worker's `get` is dropped,
-/// and then another worker takes it over.
+/// The role of the worker that sleeps until the first key is due. When it ends, also because the
+/// future of `get` is dropped, another worker takes the role.
 struct Sleeper<'a, K>(&'a Shared<K>);
 
 impl<K> Drop for Sleeper<'_, K> {
@@ -191,7 +187,7 @@ impl<K> Drop for Sleeper<'_, K> {
     }
 }
 
-/// A key that is being worked on. While it lives no other worker gets the key.
+/// A key in progress. No other worker gets the key until this is dropped.
 pub struct WorkItem<K: Clone + Eq + Hash> {
     key: K,
     lateness: Duration,
@@ -199,18 +195,17 @@ pub struct WorkItem<K: Clone + Eq + Hash> {
 }
 
 impl<K: Clone + Eq + Hash> WorkItem<K> {
-    /// The key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// How long after it was due the key was handed out. A key added while it was worked on was due when that work
-    /// ended.
+    /// The time between due time and start. A key that was added while it was in progress is due
+    /// when that ends.
     pub fn lateness(&self) -> Duration {
         self.lateness
     }
 
-    /// Ends the work, as dropping the lease does.
+    /// Ends the progress, as dropping does.
     pub fn done(self) {}
 }
 

@@ -1,3 +1,5 @@
+//! The state of a queue, without its workers. Time is an argument.
+
 use std::{collections::BTreeMap, hash::Hash, time::Duration};
 
 use hashbrown::{HashMap, hash_map::Entry};
@@ -5,44 +7,44 @@ use tokio::time::Instant;
 
 use super::QueueStats;
 
-/// A place in the queue: when the key is due, then the order of adding.
-type Place = (Instant, u64);
+/// The position of a key: due time, then order of adding.
+type Position = (Instant, u64);
 
-/// The queue without its waiting workers. Times come in as arguments.
 pub(super) struct State<K> {
-    order: BTreeMap<Place, K>,
-    waiting: HashMap<K, Place>,
-    running: HashMap<K, Running>,
+    order: BTreeMap<Position, K>,
+    queued: HashMap<K, Position>,
+    in_progress: HashMap<K, Progress>,
     sequence: u64,
-    /// How often a key was added, by whatever delay.
+    /// How often keys were added.
     scheduled: u64,
-    /// How many keys were handed out.
-    handed_out: u64,
-    /// How many were taken back although they were due.
-    forgotten_due: u64,
-    /// When a key was last handed out, or work on one ended.
-    progress: Option<Instant>,
+    /// How many keys were started.
+    started: u64,
+    /// How many keys were removed when they were due.
+    removed_when_due: u64,
+    last_progress: Option<Instant>,
     is_shut_down: bool,
     /// Whether a worker sleeps until the first key is due.
     pub(super) has_sleeper: bool,
 }
 
-/// A key that is being worked on.
-struct Running {
+struct Progress {
     since: Instant,
-    /// When to run it again, if it was added since.
-    again: Option<Instant>,
+    /// The due time if the key was added since.
+    requeue_at: Option<Instant>,
 }
 
-/// What a worker that asks for a key has to do.
+/// The next step of a worker that wants a key.
 pub(super) enum Next<K> {
-    /// Work on this key. `more` says that others wait, and somebody should look after them.
-    Key { key: K, lateness: Duration, more: bool },
-    /// Sleep until then, as the only one who does.
+    /// Process this key. If `more`, wake another worker for the keys behind it.
+    Key {
+        key: K,
+        lateness: Duration,
+        more: bool,
+    },
+    /// Sleep until the first key is due, as the only worker.
     SleepUntil(Instant),
-    /// Wait for a change.
+    /// Wait for a change of the queue.
     Wait,
-    /// Stop.
     ShutDown,
 }
 
@@ -50,26 +52,26 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn new() -> Self {
         Self {
             order: BTreeMap::new(),
-            waiting: HashMap::new(),
-            running: HashMap::new(),
+            queued: HashMap::new(),
+            in_progress: HashMap::new(),
             sequence: 0,
             scheduled: 0,
-            handed_out: 0,
-            forgotten_due: 0,
-            progress: None,
+            started: 0,
+            removed_when_due: 0,
+            last_progress: None,
             is_shut_down: false,
             has_sleeper: false,
         }
     }
 
-    /// Returns whether the first key of the queue changed, so that a worker has to be woken.
+    /// Returns whether the first key of the queue changed, so that a worker must be woken.
     pub(super) fn add(&mut self, key: K, due: Instant) -> bool {
         if self.is_shut_down {
             return false;
         }
         self.scheduled += 1;
-        if let Some(Running { again, .. }) = self.running.get_mut(&key) {
-            *again = Some(again.map_or(due, |other| other.min(due)));
+        if let Some(Progress { requeue_at, .. }) = self.in_progress.get_mut(&key) {
+            *requeue_at = Some(requeue_at.map_or(due, |at| at.min(due)));
             return false;
         }
         self.insert(key, due)
@@ -77,33 +79,33 @@ impl<K: Clone + Eq + Hash> State<K> {
 
     fn insert(&mut self, key: K, due: Instant) -> bool {
         self.sequence += 1;
-        let place = (due, self.sequence);
-        match self.waiting.entry(key) {
-            Entry::Occupied(mut waiting) => {
-                if waiting.get().0 <= due {
+        let position = (due, self.sequence);
+        match self.queued.entry(key) {
+            Entry::Occupied(mut queued) => {
+                if queued.get().0 <= due {
                     return false;
                 }
-                let later = waiting.insert(place);
+                let later = queued.insert(position);
                 self.order.remove(&later);
-                self.order.insert(place, waiting.key().clone());
+                self.order.insert(position, queued.key().clone());
             }
             Entry::Vacant(vacant) => {
-                self.order.insert(place, vacant.key().clone());
-                vacant.insert(place);
+                self.order.insert(position, vacant.key().clone());
+                vacant.insert(position);
             }
         }
-        self.order.first_key_value().is_some_and(|(first, _)| *first == place)
+        self.order.first_key_value().is_some_and(|(first, _)| *first == position)
     }
 
     pub(super) fn remove(&mut self, key: &K, now: Instant) -> bool {
-        if let Some(running) = self.running.get_mut(key) {
-            return running.again.take().is_some();
+        if let Some(progress) = self.in_progress.get_mut(key) {
+            return progress.requeue_at.take().is_some();
         }
-        let Some(place) = self.waiting.remove(key) else { return false };
-        if place.0 <= now {
-            self.forgotten_due += 1;
+        let Some(position) = self.queued.remove(key) else { return false };
+        if position.0 <= now {
+            self.removed_when_due += 1;
         }
-        self.order.remove(&place).is_some()
+        self.order.remove(&position).is_some()
     }
 
     pub(super) fn next(&mut self, now: Instant) -> Next<K> {
@@ -114,10 +116,10 @@ impl<K: Clone + Eq + Hash> State<K> {
         let (due, _) = *first.key();
         if due <= now {
             let key = first.remove();
-            self.waiting.remove(&key);
-            self.running.insert(key.clone(), Running { since: now, again: None });
-            self.handed_out += 1;
-            self.progress = Some(now);
+            self.queued.remove(&key);
+            self.in_progress.insert(key.clone(), Progress { since: now, requeue_at: None });
+            self.started += 1;
+            self.last_progress = Some(now);
             return Next::Key {
                 key,
                 lateness: now.duration_since(due),
@@ -131,13 +133,14 @@ impl<K: Clone + Eq + Hash> State<K> {
         Next::SleepUntil(due)
     }
 
-    /// Ends the work on a key. Returns what [`State::add`] does.
+    /// Ends the progress of a key. Returns the same as [`State::add`].
     pub(super) fn done(&mut self, key: &K, now: Instant) -> bool {
-        self.progress = Some(now);
-        match self.running.remove_entry(key) {
-            // Behind the keys that became due meanwhile, or a key that is always added anew would starve them.
-            Some((key, Running { again: Some(again), .. })) if !self.is_shut_down => {
-                self.insert(key, again.max(now))
+        self.last_progress = Some(now);
+        match self.in_progress.remove_entry(key) {
+            // Behind the keys that became due meanwhile: a key that is always added again must not
+            // starve them.
+            Some((key, Progress { requeue_at: Some(at), .. })) if !self.is_shut_down => {
+                self.insert(key, at.max(now))
             }
             _ => false,
         }
@@ -146,31 +149,31 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn shut_down(&mut self) {
         self.is_shut_down = true;
         self.order.clear();
-        self.waiting.clear();
+        self.queued.clear();
     }
 
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+    pub(super) fn queued(&self) -> usize {
+        self.queued.len()
     }
 
     pub(super) fn due(&self, now: Instant) -> usize {
         self.order.range(..=(now, u64::MAX)).count()
     }
 
-    pub(super) fn running(&self) -> usize {
-        self.running.len()
+    pub(super) fn in_progress(&self) -> usize {
+        self.in_progress.len()
     }
 
     pub(super) fn stats(&self, now: Instant) -> QueueStats {
         let due = self.due(now);
-        let running = || self.running.values().map(|running| now.duration_since(running.since));
+        let durations = || self.in_progress.values().map(|it| now.duration_since(it.since));
         QueueStats {
             depth: due,
-            adds: self.handed_out + self.forgotten_due + u64::try_from(due).unwrap_or(u64::MAX),
+            adds: self.started + self.removed_when_due + u64::try_from(due).unwrap_or(u64::MAX),
             scheduled: self.scheduled,
-            unfinished: running().sum(),
-            longest_running: running().max().unwrap_or_default(),
-            progress: self.progress,
+            unfinished: durations().sum(),
+            longest_running: durations().max().unwrap_or_default(),
+            last_progress: self.last_progress,
         }
     }
 }

@@ -19,7 +19,7 @@ fn nothing_due(queue: &WorkQueue<&'static str>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_keys_come_in_the_order_of_adding() {
+async fn due_keys_are_returned_in_the_order_of_adding() {
     let queue = WorkQueue::new();
     for key in ["c", "a", "b", "a"] {
         queue.add(key);
@@ -34,7 +34,7 @@ async fn due_keys_come_in_the_order_of_adding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_waits_and_its_lateness_is_told() {
+async fn delayed_key_is_returned_when_due_with_its_lateness() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add_after("a", seconds(5));
@@ -51,7 +51,7 @@ async fn a_delayed_key_waits_and_its_lateness_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earlier_time_wins() {
+async fn earlier_due_time_wins() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     for delay in [15, 5, 30] {
@@ -69,17 +69,17 @@ async fn the_earlier_time_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_worked_on_once_at_a_time() {
+async fn key_is_processed_by_one_worker_at_a_time() {
     let queue = WorkQueue::new();
     queue.add("a");
     let lease = next(&queue).await;
     queue.add("a");
     assert!(nothing_due(&queue));
-    assert_eq!((queue.len(), queue.running()), (0, 1));
+    assert_eq!((queue.len(), queue.in_progress()), (0, 1));
     sleep(seconds(3)).await;
     queue.add("b");
     drop(lease);
-    // Behind the key that was due already, and due since the work ended.
+    // It is due when the progress ended, behind the key that was due already.
     assert_eq!(*next(&queue).await.key(), "b");
     let again = next(&queue).await;
     assert_eq!((*again.key(), again.lateness()), ("a", Duration::ZERO));
@@ -88,7 +88,7 @@ async fn a_key_is_worked_on_once_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_runs_while_the_key_is_worked_on() {
+async fn delay_runs_while_the_key_is_in_progress() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add("a");
@@ -102,14 +102,17 @@ async fn a_delay_runs_while_the_key_is_worked_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_done_is_counted() {
+async fn stats_count_keys_and_progress() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add("a");
     queue.add("a");
     queue.add_after("b", seconds(4));
     let (a, stats) = (next(&queue).await, queue.stats());
-    assert_eq!((stats.depth, stats.adds, stats.scheduled, stats.progress), (0, 1, 3, Some(start)));
+    assert_eq!(
+        (stats.depth, stats.adds, stats.scheduled, stats.last_progress),
+        (0, 1, 3, Some(start))
+    );
     sleep(seconds(4)).await;
     assert_eq!((queue.stats().depth, queue.stats().adds), (1, 2));
     let b = next(&queue).await;
@@ -119,7 +122,7 @@ async fn what_was_done_is_counted() {
     drop((a, b));
     let stats = queue.stats();
     assert_eq!((stats.unfinished, stats.longest_running), (Duration::ZERO, Duration::ZERO));
-    assert_eq!(stats.progress, Some(start + seconds(5)));
+    assert_eq!(stats.last_progress, Some(start + seconds(5)));
     queue.add("c");
     assert_eq!(queue.stats().adds, 3);
     queue.remove(&"c");
@@ -127,7 +130,7 @@ async fn what_was_done_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_key_does_not_come() {
+async fn removed_key_is_not_returned() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add_after("b", seconds(1));
@@ -177,7 +180,7 @@ async fn every_waiting_worker_gets_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_key_wakes_the_sleeper() {
+async fn earlier_key_wakes_the_sleeping_worker() {
     let queue = WorkQueue::new();
     queue.add_after("late", seconds(60));
     let start = Instant::now();
@@ -192,7 +195,7 @@ async fn an_earlier_key_wakes_the_sleeper() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_get_passes_the_sleep_on() {
+async fn dropped_get_hands_the_sleep_to_another_worker() {
     let queue = WorkQueue::new();
     queue.add_after("a", seconds(10));
     let sleeper = tokio::spawn({
@@ -212,7 +215,7 @@ async fn a_dropped_get_passes_the_sleep_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shut_down_ends_all_workers_but_not_their_work() {
+async fn shut_down_ends_workers_but_not_keys_in_progress() {
     let queue = WorkQueue::new();
     queue.add("a");
     let lease = next(&queue).await;
@@ -237,7 +240,7 @@ async fn shut_down_ends_all_workers_but_not_their_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_beyond_the_clock_is_far_away() {
+async fn delay_beyond_the_range_of_the_clock_is_accepted() {
     let queue = WorkQueue::new();
     queue.add_after("a", Duration::MAX);
     queue.add_after("b", seconds(1));
@@ -246,9 +249,8 @@ async fn a_delay_beyond_the_clock_is_far_away() {
 }
 
 proptest! {
-    /// Whatever the delays and the number of workers: every key comes once, at its earliest time.
     #[test]
-    fn every_key_comes_once_in_time(delays in prop::collection::vec((0u8..20, 0u64..50), 0..60), workers in 1usize..5) {
+    fn every_key_is_returned_once_at_its_earliest_due_time(delays in prop::collection::vec((0u8..20, 0u64..50), 0..60), workers in 1usize..5) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let mut expected = std::collections::BTreeMap::new();
         for (key, delay) in &delays {

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
+use hpa_calc::history::{History, ScaleEvent};
 use jiff::Timestamp;
 
 use super::*;
+use crate::clock::Instants;
 
-fn moment() -> Instants {
+fn instants() -> Instants {
     Instants { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::from_secs(5) }
 }
 
@@ -21,25 +23,25 @@ fn object(uid: &str, version: &str, max_replicas: i32) -> HorizontalPodAutoscale
 }
 
 #[test]
-fn status_only_change_is_told_apart() {
+fn changed_status_is_a_status_change() {
     let autoscalers = Autoscalers::default();
     assert_eq!(autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch), Change::Created);
     let mut next = object("a", "2", 5);
     next.status.desired_replicas = 3;
     assert_eq!(autoscalers.apply(&key(), next, Origin::Watch), Change::StatusChanged);
-    let known = autoscalers.get(&key()).expect("it was applied");
-    assert_eq!(known.object().status.desired_replicas, 3);
+    let cached = autoscalers.get(&key()).expect("cached");
+    assert_eq!(cached.object().status.desired_replicas, 3);
 }
 
 #[test]
-fn spec_change_is_told() {
+fn changed_spec_is_a_spec_change() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
     assert_eq!(autoscalers.apply(&key(), object("a", "2", 6), Origin::Watch), Change::SpecChanged);
 }
 
 #[test]
-fn changed_annotation_for_us_is_told_like_a_changed_spec() {
+fn changed_annotation_is_a_spec_change() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
     let mut next = object("a", "2", 5);
@@ -48,104 +50,72 @@ fn changed_annotation_for_us_is_told_like_a_changed_spec() {
 }
 
 #[test]
-fn fault_of_annotations_is_news_once() {
-    let autoscaler = Autoscaler::new(object("a", "1", 5));
-    let told = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
-        .map(|fault| autoscaler.set_invalid_annotations(fault));
-    assert_eq!(told, [true, false, true, false, false, true]);
-}
-
-#[test]
-fn older_version_is_not_taken_over() {
+fn older_version_from_a_watch_is_ignored() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
     assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::Watch), Change::Unchanged);
-    let known = autoscalers.get(&key()).expect("it was applied");
-    assert_eq!(known.object().spec.max_replicas, 6);
+    let cached = autoscalers.get(&key()).expect("cached");
+    assert_eq!(cached.object().spec.max_replicas, 6);
 }
 
 #[test]
-fn re_created_object_inherits_no_history() {
+fn recreated_autoscaler_inherits_no_history() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
     let mut history = History::default();
-    history.scale_ups.push(hpa_calc::history::ScaleEvent {
-        change: 1,
-        at: Timestamp::UNIX_EPOCH,
-        outdated: false,
-    });
-    autoscalers.get(&key()).expect("it was applied").set_history(history, moment());
+    history.scale_ups.push(ScaleEvent { change: 1, at: Timestamp::UNIX_EPOCH, outdated: false });
+    autoscalers.get(&key()).expect("cached").set_history(history, instants());
     assert_eq!(autoscalers.apply(&key(), object("b", "2", 5), Origin::Watch), Change::Created);
-    let known = autoscalers.get(&key()).expect("it was applied");
-    assert_eq!(known.history(moment()), History::default());
+    let cached = autoscalers.get(&key()).expect("cached");
+    assert_eq!(cached.history(instants()), History::default());
 }
 
 #[test]
-fn suspended_object_keeps_its_history() {
+fn suspended_autoscaler_keeps_its_state() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
-    let known = autoscalers.get(&key()).expect("it was applied");
+    let cached = autoscalers.get(&key()).expect("cached");
     autoscalers.suspend(&key());
-    assert!(known.is_suspended());
+    assert!(cached.is_suspended());
     assert_eq!(autoscalers.apply(&key(), object("a", "2", 5), Origin::List), Change::SpecChanged);
-    assert!(!known.is_suspended());
-    assert!(Arc::ptr_eq(&known, &autoscalers.get(&key()).expect("it is still there")));
+    assert!(!cached.is_suspended());
+    assert!(Arc::ptr_eq(&cached, &autoscalers.get(&key()).expect("cached")));
 }
 
 #[test]
-fn failure_is_news_when_it_begins_changes_or_ends() {
-    use FailureChange::{Ended, New, None as Nothing, Same};
-    let autoscaler = Autoscaler::new(object("a", "1", 5));
-    let told = [None, Some("x"), Some("x"), Some("y"), None, None]
-        .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
-    assert_eq!(told, [Nothing, New, Same, New, Ended, Nothing]);
-}
-
-#[test]
-fn relist_counts_even_if_versions_went_back() {
+fn list_is_stored_even_with_older_versions() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "10", 6), Origin::Watch);
     assert_eq!(autoscalers.apply(&key(), object("a", "9", 5), Origin::List), Change::SpecChanged);
 }
 
 #[test]
-fn clock_that_was_set_is_noticed_and_one_that_runs_is_not() {
-    let before = moment();
-    let monotonic = before.monotonic + Duration::from_secs(60);
-    let at =
-        |seconds| Instants { wall: before.wall + SignedDuration::from_secs(seconds), monotonic };
-    assert_eq!(wall_clock_step(before, at(60)), SignedDuration::ZERO);
-    assert_eq!(wall_clock_step(before, at(3660)), SignedDuration::from_hours(1));
-    assert_eq!(wall_clock_step(before, at(-3540)), SignedDuration::from_hours(-1));
-}
-
-#[test]
-fn spec_is_known_by_its_hash_until_it_changes() {
+fn spec_hash_is_known_until_the_spec_changes() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "1", 5), Origin::Watch);
-    let known = autoscalers.get(&key()).expect("it was applied");
-    assert_eq!(known.spec_with_hash(7), None);
+    let cached = autoscalers.get(&key()).expect("cached");
+    assert_eq!(cached.spec_with_hash(7), None);
     assert!(
         autoscalers
             .apply_own_write(&key(), StoredHpa { object: object("a", "2", 5), spec_hash: 7 })
     );
     autoscalers.apply(&key(), object("a", "3", 5), Origin::Watch);
-    assert_eq!(known.spec_with_hash(7), Some(object("a", "3", 5).spec));
-    assert_eq!(known.spec_with_hash(8), None);
+    assert_eq!(cached.spec_with_hash(7), Some(object("a", "3", 5).spec));
+    assert_eq!(cached.spec_with_hash(8), None);
     autoscalers.apply(&key(), object("a", "4", 6), Origin::Watch);
-    assert_eq!(known.spec_with_hash(7), None);
+    assert_eq!(cached.spec_with_hash(7), None);
 }
 
 #[test]
-fn answer_of_an_older_version_or_of_another_spec_changes_nothing() {
+fn response_with_an_older_version_or_another_spec_is_ignored() {
     let autoscalers = Autoscalers::default();
     autoscalers.apply(&key(), object("a", "5", 5), Origin::Watch);
-    let known = autoscalers.get(&key()).expect("it was applied");
+    let cached = autoscalers.get(&key()).expect("cached");
     autoscalers.apply_own_write(&key(), StoredHpa { object: object("a", "4", 5), spec_hash: 7 });
     assert!(
         !autoscalers
             .apply_own_write(&key(), StoredHpa { object: object("a", "6", 6), spec_hash: 8 })
     );
-    assert_eq!((known.spec_with_hash(7), known.spec_with_hash(8)), (None, None));
-    assert_eq!(known.object().metadata.resource_version, "5");
+    assert_eq!((cached.spec_with_hash(7), cached.spec_with_hash(8)), (None, None));
+    assert_eq!(cached.object().metadata.resource_version, "5");
 }

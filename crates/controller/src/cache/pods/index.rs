@@ -1,3 +1,5 @@
+//! An index of pods by namespace, name and labels.
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -9,40 +11,34 @@ use parking_lot::{Mutex, RwLock};
 
 use super::namespace::Namespace;
 
-/// All pods of the cluster by namespace, name and labels.
+/// Pods by namespace, name and labels.
 ///
-/// One task feeds it from a watch, any number read. Readers of one namespace are not held up by changes in another.
-/// Equal label sets of a namespace are held once, and so are equal requests.
+/// One informer writes, any number of reconciles read. Writes to one namespace don't block readers
+/// of another. Pods of a namespace share equal label sets and equal requests.
 #[derive(Debug, Default)]
 pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
-    /// What a list in progress has brought so far.
-    listed: Mutex<Option<HashMap<Box<str>, Namespace>>>,
-    /// Some pods could not be decoded since they were listed last.
+    /// The pods of a list in progress.
+    list: Mutex<Option<HashMap<Box<str>, Namespace>>>,
+    /// Whether undecodable pods are missing.
     incomplete: AtomicBool,
 }
 
 type Namespaces = HashMap<Box<str>, Arc<RwLock<Namespace>>>;
 
 impl PodIndex {
-    /// An index without pods.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Notes whether there are pods that could not be decoded.
     pub fn set_incomplete(&self, incomplete: bool) {
         self.incomplete.store(incomplete, Ordering::Relaxed);
     }
 
-    /// Whether there are pods that could not be decoded.
+    /// Whether pods are missing, or stale, because they could not be decoded.
     pub fn is_incomplete(&self) -> bool {
         self.incomplete.load(Ordering::Relaxed)
     }
 
     /// Adds a pod, or replaces the one of that name.
     pub fn apply(&self, namespace: &str, pod: Pod) {
-        // Held while the pod is added, so that the namespace is not dropped as empty meanwhile.
+        // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
         if let Some(shard) = namespaces.get(namespace) {
             shard.write().apply(pod);
@@ -53,7 +49,7 @@ impl PodIndex {
         namespaces.entry(namespace.into()).or_default().write().apply(pod);
     }
 
-    /// Removes a pod. Returns whether it was there.
+    /// Removes a pod. Returns whether it was cached.
     pub fn delete(&self, namespace: &str, name: &str) -> bool {
         let Some(shard) = self.shard(namespace) else { return false };
         let (was_there, is_empty) = {
@@ -69,39 +65,38 @@ impl PodIndex {
         was_there
     }
 
-    /// Begins to take in a full list, as a watch does at its start and after it lost track. Readers see the state
-    /// before it until [`PodIndex::finish_list`]. A list begun before and not done is dropped.
+    /// Starts a list, and discards one that did not finish. Readers see the state before the list
+    /// until [`PodIndex::finish_list`].
     pub fn begin_list(&self) {
-        *self.listed.lock() = Some(HashMap::new());
+        *self.list.lock() = Some(HashMap::new());
     }
 
-    /// Takes in a pod of the list. Without [`PodIndex::begin_list`] it is the same as [`PodIndex::apply`].
+    /// Adds a pod of the list.
     pub fn list_apply(&self, namespace: &str, pod: Pod) {
-        let mut listed = self.listed.lock();
-        let Some(listed) = listed.as_mut() else { return self.apply(namespace, pod) };
-        // A pod that did not change is shared with the state before, or memory would double for the time of the list.
+        let mut list = self.list.lock();
+        let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
+        // Shares unchanged pods with the state before, so that a list doesn't double the memory.
         let before = self.get(namespace, &pod.name).filter(|before| **before == pod);
-        listed.entry(namespace.into()).or_default().apply_shared(before, pod);
+        list.entry(namespace.into()).or_default().apply_shared(before, pod);
     }
 
-    /// Ends the list: what it did not bring is gone.
+    /// Replaces the index with the list.
     pub fn finish_list(&self) {
-        let Some(listed) = self.listed.lock().take() else { return };
-        let listed = listed
+        let Some(list) = self.list.lock().take() else { return };
+        let namespaces = list
             .into_iter()
             .map(|(name, namespace)| (name, Arc::new(RwLock::new(namespace))))
             .collect();
-        let before = std::mem::replace(&mut *self.namespaces.write(), listed);
-        // Freed here, after the lock is.
+        let before = std::mem::replace(&mut *self.namespaces.write(), namespaces);
+        // Freed after the lock is released.
         drop(before);
     }
 
-    /// The pods of a namespace that a selector matches, sorted by name.
+    /// The pods that a selector matches, sorted by name.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
         self.shard(namespace).map_or_else(Vec::new, |shard| shard.read().select(selector))
     }
 
-    /// A pod by its name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         self.shard(namespace)?.read().get(name)
     }
@@ -111,7 +106,6 @@ impl PodIndex {
         self.namespaces.read().values().map(|shard| shard.read().len()).sum()
     }
 
-    /// Whether there is no pod at all.
     pub fn is_empty(&self) -> bool {
         self.namespaces.read().is_empty()
     }
@@ -123,7 +117,7 @@ impl PodIndex {
 
 #[cfg(test)]
 impl PodIndex {
-    /// How many distinct label sets, label pairs and requests the namespace holds.
+    /// The number of distinct label sets, label pairs and requests of a namespace.
     pub(super) fn interned(&self, namespace: &str) -> (usize, usize, usize) {
         self.shard(namespace).map_or((0, 0, 0), |shard| shard.read().interned())
     }

@@ -1,4 +1,4 @@
-//! The pods of the cluster, small in memory and quick to select.
+//! The cache of pods, with an index by namespace and label.
 
 mod index;
 mod namespace;

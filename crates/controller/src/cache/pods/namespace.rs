@@ -1,3 +1,5 @@
+//! The pods of one namespace.
+
 use std::{
     borrow::Borrow,
     hash::{Hash, Hasher},
@@ -14,18 +16,16 @@ use crate::cache::StrPair;
 
 type Labels = Arc<[(Box<str>, Box<str>)]>;
 
-/// The pods of one namespace.
-///
-/// They are grouped by label set. A selector is matched once per group, and only in the groups that have one of the
-/// label pairs it requires.
+/// The pods of one namespace, grouped by label set. A selector is matched once per group, and only
+/// against groups with one of the label pairs that it requires.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
     by_name: HashSet<ByName>,
     /// The pods of each label set, sorted by name.
     groups: HashMap<Labels, Vec<Arc<Pod>>>,
-    /// The label sets that have a pair of key and value.
+    /// The label sets that contain a pair of key and value.
     by_pair: HashMap<(Box<str>, Box<str>), HashSet<ByAddress>>,
-    /// Requests and the number of pods that share them.
+    /// The number of pods that share requests.
     requests: HashMap<Arc<PodRequests>, usize>,
 }
 
@@ -34,14 +34,15 @@ impl Namespace {
         self.apply_shared(None, pod);
     }
 
-    /// Like [`Namespace::apply`], with a pod equal to `pod` to be kept in its place.
+    /// Like [`Namespace::apply`], but stores `equal` if given, which must be equal to `pod`.
     pub(super) fn apply_shared(&mut self, equal: Option<Arc<Pod>>, pod: Pod) {
-        // The old one goes last, so that what both share need not be set up again.
+        // The old pod is removed last, so that a group shared by both survives.
         let old = self.by_name.take(&*pod.name);
         let pod = equal.unwrap_or_else(|| self.intern(pod));
         *self.requests.entry(Arc::clone(&pod.requests)).or_insert(0) += 1;
         match old {
-            // By content: a pod kept from before a list may hold a label set of its own.
+            // Compares the contents, because a pod that is shared with the cache before a list may
+            // have another allocation of an equal label set.
             Some(ByName(old)) if old.labels == pod.labels => {
                 self.in_group(&pod, |group, at| {
                     if let Some(slot) = at.ok().and_then(|at| group.get_mut(at)) {
@@ -90,7 +91,7 @@ impl Namespace {
         let required =
             selector.required_pairs().map(|(key, value)| self.by_pair.get(&StrPair(key, value)));
         match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
-            // No pod has a pair that is required.
+            // No pod has one of the required pairs.
             Some(None) => {}
             Some(Some(rarest)) => {
                 for ByAddress(labels) in rarest {
@@ -99,12 +100,12 @@ impl Namespace {
             }
             None => self.groups.iter().for_each(|(labels, pods)| take(labels, pods)),
         }
-        // Stable, for it finds the sorted runs that the groups are.
+        // The stable sort is fast on groups, which are sorted already.
         selected.sort_by(|one, two| one.name.cmp(&two.name));
         selected
     }
 
-    /// Replaces what the pod has in common with others by what is held already.
+    /// Shares labels and requests with the pods that have equal ones.
     fn intern(&self, mut pod: Pod) -> Arc<Pod> {
         if let Some((labels, _)) = self.groups.get_key_value(&pod.labels) {
             pod.labels = Arc::clone(labels);
@@ -115,7 +116,7 @@ impl Namespace {
         Arc::new(pod)
     }
 
-    /// Calls `change` with the pod's group and the pod's place in it, found or to be inserted at.
+    /// Calls `change` with the pod's group, and the index of the pod or where to insert it.
     fn in_group(
         &mut self,
         pod: &Pod,
@@ -179,7 +180,7 @@ impl Namespace {
     }
 }
 
-/// A pod that is found by its name.
+/// A pod with the hash and equality of its name.
 #[derive(Debug)]
 struct ByName(Arc<Pod>);
 
@@ -203,7 +204,8 @@ impl Borrow<str> for ByName {
     }
 }
 
-/// A label set of [`Namespace::groups`], where equal sets have one address.
+/// A label set of [`Namespace::groups`], with the hash and equality of its address: equal sets there
+/// have one allocation.
 #[derive(Debug)]
 struct ByAddress(Labels);
 

@@ -1,3 +1,5 @@
+//! The pods of all scopes.
+
 use std::sync::Arc;
 
 use hpa_calc::{api::Pod, selector::Selector};
@@ -5,24 +7,21 @@ use hpa_calc::{api::Pod, selector::Selector};
 use super::PodIndex;
 use crate::scope::Scope;
 
-/// The pods that are known: an index for each scope, since each is fed by a watch of its own.
+/// The cached pods: an index for each scope, because each scope has its own informer.
 #[derive(Debug)]
 pub enum Pods {
-    /// Of all namespaces.
     All(PodIndex),
-    /// Of the namespaces that are looked at.
     ByNamespace(hashbrown::HashMap<String, PodIndex>),
 }
 
 impl Pods {
-    /// Empty indexes for these scopes.
     pub fn for_scopes(scopes: &[Scope]) -> Self {
         let namespaces: Option<_> =
-            scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::new()))).collect();
-        namespaces.map_or_else(|| Self::All(PodIndex::new()), Self::ByNamespace)
+            scopes.iter().map(|scope| Some((scope.clone()?, PodIndex::default()))).collect();
+        namespaces.map_or_else(|| Self::All(PodIndex::default()), Self::ByNamespace)
     }
 
-    /// The index that has a namespace's pods, if they are looked at.
+    /// The index with the pods of a namespace. `None` if the namespace is in no scope.
     pub fn index(&self, namespace: &str) -> Option<&PodIndex> {
         match self {
             Self::All(index) => Some(index),
@@ -30,12 +29,11 @@ impl Pods {
         }
     }
 
-    /// The pods of a namespace that a selector matches, sorted by name.
+    /// The pods that a selector matches, sorted by name.
     pub fn select(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Pod>> {
         self.index(namespace).map(|index| index.select(namespace, selector)).unwrap_or_default()
     }
 
-    /// The number of pods.
     pub fn len(&self) -> usize {
         match self {
             Self::All(index) => index.len(),
@@ -43,7 +41,6 @@ impl Pods {
         }
     }
 
-    /// Whether there is no pod at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

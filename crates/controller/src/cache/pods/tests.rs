@@ -32,7 +32,7 @@ fn names(index: &PodIndex, namespace: &str, selector: &str) -> Vec<String> {
 }
 
 fn shop() -> PodIndex {
-    let index = PodIndex::new();
+    let index = PodIndex::default();
     index.apply("shop", pod("web-2", &[("app", "web"), ("tier", "front")], 100));
     index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
     index.apply("shop", pod("web-canary", &[("app", "web"), ("tier", "canary")], 100));
@@ -50,19 +50,19 @@ fn shop() -> PodIndex {
 #[case("app=other", &[])]
 #[case("app=web,no=pod", &[])]
 #[case("!app", &[])]
-fn selects_by_labels_in_the_order_of_names(#[case] selector: &str, #[case] expected: &[&str]) {
+fn select_matches_labels_and_sorts_by_name(#[case] selector: &str, #[case] expected: &[&str]) {
     let index = shop();
     assert_eq!(names(&index, "shop", selector), expected);
     assert!(names(&index, "empty", selector).is_empty());
 }
 
 #[test]
-fn the_selector_of_nothing_selects_nothing() {
+fn selector_that_matches_nothing_selects_nothing() {
     assert!(shop().select("shop", &Selector::nothing()).is_empty());
 }
 
 #[test]
-fn equal_labels_and_requests_are_held_once_and_dropped_with_their_last_pod() {
+fn equal_labels_and_requests_are_shared_and_freed_with_the_last_pod() {
     let index = shop();
     // front, canary, db; app=web, app=db, tier=front, tier=canary; 100 and 200.
     assert_eq!(index.interned("shop"), (3, 4, 2));
@@ -82,7 +82,7 @@ fn equal_labels_and_requests_are_held_once_and_dropped_with_their_last_pod() {
 }
 
 #[test]
-fn a_change_of_labels_moves_the_pod() {
+fn changed_labels_move_the_pod() {
     let index = shop();
     index.apply("shop", pod("web-1", &[("app", "db")], 100));
     assert_eq!(names(&index, "shop", "app=web"), ["web-2", "web-canary"]);
@@ -91,7 +91,7 @@ fn a_change_of_labels_moves_the_pod() {
 }
 
 #[test]
-fn a_change_of_status_replaces_the_pod() {
+fn changed_status_replaces_the_pod() {
     let index = shop();
     let mut changed = pod("web-1", &[("app", "web"), ("tier", "front")], 300);
     changed.phase = PodPhase::Failed;
@@ -103,7 +103,7 @@ fn a_change_of_status_replaces_the_pod() {
 }
 
 #[test]
-fn a_list_replaces_everything_when_it_is_done() {
+fn finished_list_replaces_everything() {
     let index = shop();
     let kept = index.get("shop", "web-1").unwrap();
     index.begin_list();
@@ -116,7 +116,7 @@ fn a_list_replaces_everything_when_it_is_done() {
     assert_eq!(index.interned("shop"), (1, 2, 1));
     assert!(Arc::ptr_eq(&kept, &index.get("shop", "web-1").unwrap()));
 
-    // The pod kept holds a label set of its own; a change still finds its place.
+    // The shared pod has its own allocation of the label set. A change still finds its group.
     index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
     assert_eq!(names(&index, "shop", "tier=front"), ["web-0", "web-1"]);
     assert!(index.delete("shop", "web-1"));
@@ -124,7 +124,7 @@ fn a_list_replaces_everything_when_it_is_done() {
 }
 
 #[test]
-fn a_list_begun_anew_forgets_the_first() {
+fn second_list_discards_the_first() {
     let index = shop();
     index.begin_list();
     index.list_apply("shop", pod("first", &[], 100));
@@ -173,11 +173,11 @@ fn random_pod(name: u8, labels: &BTreeMap<u8, u8>) -> Pod {
 
 proptest! {
     #[test]
-    fn selection_is_that_of_a_full_scan(
+    fn select_returns_the_same_as_a_full_scan(
         changes in prop::collection::vec(change(), 0..40),
         requirements in prop::collection::vec(requirement(), 0..4),
     ) {
-        let index = PodIndex::new();
+        let index = PodIndex::default();
         let mut model: BTreeMap<String, Pod> = BTreeMap::new();
         for change in changes {
             match change {

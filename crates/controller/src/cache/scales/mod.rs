@@ -1,4 +1,4 @@
-//! The scales of one kind in one scope.
+//! The cached scales of one kind in one scope.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +9,8 @@ use parking_lot::RwLock;
 
 use crate::{cache::StrPair, scale_target::ScaleObject};
 
-/// Scales by namespace and name, as far as they are known.
+/// Scales by namespace and name. Reads return nothing until the cache is synced, and after a
+/// failed watch.
 #[derive(Default)]
 pub(crate) struct ScaleCache {
     state: RwLock<State>,
@@ -17,128 +18,138 @@ pub(crate) struct ScaleCache {
 
 #[derive(Default)]
 struct State {
-    /// Whether a watch is there that tells of every change.
-    is_current: bool,
-    scales: HashMap<Name, Known>,
-    list: Option<List>,
+    /// Whether a list is complete, and no event was missed since.
+    is_synced: bool,
+    scales: HashMap<Name, CompactScale>,
+    list: Option<ListInProgress>,
 }
 
-/// A list that has not ended.
 #[derive(Default)]
-struct List {
-    scales: HashMap<Name, Known>,
-    /// Whose scale was learned since the list began: it may be newer than the list.
-    learned: HashSet<Name>,
+struct ListInProgress {
+    scales: HashMap<Name, CompactScale>,
+    /// Scales in responses that arrived since the list started. They may be newer than the list.
+    updated_by_response: HashSet<Name>,
 }
 
+/// Namespace and name.
 type Name = (Box<str>, Box<str>);
 
-/// A scale, small: there may be many more of them than autoscalers.
-struct Known {
+/// A scale in little memory: there may be many more scales than autoscalers.
+struct CompactScale {
     spec_replicas: i32,
     status_replicas: i32,
     selector: Box<str>,
     uid: Box<str>,
-    version: Box<str>,
+    resource_version: Box<str>,
 }
 
-impl Known {
-    fn of(read: &ScaleObject) -> Self {
+impl From<&ScaleObject> for CompactScale {
+    fn from(ScaleObject { scale, uid, resource_version }: &ScaleObject) -> Self {
         Self {
-            spec_replicas: read.scale.spec_replicas,
-            status_replicas: read.scale.status_replicas,
-            selector: read.scale.selector.as_str().into(),
-            uid: read.uid.as_str().into(),
-            version: read.resource_version.as_str().into(),
+            spec_replicas: scale.spec_replicas,
+            status_replicas: scale.status_replicas,
+            selector: scale.selector.as_str().into(),
+            uid: uid.as_str().into(),
+            resource_version: resource_version.as_str().into(),
         }
     }
+}
 
-    fn read(&self) -> ScaleObject {
+impl From<&CompactScale> for ScaleObject {
+    fn from(compact: &CompactScale) -> Self {
         let scale = Scale {
-            spec_replicas: self.spec_replicas,
-            status_replicas: self.status_replicas,
-            selector: self.selector.to_string(),
+            spec_replicas: compact.spec_replicas,
+            status_replicas: compact.status_replicas,
+            selector: compact.selector.to_string(),
         };
-        ScaleObject { scale, uid: self.uid.to_string(), resource_version: self.version.to_string() }
+        let resource_version = compact.resource_version.to_string();
+        Self { scale, uid: compact.uid.to_string(), resource_version }
     }
 }
 
-/// Whether a version comes after another. Versions are numbers that grow (KEP-5504).
-fn is_after(version: &str, other: &str) -> bool {
-    matches!((version.parse::<u64>(), other.parse::<u64>()), (Ok(version), Ok(other)) if version > other)
+/// Resource versions are increasing numbers (KEP-5504).
+fn is_newer(version: &str, than: &str) -> bool {
+    let (version, than) = (version.parse::<u64>(), than.parse::<u64>());
+    matches!((version, than), (Ok(version), Ok(than)) if version > than)
 }
 
 impl ScaleCache {
-    /// The scale of this name, if it is known.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<ScaleObject> {
         let state = self.state.read();
-        state.scales.get(&StrPair(namespace, name)).filter(|_| state.is_current).map(Known::read)
+        if !state.is_synced {
+            return None;
+        }
+        state.scales.get(&StrPair(namespace, name)).map(ScaleObject::from)
     }
 
-    /// Takes in an answer of the API server about a scale that is known, if it is newer. What is not known is left for the
-    /// watch to tell: it may be gone already, which an answer cannot say.
-    pub(crate) fn observe_response(&self, namespace: &str, name: &str, read: &ScaleObject) {
+    /// Stores the API server's response to a read or write, if it is newer than the cached scale.
+    /// A scale that isn't cached is left to the watch: it may have been deleted since the response.
+    pub(crate) fn observe_response(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
-        let Some(known) = state.scales.get_mut(&StrPair(namespace, name)) else { return };
-        if !is_after(&read.resource_version, &known.version) {
+        let Some(cached) = state.scales.get_mut(&StrPair(namespace, name)) else { return };
+        if !is_newer(&scale.resource_version, &cached.resource_version) {
             return;
         }
-        *known = Known::of(read);
+        *cached = scale.into();
         if let Some(list) = &mut state.list {
-            list.learned.insert((namespace.into(), name.into()));
+            list.updated_by_response.insert((namespace.into(), name.into()));
         }
     }
 
-    /// A change that a watch tells of. One that is older than what was learned is left out.
-    pub(crate) fn apply(&self, namespace: &str, name: &str, read: &ScaleObject) {
+    /// Stores a scale from a watch event, unless a response already delivered a newer one.
+    pub(crate) fn apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
         match state.scales.get_mut(&StrPair(namespace, name)) {
-            Some(known) if is_after(&known.version, &read.resource_version) => {}
-            Some(known) => *known = Known::of(read),
-            None => _ = state.scales.insert((namespace.into(), name.into()), Known::of(read)),
+            Some(cached) if is_newer(&cached.resource_version, &scale.resource_version) => {}
+            Some(cached) => *cached = scale.into(),
+            None => _ = state.scales.insert((namespace.into(), name.into()), scale.into()),
         }
     }
 
-    /// An object that is gone at this version, or can no longer be understood.
-    pub(crate) fn delete(&self, namespace: &str, name: &str, version: &str) {
+    /// Removes an object that was deleted at this version, or whose scale can't be derived any more.
+    pub(crate) fn delete(&self, namespace: &str, name: &str, resource_version: &str) {
         let scales = &mut self.state.write().scales;
-        if scales
-            .get(&StrPair(namespace, name))
-            .is_some_and(|known| !is_after(&known.version, version))
-        {
-            scales.remove(&StrPair(namespace, name));
+        let key = StrPair(namespace, name);
+        let cached = scales.get(&key);
+        if cached.is_some_and(|cached| !is_newer(&cached.resource_version, resource_version)) {
+            scales.remove(&key);
         }
     }
 
-    /// The watch failed: changes may go by unseen until all is listed anew.
+    /// To be called when the watch failed: events may be missed until the next list is complete.
     pub(crate) fn invalidate(&self) {
-        self.state.write().is_current = false;
+        self.state.write().is_synced = false;
     }
 
-    /// A list begins. One that was begun before is dropped.
+    /// Starts a list, and discards one that did not finish.
     pub(crate) fn begin_list(&self) {
-        self.state.write().list = Some(List::default());
+        self.state.write().list = Some(ListInProgress::default());
     }
 
-    /// An object of the list.
-    pub(crate) fn list_apply(&self, namespace: &str, name: &str, read: &ScaleObject) {
+    pub(crate) fn list_apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         if let Some(list) = &mut self.state.write().list {
-            list.scales.insert((namespace.into(), name.into()), Known::of(read));
+            list.scales.insert((namespace.into(), name.into()), scale.into());
         }
     }
 
-    /// The list ends: it is how it is, even if versions went back because the API server's store was restored; but what was
-    /// learned since it began may be newer.
+    /// Replaces the cache with the list. Lower resource versions count too, because the API
+    /// server's storage may have been restored; but a scale from a response that arrived during the
+    /// list stays if it is newer.
     pub(crate) fn finish_list(&self) {
         let mut state = self.state.write();
-        let Some(List { scales, learned }) = state.list.take() else { return };
+        let Some(ListInProgress { scales, updated_by_response }) = state.list.take() else {
+            return;
+        };
         let before = std::mem::replace(&mut state.scales, scales);
-        for (name, known) in before.into_iter().filter(|(name, _)| learned.contains(name)) {
+        let updated = before.into_iter().filter(|(name, _)| updated_by_response.contains(name));
+        for (name, cached) in updated {
             match state.scales.get_mut(&name) {
-                Some(listed) if is_after(&known.version, &listed.version) => *listed = known,
+                Some(listed) if is_newer(&cached.resource_version, &listed.resource_version) => {
+                    *listed = cached;
+                }
                 _ => {}
             }
         }
-        state.is_current = true;
+        state.is_synced = true;
     }
 }

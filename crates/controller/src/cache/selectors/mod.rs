@@ -1,4 +1,4 @@
-//! Which autoscalers select which pods.
+//! An index of the targets' pod selectors.
 
 mod namespace;
 #[cfg(test)]
@@ -10,29 +10,24 @@ use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
 use parking_lot::RwLock;
 
+use self::namespace::Namespace;
 use crate::key::HpaKey;
-use namespace::Namespace;
 
-/// The pod selector of every HorizontalPodAutoscaler's target, to find the autoscalers that share pods
+/// The pod selectors of all autoscalers' targets, to find autoscalers that share pods
 /// (`AmbiguousSelector`).
 ///
-/// Whoever reconciles an autoscaler keeps its selector here up to date, and clears it when the target has none or is
-/// gone: a selector left behind makes others look ambiguous.
+/// A reconcile sets the selector of its autoscaler, and clears it if the target has no selector or
+/// doesn't exist: a selector that remains would make others ambiguous.
 #[derive(Debug, Default)]
 pub struct SelectorIndex {
     namespaces: RwLock<HashMap<Arc<str>, Arc<RwLock<Namespace>>>>,
 }
 
 impl SelectorIndex {
-    /// An index without selectors.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets an autoscaler's selector, or clears it. Cheap if nothing changes.
+    /// Sets or clears an autoscaler's selector. Takes no write lock if nothing changes.
     pub fn set(&self, key: &HpaKey, selector: Option<Selector>) {
         let Some(selector) = selector else { return self.remove(key) };
-        // Held while the selector is set, so that the namespace is not dropped as empty meanwhile.
+        // Locked until the selector is set, so that `remove` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
         if let Some(shard) = namespaces.get(&key.namespace) {
             if !shard.read().has(key, &selector) {
@@ -45,7 +40,6 @@ impl SelectorIndex {
         namespaces.entry(Arc::clone(&key.namespace)).or_default().write().set(key, selector);
     }
 
-    /// Forgets an autoscaler.
     pub fn remove(&self, key: &HpaKey) {
         let Some(shard) = self.shard(&key.namespace) else { return };
         let is_empty = {
@@ -61,18 +55,18 @@ impl SelectorIndex {
         }
     }
 
-    /// The autoscalers of a namespace whose selector matches at least one of `pods`, of whichever API, sorted by name.
+    /// The autoscalers of a namespace, of both APIs, whose selector matches at least one of the pods.
+    /// Sorted.
     pub fn controlling(&self, namespace: &str, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
         let Some(shard) = self.shard(namespace) else { return Vec::new() };
         shard.read().matching(pods)
     }
 
-    /// The number of autoscalers that have a selector.
+    /// How many autoscalers have a selector.
     pub fn len(&self) -> usize {
         self.namespaces.read().values().map(|shard| shard.read().len()).sum()
     }
 
-    /// Whether no autoscaler has a selector.
     pub fn is_empty(&self) -> bool {
         self.namespaces.read().is_empty()
     }

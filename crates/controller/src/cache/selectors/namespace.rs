@@ -1,3 +1,5 @@
+//! The selectors of one namespace.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::{HashMap, HashSet};
@@ -7,39 +9,37 @@ use crate::{cache::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 
-/// The selectors of one namespace's autoscalers.
-///
-/// Each is filed under one label pair that it requires, so that only the selectors filed under a pair of a pod are
-/// matched against it.
+/// The selectors of one namespace's autoscalers. Each is indexed under one label pair that it
+/// requires, so that a pod is matched only against the selectors under its label pairs.
 #[derive(Debug, Default)]
 pub(super) struct Namespace {
-    by_key: HashMap<HpaKey, Filed>,
-    /// Sorted, and mostly one: a list is a tenth of the smallest tree.
+    by_key: HashMap<HpaKey, Indexed>,
+    /// Sorted. Most lists have one element, for which a `Vec` takes a tenth of a tree's memory.
     by_pair: HashMap<OwnedPair, Vec<HpaKey>>,
-    /// Those that require no pair.
-    others: BTreeSet<HpaKey>,
+    /// Autoscalers whose selectors require no pair.
+    without_pair: BTreeSet<HpaKey>,
 }
 
 #[derive(Debug)]
-struct Filed {
+struct Indexed {
     selector: Selector,
     under: Option<OwnedPair>,
 }
 
 impl Namespace {
     pub(super) fn has(&self, key: &HpaKey, selector: &Selector) -> bool {
-        self.by_key.get(key).is_some_and(|filed| filed.selector == *selector)
+        self.by_key.get(key).is_some_and(|indexed| indexed.selector == *selector)
     }
 
     pub(super) fn set(&mut self, key: &HpaKey, selector: Selector) {
         self.remove(key);
-        let filed_under = |(label, value): &(&str, &str)| {
+        let list_length = |(label, value): &(&str, &str)| {
             self.by_pair.get(&StrPair(label, value)).map_or(0, Vec::len)
         };
-        // The pair that fewest share tells most.
+        // The pair with the fewest selectors narrows the search most.
         let under = selector
             .required_pairs()
-            .min_by_key(filed_under)
+            .min_by_key(list_length)
             .map(|(label, value)| (label.into(), value.into()));
         match &under {
             Some(pair) => {
@@ -51,15 +51,15 @@ impl Namespace {
                     keys.insert(place, key.clone());
                 }
             }
-            None => _ = self.others.insert(key.clone()),
+            None => _ = self.without_pair.insert(key.clone()),
         }
-        self.by_key.insert(key.clone(), Filed { selector, under });
+        self.by_key.insert(key.clone(), Indexed { selector, under });
     }
 
     pub(super) fn remove(&mut self, key: &HpaKey) {
-        let Some(filed) = self.by_key.remove(key) else { return };
-        let Some(pair) = filed.under else {
-            self.others.remove(key);
+        let Some(indexed) = self.by_key.remove(key) else { return };
+        let Some(pair) = indexed.under else {
+            self.without_pair.remove(key);
             return;
         };
         if let Some(keys) = self.by_pair.get_mut(&pair) {
@@ -72,21 +72,21 @@ impl Namespace {
         }
     }
 
-    /// The autoscalers, sorted, whose selector matches at least one of the pods.
+    /// The autoscalers whose selector matches at least one of the pods, sorted.
     pub(super) fn matching(&self, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
         let mut matching: BTreeSet<&HpaKey> = BTreeSet::new();
         let mut seen = HashSet::new();
         for pod in pods {
-            // Pods of one workload share their label set; each set is looked at once.
+            // The pods of a workload share a label set. Each set is matched once.
             if !seen.insert(pod.labels.as_ptr()) {
                 continue;
             }
-            let filed = pod
+            let keys = pod
                 .labels
                 .iter()
                 .filter_map(|(label, value)| self.by_pair.get(&StrPair(label, value)))
                 .flatten();
-            for key in filed.chain(&self.others) {
+            for key in keys.chain(&self.without_pair) {
                 if !matching.contains(key) && self.matches(key, pod) {
                     matching.insert(key);
                 }
@@ -96,7 +96,7 @@ impl Namespace {
     }
 
     fn matches(&self, key: &HpaKey, pod: &Pod) -> bool {
-        self.by_key.get(key).is_some_and(|filed| filed.selector.matches(&*pod.labels))
+        self.by_key.get(key).is_some_and(|indexed| indexed.selector.matches(&*pod.labels))
     }
 
     pub(super) fn len(&self) -> usize {

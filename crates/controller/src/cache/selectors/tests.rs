@@ -7,8 +7,7 @@ use hpa_calc::{
 use proptest::prelude::*;
 
 use super::SelectorIndex;
-use crate::key::AutoscalerApi;
-use crate::key::HpaKey;
+use crate::key::{AutoscalerApi, HpaKey};
 
 fn pod(name: &str, labels: impl IntoIterator<Item = (String, String)>) -> Arc<Pod> {
     Arc::new(Pod::new(name.into(), labels, false, &PodSpec::default(), &PodStatus::default()))
@@ -27,8 +26,8 @@ fn controlling(index: &SelectorIndex, pods: &[Arc<Pod>]) -> Vec<String> {
 }
 
 #[test]
-fn finds_all_that_select_a_pod_sorted() {
-    let index = SelectorIndex::new();
+fn controlling_returns_all_matching_autoscalers_sorted() {
+    let index = SelectorIndex::default();
     set(&index, "z", "app=web");
     set(&index, "everything", "");
     set(&index, "b", "tier in (front,back)");
@@ -43,8 +42,8 @@ fn finds_all_that_select_a_pod_sorted() {
 }
 
 #[test]
-fn a_changed_or_cleared_selector_counts_no_more() {
-    let index = SelectorIndex::new();
+fn changed_or_cleared_selector_no_longer_matches() {
+    let index = SelectorIndex::default();
     let pods = [web("web-1")];
     set(&index, "a", "app=web");
     set(&index, "a", "app=web");
@@ -77,11 +76,11 @@ fn selector() -> impl Strategy<Value = Option<Selector>> {
 
 proptest! {
     #[test]
-    fn finds_what_a_full_scan_finds(
+    fn controlling_returns_the_same_as_a_full_scan(
         changes in prop::collection::vec((0u8..8, selector()), 0..30),
         pods in prop::collection::vec(prop::collection::btree_map(0u8..3, 0u8..3, 0..3), 0..6),
     ) {
-        let index = SelectorIndex::new();
+        let index = SelectorIndex::default();
         let mut model = BTreeMap::new();
         for (name, selector) in changes {
             let key = HpaKey::new("ns", format!("hpa-{name}"));
@@ -105,16 +104,16 @@ proptest! {
 }
 
 #[test]
-fn autoscalers_of_both_apis_share_pods_and_not_a_name() {
-    let index = SelectorIndex::new();
+fn autoscalers_of_both_apis_are_separate() {
+    let index = SelectorIndex::default();
     let selector = Selector::parse("app=web").unwrap();
-    let [core, own] = AutoscalerApi::ALL.map(|api| HpaKey::for_api(api, "shop", "web"));
-    for key in [&core, &own] {
+    let [core, custom] = AutoscalerApi::ALL.map(|api| HpaKey::for_api(api, "shop", "web"));
+    for key in [&core, &custom] {
         index.set(key, Some(selector.clone()));
     }
     let pods = [web("web-0")];
-    assert_eq!(index.controlling("shop", &pods), [core.clone(), own.clone()]);
-    assert_eq!([core.to_string(), own.to_string()], ["shop/web", "rhpa/shop/web"]);
+    assert_eq!(index.controlling("shop", &pods), [core.clone(), custom.clone()]);
+    assert_eq!([core.to_string(), custom.to_string()], ["shop/web", "rhpa/shop/web"]);
     index.remove(&core);
-    assert_eq!(index.controlling("shop", &pods), [own]);
+    assert_eq!(index.controlling("shop", &pods), [custom]);
 }

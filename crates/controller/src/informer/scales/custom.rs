@@ -1,4 +1,4 @@
-//! Custom resources: where their scale is, their definition tells.
+//! Derives scales from custom resources, with the paths in their definitions.
 
 use hpa_calc::api::Scale;
 use hpa_metrics_client::describe;
@@ -15,18 +15,17 @@ use super::{
 };
 use crate::scale_target::{Mapping, ScaleObject};
 
-/// A custom resource.
 pub(super) type Custom = PartialWorkload<Value, Value>;
 
 impl Custom {
-    fn find(&self, path: &[String]) -> Option<&Value> {
+    fn value_at(&self, path: &[String]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
-        let begin = match first.as_str() {
+        let root = match first.as_str() {
             "spec" => &self.spec,
             "status" => &self.status,
             _ => return None,
         };
-        rest.iter().try_fold(begin, |value, member| value.get(member))
+        rest.iter().try_fold(root, |value, field| value.get(field))
     }
 }
 
@@ -36,14 +35,14 @@ impl ScaleSource for Custom {
     }
 
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject> {
-        let selector = match paths.selector.as_ref().and_then(|path| self.find(path)) {
+        let selector = match paths.selector.as_ref().and_then(|path| self.value_at(path)) {
             Some(selector) => selector.as_str()?,
             None => "",
         };
-        Some(self.read(Scale {
-            // Without them the API server refuses to tell the scale.
-            spec_replicas: replicas(self.find(&paths.spec_replicas)?)?,
-            status_replicas: match self.find(&paths.status_replicas) {
+        Some(self.scale_object(Scale {
+            // Without it, the API server refuses to return a scale.
+            spec_replicas: replicas(self.value_at(&paths.spec_replicas)?)?,
+            status_replicas: match self.value_at(&paths.status_replicas) {
                 Some(value) => replicas(value)?,
                 None => 0,
             },
@@ -52,7 +51,7 @@ impl ScaleSource for Custom {
     }
 }
 
-/// What is read of a `CustomResourceDefinition`.
+/// The needed fields of a `CustomResourceDefinition`.
 #[derive(Deserialize)]
 struct Definition {
     spec: DefinitionSpec,
@@ -86,39 +85,44 @@ struct ScaleSubresource {
 }
 
 impl Definition {
-    /// The paths of a version, if it has a scale.
+    /// `None` if the version has no scale subresource.
     fn paths(&self, version: &str) -> Option<ScalePaths> {
-        let version = self.spec.versions.iter().find(|one| one.name == version)?;
+        let version = self.spec.versions.iter().find(|it| it.name == version)?;
         let scale = version.subresources.as_ref()?.scale.as_ref()?;
         let selector = scale.selector.as_deref().filter(|path| !path.is_empty());
         Some(ScalePaths {
-            spec_replicas: split(&scale.spec_replicas),
-            status_replicas: split(&scale.status_replicas),
-            selector: selector.map(split),
+            spec_replicas: split_path(&scale.spec_replicas),
+            status_replicas: split_path(&scale.status_replicas),
+            selector: selector.map(split_path),
         })
     }
 }
 
-fn split(path: &str) -> Vec<String> {
+fn split_path(path: &str) -> Vec<String> {
     path.trim_start_matches('.').split('.').map(ToOwned::to_owned).collect()
 }
 
-/// Where a kind has its scale. Waits, for ever if need be, until its definition tells: a kind without one (of an aggregated
-/// API), and one whose definition may not be read, has its scales read one by one.
+/// Reads a kind's scale paths from its definition. Retries until that succeeds, which may be never:
+/// kinds of aggregated APIs have no definition, and RBAC may forbid to read it. Meanwhile the
+/// kind's scales are read at each reconcile.
 pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePaths {
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
-        match read(client, mapping).await {
+        match read_definition(client, mapping).await {
             Ok(definition) => {
                 if let Some(paths) = definition.paths(&mapping.version) {
                     return paths;
                 }
-                debug!(kind = %mapping, "the definition has no scale in this version");
+                debug!(kind = %mapping, "this version has no scale subresource in its definition");
             }
-            Err(error) if !is_told => {
-                is_told = true;
+            Err(error) if !is_logged => {
+                is_logged = true;
                 let error = describe(&error);
-                info!(kind = %mapping, error, "no definition to read: scales of this kind are read one by one");
+                info!(
+                    kind = %mapping,
+                    error,
+                    "unable to read the kind's definition: its scales are read at each reconcile"
+                );
             }
             Err(_) => {}
         }
@@ -126,7 +130,7 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
     }
 }
 
-async fn read(client: &Client, mapping: &Mapping) -> Result<Definition, kube::Error> {
+async fn read_definition(client: &Client, mapping: &Mapping) -> Result<Definition, kube::Error> {
     let path = format!(
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}.{}",
         mapping.resource, mapping.group
@@ -163,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn scale_is_where_the_definition_says() {
+    fn scale_is_read_from_the_paths_in_the_definition() {
         let status = json!({ "size": 2, "selector": "app=a" });
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), status), Some((3, 2, "app=a".into())));
     }
 
     #[test]
-    fn status_that_is_not_there_yet_has_no_replicas_and_no_selector() {
+    fn missing_status_means_zero_replicas_and_no_selector() {
         assert_eq!(
             scale(json!({ "pool": { "size": 3 } }), Value::Null),
             Some((3, 0, String::new()))
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn spec_without_replicas_or_with_odd_ones_is_left_to_the_api_server() {
+    fn scale_is_not_derived_from_missing_or_invalid_replicas() {
         assert_eq!(scale(json!({ "pool": {} }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": "3" } }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "size": 1.5 })), None);

@@ -23,7 +23,7 @@ fn deployment() -> Value {
 }
 
 #[test]
-fn scale_of_a_workload_is_what_the_api_server_makes_of_it() {
+fn derived_scale_equals_the_api_servers() {
     let expected = Scale {
         spec_replicas: 3,
         status_replicas: 2,
@@ -34,15 +34,15 @@ fn scale_of_a_workload_is_what_the_api_server_makes_of_it() {
 }
 
 #[test]
-fn workload_without_pods_has_no_replicas_in_its_status() {
+fn missing_status_replicas_are_zero() {
     let mut object = deployment();
     object["status"] = json!({});
-    assert_eq!(scale(object).map(|read| read.scale.status_replicas), Some(0));
+    assert_eq!(scale(object).map(|it| it.scale.status_replicas), Some(0));
 }
 
 #[test]
-fn garbled_workload_is_left_to_the_api_server_and_spoils_nothing() {
-    for (member, value) in [
+fn invalid_workload_has_no_scale_and_does_not_fail_its_list() {
+    for (field, value) in [
         ("/spec/replicas", json!("three")),
         ("/spec/replicas", Value::Null),
         ("/spec/selector/matchLabels", json!(7)),
@@ -52,11 +52,11 @@ fn garbled_workload_is_left_to_the_api_server_and_spoils_nothing() {
         ("/status/replicas", json!(true)),
     ] {
         let mut object = deployment();
-        *object.pointer_mut(member).expect("a member") = value;
+        *object.pointer_mut(field).expect("a field") = value;
         let text = serde_json::to_string(&[object, deployment()]).expect("JSON");
         let objects: Vec<Workload> = serde_json::from_str(&text).expect("a list");
         let scales: Vec<_> =
-            objects.iter().map(|one| one.scale(&ScalePaths::default()).is_some()).collect();
-        assert_eq!(scales, [false, true], "{member}");
+            objects.iter().map(|it| it.scale(&ScalePaths::default()).is_some()).collect();
+        assert_eq!(scales, [false, true], "{field}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a scale is made of, in an object of a kind that has one.
+//! Derives scales from workloads.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,20 +16,20 @@ use serde_json::Value;
 
 use crate::{k8s::PartialMeta, scale_target::ScaleObject};
 
-/// Where a kind has its scale: the paths of a `CustomResourceDefinition`'s `subresources.scale`, split at the dots.
+/// The paths in a `CustomResourceDefinition`'s `subresources.scale`, split at the dots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScalePaths {
     pub(super) spec_replicas: Vec<String>,
     pub(super) status_replicas: Vec<String>,
-    /// Of a text, in which there is a selector.
+    /// The path of a selector in text form.
     pub(super) selector: Option<Vec<String>>,
 }
 
-/// An object that has a scale.
+/// An object from which a scale can be derived.
 pub(super) trait ScaleSource {
     fn metadata(&self) -> &meta::ObjectMeta;
 
-    /// Its scale as the API server would tell it; `None` if that is not clear.
+    /// The scale that the API server would return; `None` if that is uncertain.
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject>;
 
     /// Namespace and name.
@@ -41,13 +41,14 @@ pub(super) trait ScaleSource {
         self.metadata().resource_version.as_deref().unwrap_or_default()
     }
 
-    fn read(&self, scale: Scale) -> ScaleObject {
+    /// Adds the object's UID and version to its scale.
+    fn scale_object(&self, scale: Scale) -> ScaleObject {
         let uid = self.metadata().uid.clone().unwrap_or_default();
         ScaleObject { scale, uid, resource_version: self.resource_version().to_owned() }
     }
 }
 
-/// Metadata, and of spec and status what is asked for.
+/// An object with the needed parts of its metadata, spec and status.
 #[derive(Clone, Debug)]
 pub(super) struct PartialWorkload<S, T> {
     metadata: meta::ObjectMeta,
@@ -56,10 +57,10 @@ pub(super) struct PartialWorkload<S, T> {
 }
 
 /// A Deployment, a StatefulSet or a ReplicaSet.
-pub(super) type Workload = PartialWorkload<Members<WorkloadSpec>, Members<WorkloadStatus>>;
+pub(super) type Workload = PartialWorkload<MapOrNone<WorkloadSpec>, MapOrNone<WorkloadStatus>>;
 
-/// What cannot be of another type in an object that the API server has accepted is a `Value` all the same: one garbled
-/// object must not spoil the list that it is in.
+/// The fields are `Value`s, although the API server accepts only one type for each: an undecodable
+/// object must not fail the list that contains it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WorkloadSpec {
@@ -73,66 +74,66 @@ pub(super) struct WorkloadStatus {
     replicas: Value,
 }
 
-/// The members of an object; nothing of what is none.
+/// Deserializes a JSON object, and any other value as `None`.
 #[derive(Clone, Debug)]
-pub(super) struct Members<T>(Option<T>);
+pub(super) struct MapOrNone<T>(Option<T>);
 
-impl<T> Default for Members<T> {
+impl<T> Default for MapOrNone<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for MapOrNone<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MembersVisitor<T>(std::marker::PhantomData<T>);
+        struct MapVisitor<T>(std::marker::PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersVisitor<T> {
-            type Value = Members<T>;
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MapVisitor<T> {
+            type Value = MapOrNone<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Members<T>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MapOrNone<T>, A::Error> {
                 T::deserialize(serde::de::value::MapAccessDeserializer::new(map))
-                    .map(|it| Members(Some(it)))
+                    .map(|it| MapOrNone(Some(it)))
             }
 
             fn visit_seq<A: serde::de::SeqAccess<'de>>(
                 self,
                 mut seq: A,
-            ) -> Result<Members<T>, A::Error> {
+            ) -> Result<MapOrNone<T>, A::Error> {
                 while seq.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Members(None))
+                Ok(MapOrNone(None))
             }
 
-            fn visit_unit<E>(self) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_unit<E>(self) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
 
-            fn visit_bool<E>(self, _: bool) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_bool<E>(self, _: bool) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
 
-            fn visit_i64<E>(self, _: i64) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_i64<E>(self, _: i64) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
 
-            fn visit_u64<E>(self, _: u64) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_u64<E>(self, _: u64) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
 
-            fn visit_f64<E>(self, _: f64) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_f64<E>(self, _: f64) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
 
-            fn visit_str<E>(self, _: &str) -> Result<Members<T>, E> {
-                Ok(Members(None))
+            fn visit_str<E>(self, _: &str) -> Result<MapOrNone<T>, E> {
+                Ok(MapOrNone(None))
             }
         }
 
-        deserializer.deserialize_any(MembersVisitor(std::marker::PhantomData))
+        deserializer.deserialize_any(MapVisitor(std::marker::PhantomData))
     }
 }
 
@@ -144,7 +145,7 @@ where
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
-        struct Read<S, T> {
+        struct Raw<S, T> {
             #[serde(default)]
             metadata: PartialMeta,
             #[serde(default)]
@@ -153,7 +154,7 @@ where
             status: T,
         }
 
-        let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
+        let Raw { metadata, spec, status } = Raw::deserialize(deserializer)?;
         Ok(Self { metadata: metadata.to_object_meta(), spec, status })
     }
 }
@@ -187,7 +188,6 @@ impl<S, T> Resource for PartialWorkload<S, T> {
     }
 }
 
-/// A number of replicas.
 pub(super) fn replicas(value: &Value) -> Option<i32> {
     i32::try_from(value.as_i64()?).ok()
 }
@@ -201,10 +201,10 @@ impl ScaleSource for Workload {
         let spec = self.spec.0.as_ref()?;
         let status = self.status.0.as_ref().map_or(&Value::Null, |status| &status.replicas);
         let selector = Option::<LabelSelector>::deserialize(&spec.selector).ok()?;
-        Some(self.read(Scale {
-            // The API server has set it in whatever it stores.
+        Some(self.scale_object(Scale {
+            // The API server defaults it before it stores an object.
             spec_replicas: replicas(&spec.replicas)?,
-            // It leaves out a zero.
+            // The API server omits a zero.
             status_replicas: if status.is_null() { 0 } else { replicas(status)? },
             selector: selector_of(selector.as_ref()).ok()?.to_string(),
         }))

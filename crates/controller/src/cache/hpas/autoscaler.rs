@@ -1,0 +1,284 @@
+//! One cached autoscaler: its latest object, and the state that belongs to it.
+
+use std::{
+    hash::BuildHasher,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use hpa_calc::{
+    api::{
+        CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
+        ObjectMeta,
+    },
+    history::{History, Recommendation},
+};
+use jiff::SignedDuration;
+use parking_lot::{Mutex, RwLock};
+
+use super::{Change, LastReconcile, Origin};
+use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa};
+
+/// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
+/// again inherits nothing.
+#[derive(Debug)]
+pub struct Autoscaler {
+    latest: RwLock<Latest>,
+    is_suspended: AtomicBool,
+    scale_is_trusted: AtomicBool,
+    history: Mutex<StoredHistory>,
+    /// Hash of the target reference of the last reconcile.
+    target_hash: Mutex<Option<u64>>,
+    /// The error of the last reconcile, if it failed.
+    failure: Mutex<Option<String>>,
+    /// The message about invalid annotations that was last reported.
+    invalid_annotations: Mutex<Option<String>>,
+    pub(crate) last_reconcile: Mutex<LastReconcile>,
+}
+
+/// The latest known version of an object.
+#[derive(Debug)]
+struct Latest {
+    object: Arc<HorizontalPodAutoscaler>,
+    /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
+    /// response with this spec.
+    spec_hash: Option<u64>,
+}
+
+/// The difference between the outcomes of two reconciles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureChange {
+    /// Both succeeded.
+    None,
+    /// The last one failed, with another error than the one before or after a success.
+    New,
+    /// Both failed with the same error.
+    Same,
+    /// The last one succeeded after a failure.
+    Ended,
+}
+
+/// A history, and when it was stored.
+#[derive(Debug, Default)]
+struct StoredHistory {
+    history: History,
+    stored_at: Option<Instants>,
+    /// The target's replicas at the end of a restored history, until a reconcile checks them.
+    restored_replicas: Option<i32>,
+}
+
+/// How far the wall clock was set between two instants. Steps under 1 s are indistinguishable from
+/// NTP slew, and count as none.
+fn wall_clock_step(earlier: Instants, later: Instants) -> SignedDuration {
+    let elapsed = later.monotonic.saturating_sub(earlier.monotonic);
+    let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
+    let step = later.wall.duration_since(earlier.wall).saturating_sub(elapsed);
+    if step.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { step }
+}
+
+impl Autoscaler {
+    pub(super) fn new(object: HorizontalPodAutoscaler) -> Self {
+        Self {
+            latest: RwLock::new(Latest { object: Arc::new(object), spec_hash: None }),
+            is_suspended: AtomicBool::new(false),
+            scale_is_trusted: AtomicBool::new(false),
+            history: Mutex::default(),
+            target_hash: Mutex::default(),
+            failure: Mutex::default(),
+            invalid_annotations: Mutex::default(),
+            last_reconcile: Mutex::default(),
+        }
+    }
+
+    /// The latest known version of the object.
+    pub fn object(&self) -> Arc<HorizontalPodAutoscaler> {
+        self.latest.read().object.clone()
+    }
+
+    pub(super) fn has_uid(&self, uid: &str) -> bool {
+        self.latest.read().object.metadata.uid == uid
+    }
+
+    pub(super) fn has_version(&self, uid: &str, resource_version: &str) -> bool {
+        let metadata = &self.latest.read().object.metadata;
+        !self.is_suspended() && metadata.uid == uid && metadata.resource_version == resource_version
+    }
+
+    /// The spec, if it has this hash.
+    pub(crate) fn spec_with_hash(&self, spec_hash: u64) -> Option<HorizontalPodAutoscalerSpec> {
+        let latest = self.latest.read();
+        (latest.spec_hash == Some(spec_hash)).then(|| latest.object.spec.clone())
+    }
+
+    /// Whether the stored object can't be decoded. A suspended autoscaler is not reconciled until a
+    /// later version can be.
+    pub fn is_suspended(&self) -> bool {
+        self.is_suspended.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn suspend(&self) {
+        self.is_suspended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the target's cached scale may be decided on. It may after a GET of the scale, until a
+    /// reconcile fails or the outcome of a write is uncertain.
+    pub fn scale_is_trusted(&self) -> bool {
+        self.scale_is_trusted.load(Ordering::Relaxed)
+    }
+
+    /// See [`Autoscaler::scale_is_trusted`].
+    pub fn set_scale_trusted(&self, is_trusted: bool) {
+        self.scale_is_trusted.store(is_trusted, Ordering::Relaxed);
+    }
+
+    /// A copy of the history. If the wall clock was set since the history was stored, the
+    /// timestamps are shifted by the step, because windows and periods are elapsed time.
+    pub fn history(&self, now: Instants) -> History {
+        let stored = self.history.lock();
+        let mut history = stored.history.clone();
+        if let Some(stored_at) = stored.stored_at {
+            history.shift(wall_clock_step(stored_at, now));
+        }
+        history
+    }
+
+    /// Stores the history after a decision.
+    pub fn set_history(&self, history: History, now: Instants) {
+        let stored_at = Some(now);
+        *self.history.lock() = StoredHistory { history, stored_at, restored_replicas: None };
+    }
+
+    /// Stores the history that the previous leader left, at the end of which the target had these
+    /// replicas.
+    pub fn restore(&self, history: History, replicas: i32, now: Instants) {
+        let (stored_at, restored_replicas) = (Some(now), Some(replicas));
+        *self.history.lock() = StoredHistory { history, stored_at, restored_replicas };
+    }
+
+    /// Compares a restored history with the replicas that the first reconcile reads. If they
+    /// differ, it is unknown why the target was scaled in between. Then the replicas become a
+    /// recommendation, as after a start without a history.
+    pub fn reconcile_restored_history(&self, replicas: i32, now: Instants) {
+        let mut stored = self.history.lock();
+        if stored.restored_replicas.take().is_some_and(|expected| expected != replicas) {
+            stored.history.recommendations.push(Recommendation { replicas, at: now.wall });
+        }
+    }
+
+    /// Sets the target of the current reconcile. Returns whether the previous reconcile had another
+    /// one.
+    pub fn set_target(&self, target: &CrossVersionObjectReference) -> bool {
+        let hash = Some(HASHER.hash_one((&target.api_version, &target.kind, &target.name)));
+        std::mem::replace(&mut *self.target_hash.lock(), hash) != hash
+    }
+
+    /// Sets the error of a reconcile, `None` if it succeeded.
+    pub fn set_failure(&self, failure: Option<String>) -> FailureChange {
+        let mut last = self.failure.lock();
+        let change = match (last.as_ref(), failure.as_ref()) {
+            (None, None) => FailureChange::None,
+            (Some(last), Some(failure)) if last == failure => FailureChange::Same,
+            (_, Some(_)) => FailureChange::New,
+            (Some(_), None) => FailureChange::Ended,
+        };
+        *last = failure;
+        change
+    }
+
+    /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
+    /// report it, which is once for every different message.
+    pub fn set_invalid_annotations(&self, message: Option<&str>) -> bool {
+        let mut last = self.invalid_annotations.lock();
+        let is_new = message.is_some() && last.as_deref() != message;
+        *last = message.map(ToOwned::to_owned);
+        is_new
+    }
+
+    /// Stores an object that was read, unless it is another one of the same name.
+    pub(crate) fn refresh(&self, StoredHpa { object, spec_hash }: StoredHpa) {
+        if self.has_uid(&object.metadata.uid) {
+            self.update(object, Origin::Watch, Some(spec_hash));
+        }
+    }
+
+    /// Stores a version of the object, unless a newer one is known. The first version after a
+    /// suspension counts as a changed spec.
+    pub(super) fn update(
+        &self,
+        object: HorizontalPodAutoscaler,
+        origin: Origin,
+        spec_hash: Option<u64>,
+    ) -> Change {
+        let mut latest = self.latest.write();
+        let Latest { object: last, spec_hash: last_hash } = &mut *latest;
+        if origin == Origin::Watch && is_older(&object.metadata, &last.metadata) {
+            return Change::Unchanged;
+        }
+        let change = match () {
+            () if !desired_state_eq(last, &object) => Change::SpecChanged,
+            () if last.status != object.status => Change::StatusChanged,
+            () => Change::Unchanged,
+        };
+        *last_hash = spec_hash.or(last_hash.filter(|_| change != Change::SpecChanged));
+        *last = Arc::new(object);
+        if self.is_suspended.swap(false, Ordering::Relaxed) {
+            return Change::SpecChanged;
+        }
+        change
+    }
+}
+
+/// Whether two versions of an object have the same spec and the same annotations. The cache has
+/// only the annotations of this controller.
+pub(crate) fn desired_state_eq(a: &HorizontalPodAutoscaler, b: &HorizontalPodAutoscaler) -> bool {
+    a.spec == b.spec && a.metadata.annotations == b.metadata.annotations
+}
+
+/// Resource versions are increasing numbers (KEP-5504). One that isn't a number counts as new.
+fn is_older(version: &ObjectMeta, than: &ObjectMeta) -> bool {
+    match (version.resource_version.parse::<u64>(), than.resource_version.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version < than,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn wall_clock_step_is_zero_unless_the_clock_was_set() {
+        let before = Instants { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::from_secs(5) };
+        let monotonic = before.monotonic + Duration::from_secs(60);
+        let at = |seconds| Instants {
+            wall: before.wall + SignedDuration::from_secs(seconds),
+            monotonic,
+        };
+        assert_eq!(wall_clock_step(before, at(60)), SignedDuration::ZERO);
+        assert_eq!(wall_clock_step(before, at(3660)), SignedDuration::from_hours(1));
+        assert_eq!(wall_clock_step(before, at(-3540)), SignedDuration::from_hours(-1));
+    }
+
+    #[test]
+    fn invalid_annotations_are_reported_once() {
+        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default());
+        let reported = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
+            .map(|message| autoscaler.set_invalid_annotations(message));
+        assert_eq!(reported, [true, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn failure_change_is_new_once_per_error() {
+        use FailureChange::{Ended, New, None as Unchanged, Same};
+        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default());
+        let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
+            .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
+        assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
+    }
+}
