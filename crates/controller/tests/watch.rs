@@ -1,4 +1,4 @@
-//! The watches against an API server that fails, in virtual time.
+//! Informers against an API server that fails, in virtual time.
 
 #![allow(clippy::unwrap_used, reason = "a test may stop where its stub is wrong")]
 
@@ -59,17 +59,17 @@ fn failure(code: u16) -> (u16, Value) {
     (code, status)
 }
 
-/// A client whose lists are answered by their query; a watch stays silent.
-fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Client {
-    let answer = Arc::new(answer);
+/// A client whose server responds to lists by their query, and never to watches.
+fn client(respond: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Client {
+    let respond = Arc::new(respond);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let answer = answer.clone();
+        let respond = respond.clone();
         async move {
             let query = request.uri().query().unwrap_or_default();
             if query.contains("watch=") {
                 std::future::pending::<()>().await;
             }
-            let (code, body) = answer(query);
+            let (code, body) = respond(query);
             let response =
                 Response::builder().status(code).header("content-type", "application/json");
             Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
@@ -78,17 +78,17 @@ fn client(answer: impl Fn(&str) -> (u16, Value) + Send + Sync + 'static) -> Clie
     Client::new(service, "default")
 }
 
-/// Fills the caches with what is listed.
+/// Runs the informer of autoscalers until it is synced.
 async fn sync(client: Client) -> Informers {
     let informers = informers();
     let (synced, mut is_synced) = watch::channel(false);
-    let spread = InitialDelay::for_period(Duration::from_secs(15));
+    let initial_delay = InitialDelay::for_period(Duration::from_secs(15));
     tokio::spawn(informers.clone().watch_autoscalers(
         AutoscalerApi::Core,
         client,
         None,
         synced,
-        spread,
+        initial_delay,
     ));
     let wait = is_synced.wait_for(|synced| *synced);
     tokio::time::timeout(Duration::from_mins(10), wait).await.unwrap().unwrap();
@@ -96,7 +96,7 @@ async fn sync(client: Client) -> Informers {
 }
 
 #[tokio::test(start_paused = true)]
-async fn autoscaler_of_a_list_that_broke_off_is_reconciled_too() {
+async fn autoscaler_from_a_list_that_failed_midway_is_queued() {
     let second_pages = AtomicUsize::new(0);
     let informers = sync(client(move |query| match query.contains("continue=next") {
         false => page(&[hpa("one")], "next"),
@@ -108,16 +108,16 @@ async fn autoscaler_of_a_list_that_broke_off_is_reconciled_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn object_that_cannot_be_decoded_is_counted_and_the_others_are_read() {
+async fn undecodable_object_is_counted_and_the_others_are_cached() {
     let mut bad = hpa("bad");
     bad["spec"]["maxReplicas"] = json!("many");
     let mut odd = hpa("odd");
     odd["metadata"]["managedFields"] = json!([{ "time": "9999-12-31T23:59:59Z" }]);
     let informers = sync(client(move |_| page(&[hpa("one"), bad.clone(), odd.clone()], ""))).await;
     assert_eq!(informers.undecodable.load(Ordering::Relaxed), 1);
-    let mut known: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
-    known.sort();
-    assert_eq!(known, [HpaKey::new("shop", "odd"), HpaKey::new("shop", "one")]);
+    let mut keys: Vec<HpaKey> = informers.caches.autoscalers.keys_where(|_| true);
+    keys.sort();
+    assert_eq!(keys, [HpaKey::new("shop", "odd"), HpaKey::new("shop", "one")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,40 +135,40 @@ async fn failing_list_is_backed_off() {
     assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
 }
 
-/// How long it takes until the lists number this many.
-async fn lists_reach(lists: &AtomicUsize, count: usize) -> Duration {
+/// The time until the server has received this many list requests.
+async fn time_until_lists(lists: &AtomicUsize, count: usize) -> Duration {
     let start = tokio::time::Instant::now();
     while lists.load(Ordering::SeqCst) < count {
-        assert!(start.elapsed() < Duration::from_hours(1), "there are no {count} lists");
+        assert!(start.elapsed() < Duration::from_hours(1), "fewer than {count} lists in an hour");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     start.elapsed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_garbled_on_its_way_is_read_again() {
+async fn relist_reads_an_object_that_was_damaged_in_transit() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
-    let mut garbled = hpa("one");
-    garbled["spec"]["maxReplicas"] = json!("many");
+    let mut undecodable = hpa("one");
+    undecodable["spec"]["maxReplicas"] = json!("many");
     let informers = sync(client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
-        0 => page(&[garbled.clone()], ""),
+        0 => page(&[undecodable.clone()], ""),
         _ => page(&[hpa("one")], ""),
     }))
     .await;
     assert!(informers.caches.autoscalers.is_empty());
-    let waited = lists_reach(&lists, 2).await;
-    assert!(waited <= PERIOD + Duration::from_secs(1), "{waited:?}");
+    let delay = time_until_lists(&lists, 2).await;
+    assert!(delay <= PERIOD + Duration::from_secs(1), "{delay:?}");
     tokio::task::yield_now().await;
     assert_eq!(informers.caches.autoscalers.len(), 1);
-    // All is well: there is no third list.
+    // There is no third list, because the second was complete.
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(lists.load(Ordering::SeqCst), 2);
 }
 
-/// The next event would go on after the one that nobody could read.
+/// Without a relist, the watch would resume after the event that could not be parsed.
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_lost_is_listed() {
+async fn relist_recovers_a_watch_event_that_cannot_be_parsed() {
     let lists = Arc::new(AtomicUsize::new(0));
     let (count, watches) = (lists.clone(), AtomicUsize::new(0));
     let is_first = move || watches.fetch_add(1, Ordering::SeqCst) == 0;
@@ -191,21 +191,21 @@ async fn what_a_watch_lost_is_listed() {
         std::future::ready(Ok::<_, Infallible>(Response::new(body)))
     });
     sync(Client::new(service, "default")).await;
-    let waited = lists_reach(&lists, 2).await;
-    assert!(waited <= PERIOD + Duration::from_secs(1), "{waited:?}");
+    let delay = time_until_lists(&lists, 2).await;
+    assert!(delay <= PERIOD + Duration::from_secs(1), "{delay:?}");
     tokio::time::sleep(Duration::from_mins(4)).await;
     assert_eq!(lists.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stored_garbled_is_listed_ever_less_often() {
+async fn relists_back_off_while_an_object_stays_undecodable() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
-    let mut garbled = hpa("one");
-    garbled["spec"]["maxReplicas"] = json!("many");
+    let mut undecodable = hpa("one");
+    undecodable["spec"]["maxReplicas"] = json!("many");
     sync(client(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
-        page(&[garbled.clone()], "")
+        page(&[undecodable.clone()], "")
     }))
     .await;
     tokio::time::sleep(Duration::from_hours(1)).await;
@@ -214,7 +214,7 @@ async fn what_is_stored_garbled_is_listed_ever_less_often() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later() {
+async fn custom_api_that_is_not_installed_counts_as_synced_and_is_found_later() {
     let lists = Arc::new(AtomicUsize::new(0));
     let count = lists.clone();
     let client = client(move |_| match count.fetch_add(1, Ordering::SeqCst) {
@@ -232,18 +232,18 @@ async fn api_of_our_own_that_is_not_installed_is_not_waited_for_and_found_later(
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
     assert!(informers.caches.autoscalers.is_empty());
-    let waited = lists_reach(&lists, 4).await;
-    assert!(waited < PERIOD * 4, "{waited:?}");
+    let delay = time_until_lists(&lists, 4).await;
+    assert!(delay < PERIOD * 4, "{delay:?}");
     tokio::task::yield_now().await;
-    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
-    assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [own]);
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
+    assert_eq!(informers.caches.autoscalers.keys_where(|_| true), [custom]);
     assert_eq!(informers.queue.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
+async fn list_of_one_api_keeps_autoscalers_of_the_other() {
     let informers = informers();
-    let own = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
     informers.caches.autoscalers.apply(
         &own,
         serde_json::from_value(hpa("one")).unwrap(),
@@ -259,11 +259,11 @@ async fn list_of_one_api_forgets_no_autoscaler_of_the_other() {
         InitialDelay::for_period(PERIOD),
     ));
     tokio::time::timeout(PERIOD, is_synced.wait_for(|synced| *synced)).await.unwrap().unwrap();
-    assert!(informers.caches.autoscalers.get(&own).is_some());
+    assert!(informers.caches.autoscalers.get(&custom).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn missing_right_is_waited_for() {
+async fn forbidden_list_does_not_count_as_synced() {
     let (synced, mut is_synced) = watch::channel(false);
     let client = client(|_| failure(403));
     tokio::spawn(informers().watch_autoscalers(

@@ -4,11 +4,7 @@ use hpa_calc::event::EventType::{self, Normal, Warning};
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 
-use super::{
-    ObjectReference, RecordedEvent,
-    correlator::{Correlator, Decision, EventWrite},
-    truncate,
-};
+use super::{Correlator, Decision, EventWrite, ObjectReference, RecordedEvent, truncate};
 
 const START: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
@@ -38,7 +34,7 @@ fn written(decision: Decision) -> EventWrite {
     }
 }
 
-/// Events by second, type, reason and message; for each what is done: count and message, or nothing.
+/// An event: second, type, reason and message; and the count and message written, if any.
 type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static str)>);
 
 #[rstest]
@@ -47,14 +43,14 @@ type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static st
     (15, Warning, "FailedGetScale", "no", Some((2, "no"))),
     (5000, Warning, "FailedGetScale", "no", Some((3, "no"))),
 ])]
-#[case::message_reason_and_type_tell_apart(&[
+#[case::message_reason_and_type_distinguish_events(&[
     (0, Normal, "SuccessfulRescale", "New size: 4", Some((1, "New size: 4"))),
     (0, Normal, "SuccessfulRescale", "New size: 9", Some((1, "New size: 9"))),
     (0, Warning, "SuccessfulRescale", "New size: 9", Some((1, "New size: 9"))),
     (0, Normal, "Other", "New size: 9", Some((1, "New size: 9"))),
     (1, Normal, "SuccessfulRescale", "New size: 4", Some((2, "New size: 4"))),
 ])]
-#[case::the_tenth_message_is_combined(&[
+#[case::tenth_message_is_combined(&[
     (0, Warning, "R", "0", Some((1, "0"))),
     (1, Warning, "R", "1", Some((1, "1"))),
     (2, Warning, "R", "2", Some((1, "2"))),
@@ -71,7 +67,7 @@ type Row = (i64, EventType, &'static str, &'static str, Option<(i32, &'static st
     (611, Warning, "R", "11", Some((3, "(combined from similar events): 11"))),
     (1212, Warning, "R", "12", Some((1, "12"))),
 ])]
-fn decides(#[case] rows: &[Row]) {
+fn decide_counts_and_combines_events(#[case] rows: &[Row]) {
     let mut correlator = Correlator::new();
     for (second, event_type, reason, message, expected) in rows {
         let decision = correlator.decide(event(*second, *event_type, reason, message));
@@ -84,7 +80,7 @@ fn decides(#[case] rows: &[Row]) {
 }
 
 #[test]
-fn a_repeated_event_keeps_its_name_and_first_time() {
+fn repeated_event_keeps_name_and_first_time() {
     let mut correlator = Correlator::new();
     let first = written(correlator.decide(event(0, Warning, "R", "m")));
     let second = written(correlator.decide(event(15, Warning, "R", "m")));
@@ -95,7 +91,7 @@ fn a_repeated_event_keeps_its_name_and_first_time() {
 }
 
 #[test]
-fn events_of_one_time_have_names_of_their_own() {
+fn events_of_the_same_time_have_different_names() {
     let mut correlator = Correlator::new();
     let one = written(correlator.decide(event(0, Warning, "R", "one")));
     let two = written(correlator.decide(event(0, Warning, "R", "two")));
@@ -103,7 +99,7 @@ fn events_of_one_time_have_names_of_their_own() {
 }
 
 #[test]
-fn a_name_is_never_too_long() {
+fn long_name_is_truncated() {
     let mut long = event(0, Warning, "R", "m");
     let name = "a".repeat(235) + ".bcdefghijklmnopqr";
     long.object = Arc::new(ObjectReference { name, ..Default::default() });
@@ -112,7 +108,7 @@ fn a_name_is_never_too_long() {
 }
 
 #[test]
-fn a_budget_is_25_and_one_more_each_five_minutes() {
+fn budget_is_25_events_and_one_more_every_5_minutes() {
     let mut correlator = Correlator::new();
     let mut write =
         |second| matches!(correlator.decide(event(second, Warning, "R", "m")), Decision::Write(_));
@@ -121,13 +117,13 @@ fn a_budget_is_25_and_one_more_each_five_minutes() {
     assert!(!write(299));
     assert!(write(300));
     assert!(!write(301));
-    assert!(!write(0), "time that runs backwards refills nothing");
+    assert!(!write(0), "a time before the last refill adds nothing");
     assert!(write(600));
     assert!(!write(600));
 }
 
 #[test]
-fn what_was_dropped_is_counted_in_the_next_write() {
+fn dropped_events_count_in_the_next_write() {
     let mut correlator = Correlator::new();
     for _ in 0..30 {
         correlator.decide(event(0, Warning, "R", "m"));
@@ -136,7 +132,7 @@ fn what_was_dropped_is_counted_in_the_next_write() {
 }
 
 #[test]
-fn a_failing_metric_leaves_the_budget_of_rescales_alone() {
+fn rescale_events_have_their_own_budget() {
     let mut correlator = Correlator::new();
     for second in 0..40 {
         correlator.decide(event(second, Warning, "FailedGetResourceMetric", "m"));
@@ -147,7 +143,7 @@ fn a_failing_metric_leaves_the_budget_of_rescales_alone() {
 }
 
 #[test]
-fn another_object_of_the_same_name_is_another() {
+fn recreated_object_has_its_own_budget() {
     let mut correlator = Correlator::new();
     for _ in 0..26 {
         correlator.decide(event(0, Warning, "R", "m"));
@@ -158,7 +154,7 @@ fn another_object_of_the_same_name_is_another() {
 }
 
 #[test]
-fn the_caches_are_bounded() {
+fn caches_are_bounded() {
     let mut correlator = Correlator::new();
     for uid in 0..5000 {
         let mut event = event(0, Warning, "R", "m");
@@ -174,14 +170,14 @@ fn the_caches_are_bounded() {
 #[case(&"a".repeat(1025), 1024)]
 #[case(&("a".repeat(1022) + "€"), 1022)]
 #[case(&("a".repeat(1021) + "€"), 1024)]
-fn messages_are_cut_between_characters(#[case] message: &str, #[case] expected: usize) {
+fn message_is_truncated_between_characters(#[case] message: &str, #[case] expected: usize) {
     let mut message = message.to_owned();
     truncate(&mut message);
     assert_eq!(message.len(), expected);
 }
 
 #[test]
-fn a_combined_message_is_cut_too() {
+fn combined_message_is_truncated() {
     let mut correlator = Correlator::new();
     let long = "a".repeat(1020);
     let last = (0..12)

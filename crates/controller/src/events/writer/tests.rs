@@ -8,23 +8,24 @@ use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{EventRecorder, EventType, EventWriterConfig, ObjectReference, RecordedEvent};
+use super::EventWriterConfig;
+use crate::events::{EventRecorder, EventType, ObjectReference, RecordedEvent};
 
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A client whose server gives these answers, then 201 for everything.
-fn client(answers: Vec<(u16, Value)>) -> (Client, Requests) {
+/// A client whose server sends these responses, then 201 for everything. Code 0 means no response.
+fn client(responses: Vec<(u16, Value)>) -> (Client, Requests) {
     let requests = Requests::default();
-    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
-    let seen = Arc::clone(&requests);
+    let responses = Arc::new(Mutex::new(VecDeque::from(responses)));
+    let received = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
+        let (received, responses) = (Arc::clone(&received), Arc::clone(&responses));
         async move {
-            let asked = format!("{} {}", request.method(), request.uri().path());
+            let line = format!("{} {}", request.method(), request.uri().path());
             let body = request.into_body().collect().await.unwrap().to_bytes();
-            seen.lock().push((asked, serde_json::from_slice(&body).unwrap()));
+            received.lock().push((line, serde_json::from_slice(&body).unwrap()));
             let default = (201, json!({"metadata": {}, "involvedObject": {}}));
-            let (code, body) = answers.lock().pop_front().unwrap_or(default);
+            let (code, body) = responses.lock().pop_front().unwrap_or(default);
             if code == 0 {
                 std::future::pending::<()>().await;
             }
@@ -61,12 +62,12 @@ fn status(code: u16, reason: &str, cause: &str) -> (u16, Value) {
     )
 }
 
-/// Records events, writes them all and returns the requests and how many events were dropped as not written.
+/// Records and writes events. Returns the requests, and how many events were dropped.
 async fn write(
-    answers: Vec<(u16, Value)>,
+    responses: Vec<(u16, Value)>,
     events: Vec<RecordedEvent>,
 ) -> (Vec<(String, Value)>, u64) {
-    let (client, requests) = client(answers);
+    let (client, requests) = client(responses);
     let (recorder, writer) = EventRecorder::new(client, EventWriterConfig::default());
     for event in events {
         recorder.record(event);
@@ -82,7 +83,7 @@ async fn write(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_is_created_and_then_patched() {
+async fn event_is_created_and_then_patched() {
     let events = vec![event("no", "2026-09-21T14:13:20.5Z"), event("no", "2026-09-21T14:13:35Z")];
     let (requests, dropped) = write(vec![], events).await;
     let [(create, created), (patch, patched)] = &requests[..] else { panic!("{requests:?}") };
@@ -110,11 +111,11 @@ async fn an_event_is_created_and_then_patched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_expired_is_created_anew_with_its_count() {
-    let answers =
+async fn expired_event_is_created_again_with_its_count() {
+    let responses =
         vec![(201, json!({"metadata": {}, "involvedObject": {}})), status(404, "NotFound", "")];
     let events = vec![event("no", "2026-09-21T14:13:20Z"), event("no", "2026-09-21T14:13:35Z")];
-    let (requests, dropped) = write(answers, events).await;
+    let (requests, dropped) = write(responses, events).await;
     assert_eq!(requests.len(), 3);
     assert_eq!((&requests[2].1["count"], dropped), (&json!(2), 0));
     assert_eq!(requests[2].1["firstTimestamp"], json!("2026-09-21T14:13:20Z"));
@@ -129,17 +130,17 @@ async fn an_event_that_expired_is_created_anew_with_its_count() {
 #[case::namespace_gone(vec![status(404, "NotFound", "")], 1, 0)]
 #[case::written_before(vec![status(409, "AlreadyExists", "")], 1, 0)]
 #[tokio::test(start_paused = true)]
-async fn failures(
-    #[case] answers: Vec<(u16, Value)>,
+async fn write_is_retried_and_dropped_by_kind_of_failure(
+    #[case] responses: Vec<(u16, Value)>,
     #[case] expected_requests: usize,
     #[case] expected_dropped: u64,
 ) {
-    let (requests, dropped) = write(answers, vec![event("no", "2026-09-21T14:13:20Z")]).await;
+    let (requests, dropped) = write(responses, vec![event("no", "2026-09-21T14:13:20Z")]).await;
     assert_eq!((requests.len(), dropped), (expected_requests, expected_dropped));
 }
 
 #[tokio::test(start_paused = true)]
-async fn recording_never_waits_and_counts_what_it_drops() {
+async fn record_does_not_block_and_counts_dropped_events() {
     let (client, requests) = client(vec![]);
     let config = EventWriterConfig { queue_length: 2, ..EventWriterConfig::default() };
     let (recorder, writer) = EventRecorder::new(client, config);

@@ -1,3 +1,8 @@
+//! Writes events to the API server.
+
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
@@ -14,42 +19,41 @@ use tokio::{sync::mpsc, time};
 use super::{
     DroppedEvents, RecordedEvent,
     correlator::{Correlator, Decision, EventWrite},
-    count,
+    increment,
 };
 
-/// The component that the reference controller's events come from.
+/// The source of the reference's events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 
-/// How an [`EventWriter`] works.
+/// The configuration of an [`EventWriter`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventWriterConfig {
-    /// How many events may wait to be written; more are dropped.
+    /// How many events may be queued. More are dropped.
     pub queue_length: usize,
-    /// How long one request may take.
     pub request_timeout: Duration,
-    /// How often to try to reach the API server with one event.
-    pub tries: u32,
-    /// How long to wait before the second try; twice as long before each further one.
-    pub retry_after: Duration,
+    /// How often to try to write an event.
+    pub attempts: u32,
+    /// The delay before the second attempt. It doubles with each attempt.
+    pub initial_backoff: Duration,
 }
 
 impl Default for EventWriterConfig {
-    /// 1000 events, 10 s, 4 tries, 1 s.
+    /// 1000 events, 10 s, 4 attempts, 1 s.
     fn default() -> Self {
         Self {
             queue_length: 1000,
             request_timeout: Duration::from_secs(10),
-            tries: 4,
-            retry_after: Duration::from_secs(1),
+            attempts: 4,
+            initial_backoff: Duration::from_secs(1),
         }
     }
 }
 
-/// Writes what is recorded as core/v1 Events of component `horizontal-pod-autoscaler`.
+/// Writes recorded events as core/v1 Events of component `horizontal-pod-autoscaler`.
 ///
-/// Equal events share an Event, whose count and last time are raised. Many similar ones are combined to one, and an
-/// object has a budget: 25 events and one more every five minutes, for its `SuccessfulRescale` events and for all
-/// others apart.
+/// Equal events share an Event object with a count. Many similar events are combined into one. Each
+/// object has two budgets of 25 events and one more every five minutes: one for its
+/// `SuccessfulRescale` events, and one for all others.
 pub struct EventWriter {
     client: Client,
     config: EventWriterConfig,
@@ -73,33 +77,33 @@ impl EventWriter {
         while let Some(event) = self.events.recv().await {
             match self.correlator.decide(event) {
                 Decision::Write(write) => self.write(&write).await,
-                Decision::OverBudget => count(&self.dropped.over_budget),
+                Decision::OverBudget => increment(&self.dropped.over_budget),
             }
         }
     }
 
     async fn write(&self, write: &EventWrite) {
-        let mut wait = self.config.retry_after;
-        for last in (0..self.config.tries.max(1)).rev() {
+        let mut backoff = self.config.initial_backoff;
+        for attempts_left in (0..self.config.attempts.max(1)).rev() {
             let outcome =
                 match time::timeout(self.config.request_timeout, self.try_write(write)).await {
                     Ok(outcome) => outcome.map_err(Failure::from),
-                    Err(_) => Err(Failure::Unreachable("timed out".to_owned())),
+                    Err(_) => Err(Failure::Temporary("timed out".to_owned())),
                 };
             let (namespace, object) = (&write.object.namespace, &write.object.name);
             match outcome {
                 Ok(()) => return,
-                Err(Failure::Moot(cause)) => {
-                    tracing::debug!(%namespace, %object, reason = write.reason, cause, "event not wanted");
+                Err(Failure::NotNeeded(cause)) => {
+                    tracing::debug!(%namespace, %object, reason = write.reason, cause, "event not needed");
                     return;
                 }
-                Err(Failure::Unreachable(_)) if last > 0 => {
-                    time::sleep(wait).await;
-                    wait = wait.saturating_mul(2);
+                Err(Failure::Temporary(_)) if attempts_left > 0 => {
+                    time::sleep(backoff).await;
+                    backoff = backoff.saturating_mul(2);
                 }
-                Err(Failure::Unreachable(cause) | Failure::Refused(cause)) => {
+                Err(Failure::Temporary(cause) | Failure::Permanent(cause)) => {
                     tracing::warn!(%namespace, %object, reason = write.reason, cause, "cannot write event");
-                    count(&self.dropped.failed_write);
+                    increment(&self.dropped.failed_write);
                     return;
                 }
             }
@@ -109,9 +113,9 @@ impl EventWriter {
     async fn try_write(&self, write: &EventWrite) -> Result<(), kube::Error> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(write));
         if write.count > 1 {
-            let seen = json!({"count": write.count, "lastTimestamp": Time(write.last), "message": write.message});
-            match api.patch(&write.name, &PatchParams::default(), &Patch::Merge(seen)).await {
-                // It expired or was never written.
+            let update = json!({"count": write.count, "lastTimestamp": Time(write.last), "message": write.message});
+            match api.patch(&write.name, &PatchParams::default(), &Patch::Merge(update)).await {
+                // The Event object expired, or was never written.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 other => return other.map(drop),
             }
@@ -122,37 +126,35 @@ impl EventWriter {
 
 /// Why an event was not written.
 enum Failure {
-    /// Nobody will miss it.
-    Moot(String),
-    /// It is worth another try.
-    Unreachable(String),
-    /// It is not.
-    Refused(String),
+    /// The event exists already, or its namespace is being deleted.
+    NotNeeded(String),
+    /// Another attempt may succeed.
+    Temporary(String),
+    Permanent(String),
 }
 
 impl From<kube::Error> for Failure {
     fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return Self::Unreachable(error.to_string()) };
+        let kube::Error::Api(status) = error else { return Self::Temporary(error.to_string()) };
         let causes = status.details.iter().flat_map(|details| &details.causes);
-        let is_ending = causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating");
+        let is_terminating = causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating");
         let message = status.message.clone();
-        if is_ending || status.is_not_found() || status.is_already_exists() {
-            Self::Moot(message)
+        if is_terminating || status.is_not_found() || status.is_already_exists() {
+            Self::NotNeeded(message)
         } else if status.code == 429 || status.code >= 500 {
-            Self::Unreachable(message)
+            Self::Temporary(message)
         } else {
-            Self::Refused(message)
+            Self::Permanent(message)
         }
     }
 }
 
-/// The namespace that an event is written to.
 fn namespace(write: &EventWrite) -> &str {
     if write.object.namespace.is_empty() { "default" } else { &write.object.namespace }
 }
 
 fn event(write: &EventWrite) -> Event {
-    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let object = &write.object;
     Event {
         metadata: ObjectMeta {
@@ -161,12 +163,12 @@ fn event(write: &EventWrite) -> Event {
             ..ObjectMeta::default()
         },
         involved_object: EventObject {
-            api_version: some(&object.api_version),
-            kind: some(&object.kind),
-            namespace: some(&object.namespace),
-            name: some(&object.name),
-            uid: some(&object.uid),
-            resource_version: some(&object.resource_version),
+            api_version: non_empty(&object.api_version),
+            kind: non_empty(&object.kind),
+            namespace: non_empty(&object.namespace),
+            name: non_empty(&object.name),
+            uid: non_empty(&object.uid),
+            resource_version: non_empty(&object.resource_version),
             field_path: None,
         },
         type_: Some(write.event_type.as_str().to_owned()),

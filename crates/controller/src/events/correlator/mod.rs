@@ -1,0 +1,186 @@
+//! Correlates events, so that repeated ones don't flood the API server.
+//!
+//! The rules are those of client-go's event correlator, except that `SuccessfulRescale` has its own
+//! budget.
+
+#[cfg(test)]
+mod tests;
+
+use std::{hash::Hash, num::NonZeroUsize, sync::Arc};
+
+use hpa_calc::event::{EventReason, EventType};
+use jiff::{SignedDuration, Timestamp};
+use lru::LruCache;
+
+use super::{ObjectReference, RecordedEvent, truncate};
+
+/// The most entries in each LRU cache.
+const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+/// Similar events are combined from this number of different messages on.
+const SIMILAR_EVENTS: usize = 10;
+/// Similar events are forgotten after this time without another one.
+const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
+/// An object's budget: how many events at once.
+const BUDGET_BURST: f64 = 25.0;
+/// The time after which a budget grows by one event.
+const BUDGET_REFILL: SignedDuration = SignedDuration::from_secs(300);
+
+/// The Event object to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EventWrite {
+    pub(super) name: String,
+    pub(super) object: Arc<ObjectReference>,
+    pub(super) event_type: EventType,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    /// How often the event occurred. If more than once, the Event object should exist already.
+    pub(super) count: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Write(EventWrite),
+    OverBudget,
+}
+
+/// UID, namespace and name. Namespace and name are for objects without a UID.
+type ObjectId = (String, String, String);
+
+/// What similar events have in common: everything but the message.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SimilarKey {
+    object: ObjectId,
+    event_type: EventType,
+    reason: String,
+}
+
+/// Identifies an Event object. Without a message, that of combined events.
+type SeriesKey = (SimilarKey, Option<String>);
+
+/// An object has one budget for its rescale events (`true`), and one for all others.
+type BudgetKey = (ObjectId, bool);
+
+struct Similar {
+    messages: Vec<String>,
+    last: Timestamp,
+}
+
+/// Occurrences of an event, which share an Event object.
+struct Series {
+    name: String,
+    first: Timestamp,
+    count: i32,
+}
+
+struct Budget {
+    tokens: f64,
+    refilled_at: Timestamp,
+}
+
+pub(super) struct Correlator {
+    similar: LruCache<SimilarKey, Similar>,
+    series: LruCache<SeriesKey, Series>,
+    budgets: LruCache<BudgetKey, Budget>,
+    /// The nanoseconds in the last name. Events of the same time need different names.
+    last_nanosecond: i128,
+}
+
+/// An empty cache. `LruCache::new` would allocate memory for all entries.
+fn lru_cache<K: Hash + Eq, V>() -> LruCache<K, V> {
+    let mut cache = LruCache::unbounded();
+    cache.resize(CACHE_ENTRIES);
+    cache
+}
+
+impl Correlator {
+    pub(super) fn new() -> Self {
+        Self { similar: lru_cache(), series: lru_cache(), budgets: lru_cache(), last_nanosecond: 0 }
+    }
+
+    /// Decides whether and how to write an event. The time is the event's.
+    pub(super) fn decide(&mut self, event: RecordedEvent) -> Decision {
+        let RecordedEvent { object, event_type, reason, mut message, at } = event;
+        let object_id = (object.uid.clone(), object.namespace.clone(), object.name.clone());
+        let is_rescale =
+            event_type == EventType::Normal && reason == EventReason::SuccessfulRescale.as_str();
+        let similar =
+            SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
+        let key = if self.is_one_of_many(&similar, &message, at) {
+            message.insert_str(0, "(combined from similar events): ");
+            truncate(&mut message);
+            (similar, None)
+        } else {
+            (similar, Some(message.clone()))
+        };
+        let name = self.name(&object.name, at);
+        let series =
+            self.series.get_or_insert_mut_ref(&key, || Series { name, first: at, count: 0 });
+        // Counts events over the budget too, so that the next write has the real number.
+        series.count = series.count.saturating_add(1);
+        let (name, first, count) = (series.name.clone(), series.first, series.count);
+        if !self.may_write(&(object_id, is_rescale), at) {
+            return Decision::OverBudget;
+        }
+        let reason = reason.into_owned();
+        Decision::Write(EventWrite {
+            name,
+            object,
+            event_type,
+            reason,
+            message,
+            first,
+            last: at,
+            count,
+        })
+    }
+
+    /// Whether there were too many similar events with different messages.
+    fn is_one_of_many(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
+        let similar =
+            self.similar.get_or_insert_mut_ref(key, || Similar { messages: Vec::new(), last: at });
+        if at.duration_since(similar.last) > SIMILAR_INTERVAL {
+            similar.messages.clear();
+        }
+        similar.last = at;
+        if similar.messages.iter().any(|it| it == message) {
+            return false;
+        }
+        // A combined message isn't stored, so that the earlier messages keep their Event objects.
+        if similar.messages.len() + 1 >= SIMILAR_EVENTS {
+            return true;
+        }
+        similar.messages.push(message.to_owned());
+        false
+    }
+
+    fn may_write(&mut self, key: &BudgetKey, at: Timestamp) -> bool {
+        let budget = self
+            .budgets
+            .get_or_insert_mut_ref(key, || Budget { tokens: BUDGET_BURST, refilled_at: at });
+        let elapsed = at.duration_since(budget.refilled_at).as_secs_f64().max(0.0);
+        budget.tokens = (budget.tokens + elapsed / BUDGET_REFILL.as_secs_f64()).min(BUDGET_BURST);
+        budget.refilled_at = budget.refilled_at.max(at);
+        if budget.tokens < 1.0 {
+            return false;
+        }
+        budget.tokens -= 1.0;
+        true
+    }
+
+    /// The name of an Event object: the object's name and the time in hexadecimal nanoseconds.
+    fn name(&mut self, object: &str, at: Timestamp) -> String {
+        const MAX_NAME_BYTES: usize = 253;
+        self.last_nanosecond = at.as_nanosecond().max(self.last_nanosecond + 1);
+        let suffix = format!(".{:x}", self.last_nanosecond);
+        // Names of objects are ASCII.
+        let object = object.get(..MAX_NAME_BYTES.saturating_sub(suffix.len())).unwrap_or(object);
+        object.trim_end_matches(['.', '-']).to_owned() + &suffix
+    }
+
+    #[cfg(test)]
+    fn cached(&self) -> [usize; 3] {
+        [self.similar.len(), self.series.len(), self.budgets.len()]
+    }
+}
