@@ -245,7 +245,7 @@ async fn list_of_one_api_keeps_autoscalers_of_the_other() {
     let informers = informers();
     let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "one");
     informers.caches.autoscalers.apply(
-        &own,
+        &custom,
         serde_json::from_value(hpa("one")).unwrap(),
         Origin::List,
     );
