@@ -20,7 +20,7 @@ pub(crate) fn admission(line: &Value) -> Result<(), String> {
         .map_err(|error| format!("cannot be read: {error}"))?;
     apply_defaults(&mut spec);
     let mut causes = validate_name(NAME);
-    causes.extend(validate(&spec, &ValidationOptions { scale_to_zero: true, old: None }));
+    causes.extend(validate(&spec, &ValidationOptions::default()));
     match line.get("status").and_then(Value::as_u64) {
         Some(201) => accepted(line, &spec, &causes),
         Some(422) => refused(line, causes),

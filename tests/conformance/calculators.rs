@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
+    MilliValue,
     api::{Pod, ResourceName},
     readings::{PodSample, PodSamples},
     replicas::{self, AverageTarget, Proposal, UtilizationTarget, ValueTarget},
@@ -66,7 +67,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     let actual = match calculation.compute() {
         Ok(proposal) => Expected {
             replicas: proposal.replicas,
-            usage: proposal.usage,
+            usage: proposal.usage.as_milli(),
             utilization: proposal.utilization.unwrap_or_default(),
             error: None,
         },
@@ -83,7 +84,9 @@ impl Calculation {
     fn compute(&self) -> Result<Proposal, String> {
         let pods = || self.pods.iter().flatten();
         let samples = || -> PodSamples { self.pod_metrics.iter().flatten().map(sample).collect() };
-        let values = || self.values.as_deref().unwrap_or_default();
+        let values = || -> Vec<MilliValue> {
+            self.values.iter().flatten().copied().map(MilliValue::from_milli).collect()
+        };
         let rules = Readiness {
             now: self.now,
             cpu_initialization_period: SignedDuration::from_secs(
@@ -93,16 +96,15 @@ impl Calculation {
                 self.initial_readiness_delay_seconds,
             ),
         };
+        let target = MilliValue::from_milli(self.target);
         let tolerances = Tolerances { up: self.tolerance_up, down: self.tolerance_down };
         let resource = ResourceName::from(self.resource.as_str());
         let average = |is_cpu| {
             let current_replicas = self.current_replicas;
-            let target =
-                AverageTarget { current_replicas, target: self.target, is_cpu, tolerances };
+            let target = AverageTarget { current_replicas, target, is_cpu, tolerances };
             replicas::average_value(&target, pods(), &samples(), &rules)
         };
-        let value =
-            ValueTarget { replicas: self.current_replicas, target: self.target, tolerances };
+        let value = ValueTarget { replicas: self.current_replicas, target, tolerances };
         let first = || values().first().copied().unwrap_or_default();
         match self.function.as_str() {
             "resource_utilization" => {
@@ -119,8 +121,10 @@ impl Calculation {
             "pods_average_value" => average(false),
             "object_value" => replicas::value(&value, first(), pods()),
             "object_average_value" => Ok(replicas::object_average_value(&value, first())),
-            "external_value" => replicas::value(&value, replicas::external_total(values()), pods()),
-            "external_average_value" => Ok(replicas::external_average_value(&value, values())),
+            "external_value" => {
+                replicas::value(&value, replicas::external_total(&values()), pods())
+            }
+            "external_average_value" => Ok(replicas::external_average_value(&value, &values())),
             other => return Err(format!("unknown function {other}")),
         }
         .map_err(|error| error.to_string())
@@ -131,5 +135,5 @@ fn sample((pod, sample): (&String, &Sample)) -> (String, PodSample) {
     // Go's zero time.
     let timestamp = sample.timestamp.unwrap_or(Timestamp::constant(-62_135_596_800, 0));
     let window = SignedDuration::from_secs(sample.window_seconds);
-    (pod.clone(), PodSample { value: sample.value, timestamp, window })
+    (pod.clone(), PodSample { value: MilliValue::from_milli(sample.value), timestamp, window })
 }

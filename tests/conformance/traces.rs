@@ -7,7 +7,7 @@ use hpa_calc::{
         HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, Pod,
         Scale,
     },
-    conclude::Conclusion,
+    conclude::{Conclusion, ScaleWriteError},
     decide::Decision,
     history::History,
     plan::{Plan, ScaleReadError, SelectedPods},
@@ -84,16 +84,13 @@ struct StepScale {
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let Trace { start, config, mut hpa, other_hpa_selectors, steps, .. } =
         Trace::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
-    let settings = Settings {
-        tolerance: config.tolerance,
-        downscale_stabilization: SignedDuration::from_secs(config.downscale_stabilization_seconds),
-        cpu_initialization_period: SignedDuration::from_secs(
-            config.cpu_initialization_period_seconds,
-        ),
-        initial_readiness_delay: SignedDuration::from_secs(config.initial_readiness_delay_seconds),
-        scale_to_zero: config.scale_to_zero,
-        strict_scale_to_zero: false,
-    };
+    let seconds = SignedDuration::from_secs;
+    let settings = Settings::default()
+        .with_tolerance(config.tolerance)
+        .with_downscale_stabilization(seconds(config.downscale_stabilization_seconds))
+        .with_cpu_initialization_period(seconds(config.cpu_initialization_period_seconds))
+        .with_initial_readiness_delay(seconds(config.initial_readiness_delay_seconds))
+        .with_scale_to_zero(config.scale_to_zero);
     let others = parse_selectors(&other_hpa_selectors)?;
     let mut history = History::default();
     let mut shadow = Shadow::new(&hpa);
@@ -184,7 +181,8 @@ impl Step {
         now: Timestamp,
     ) -> Conclusion {
         let decision = self.decide(hpa, self.scale(hpa), settings, others, history, now);
-        decision.conclude(self.update_error.clone().map_or(Ok(()), Err), now)
+        let written = self.update_error.as_ref().map(ScaleWriteError::failed).map_or(Ok(()), Err);
+        decision.conclude(written, now)
     }
 
     fn decide<'a>(
@@ -198,10 +196,8 @@ impl Step {
     ) -> Decision<'a> {
         let select = |selector: &Selector| self.select(hpa, others, selector);
         let plan = Plan::new(hpa, scale, settings, select);
-        let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
-        for (index, query) in plan.queries() {
-            readings[index] = Some(self.read(hpa, query));
-        }
+        let queries = plan.queries();
+        let readings = queries.map(|(metric, query)| (metric, self.read(hpa, query))).collect();
         plan.decide(readings, history, now)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hpa_calc::{
-    quantity::{Format, Quantity, parse_milli},
+    quantity::{Format, MilliValue, Quantity},
     selector::{self, LabelSelector, Selector},
 };
 use serde_json::Value;
@@ -14,17 +14,21 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     let parsed = input.parse::<Quantity>();
     if let Some(expected) = line.get("error") {
         let got = parsed.err().map(|error| error.to_string());
-        let in_milli = parse_milli(input).err().map(|error| error.to_string());
+        let in_milli = input.parse::<MilliValue>().err().map(|error| error.to_string());
         same("error", expected, &got.into())?;
-        return same("error of parse_milli", expected, &in_milli.into());
+        return same("error of MilliValue", expected, &in_milli.into());
     }
     let quantity = parsed.map_err(|error| format!("error: expected none, got {error:?}"))?;
     if let Some(expected) = line.get("canonical") {
         same("canonical", expected, &quantity.to_string().into())?;
     }
     if let Some(expected) = line.get("milliValue") {
-        same("milliValue", expected, &quantity.milli_value().into())?;
-        same("parse_milli", expected, &parse_milli(input).ok().into())?;
+        same("milliValue", expected, &quantity.milli_value().as_milli().into())?;
+        same(
+            "MilliValue",
+            expected,
+            &input.parse::<MilliValue>().ok().map(MilliValue::as_milli).into(),
+        )?;
     }
     if let Some(expected) = line.get("value") {
         same("value", expected, &quantity.value().into())?;
@@ -44,7 +48,7 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
 pub(crate) fn milli_format(line: &Value) -> Result<(), String> {
     let milli = line.get("milli").and_then(Value::as_i64).ok_or("milli: not an integer")?;
     for (field, format) in [("decimalSI", Format::DecimalSI), ("binarySI", Format::BinarySI)] {
-        let got = Quantity::from_milli(milli, format).to_string();
+        let got = Quantity::from_milli(MilliValue::from_milli(milli), format).to_string();
         same(field, line.get(field).unwrap_or(&Value::Null), &got.into())?;
     }
     Ok(())
@@ -63,7 +67,7 @@ pub(crate) fn label_selector(line: &Value, header: &Value) -> Result<(), String>
     if let Some(expected) = line.get("goString") {
         same("goString", expected, &selector::go_string(object.as_ref()).into())?;
     }
-    compare_selector(selector::selector_of(object.as_ref()), line, header)
+    compare_selector(Selector::from_label_selector(object.as_ref()), line, header)
 }
 
 fn compare_selector(

@@ -91,8 +91,7 @@ impl Cluster {
             objects::pod("web", 1),
             objects::hpa("web", 1..=4, [objects::cpu_metric(50)]),
         ]);
-        let settings =
-            Settings { downscale_stabilization: SignedDuration::ZERO, ..Settings::default() };
+        let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
         let options = Options { settings, sync_period: PERIOD, watch_scales, ..options() };
         let clients = Clients { api: testbed.client(), metrics: testbed.client() };
         let controller = RunningController::start(Dependencies::new(clients, &options), options);

@@ -209,11 +209,9 @@ impl Cluster {
 }
 
 fn options() -> Options {
-    let settings = Settings {
-        downscale_stabilization: SignedDuration::try_from(WINDOW).expect("a duration in range"),
-        strict_scale_to_zero: true,
-        ..Settings::default()
-    };
+    let window = SignedDuration::try_from(WINDOW).expect("a duration in range");
+    let settings =
+        Settings::default().with_downscale_stabilization(window).with_strict_scale_to_zero(true);
     Options { settings, sync_period: PERIOD, ..hpa_test_harness::options() }
 }
 

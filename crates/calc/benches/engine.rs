@@ -1,4 +1,5 @@
-//! The cost of a calculation and of a whole decision. `cargo bench -p hpa-calc`; allocations are counted.
+//! The cost of one calculation and of a whole reconcile, with allocation counts:
+//! `cargo bench -p hpa-calc`.
 
 #![expect(clippy::expect_used, reason = "the inputs are fixed")]
 
@@ -6,12 +7,11 @@ use std::{hint::black_box, sync::Arc};
 
 use divan::{AllocProfiler, Bencher};
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod, ResourceName, Scale},
-    history::History,
-    plan::{Plan, SelectedPods},
-    readings::{PodSample, PodSamples, Reading},
+    History, HorizontalPodAutoscaler, MilliValue, Plan, Pod, PodSample, PodSamples, Reading,
+    Readings, Scale, SelectedPods, Settings,
+    api::ResourceName,
     replicas::{UtilizationTarget, utilization},
-    settings::{Readiness, Settings, Tolerances},
+    settings::{Readiness, Tolerances},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -39,7 +39,8 @@ fn pods(count: usize) -> Vec<Arc<Pod>> {
 }
 
 fn samples(pods: &[Arc<Pod>]) -> PodSamples {
-    let sample = PodSample { value: 400, timestamp: NOW, window: SignedDuration::from_secs(30) };
+    let value = MilliValue::from_milli(400);
+    let sample = PodSample { value, timestamp: NOW, window: SignedDuration::from_secs(30) };
     pods.iter().map(|pod| (pod.name.as_ref(), sample)).collect()
 }
 
@@ -55,13 +56,18 @@ fn cpu_utilization(bencher: Bencher<'_, '_>, count: usize) {
         container: None,
         tolerances: Tolerances { up: 0.1, down: 0.1 },
     };
-    let rules = Readiness::at(NOW, &Settings::default());
+    let readiness = Readiness::new(NOW, &Settings::default());
     bencher.bench(|| {
-        utilization(black_box(&target), pods.iter().map(AsRef::as_ref), black_box(&samples), &rules)
+        utilization(
+            black_box(&target),
+            pods.iter().map(AsRef::as_ref),
+            black_box(&samples),
+            &readiness,
+        )
     });
 }
 
-/// A whole reconcile's decision: one CPU metric, ten pods, a status that holds the last decision.
+/// A whole reconcile: one CPU metric, ten pods, and the status of the previous reconcile.
 #[divan::bench]
 fn plan_decide_conclude(bencher: Bencher<'_, '_>) {
     let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
@@ -76,7 +82,7 @@ fn plan_decide_conclude(bencher: Bencher<'_, '_>) {
     let pods = pods(10);
     let scale = Scale { spec_replicas: 10, status_replicas: 10, selector: "app=web".into() };
     let select = |pods: Vec<Arc<Pod>>| SelectedPods { pods, autoscalers: vec!["shop/web".into()] };
-    let reading = || vec![Some(Ok(Reading::Pods(samples(&pods))))];
+    let reading = || Readings::from_iter([(0, Ok(Reading::Pods(samples(&pods))))]);
     let plan = Plan::new(&hpa, Ok(scale.clone()), &settings, |_| select(pods.clone()));
     let first = plan.decide(reading(), History::default(), NOW).conclude(Ok(()), NOW);
     hpa.status = first.status;

@@ -1,131 +1,124 @@
-//! All metrics → one proposal: the largest, and what a metric that failed does to it.
+//! Combines all metrics into one proposal: the largest. Handles metrics that failed.
 
 use crate::{
     api::{ConditionReason, MetricSpec, MetricStatus},
     event::{Event, EventReason},
     explain::MetricExplanation,
-    metric::{Context, Invalid, Valid, evaluate, status_without_value},
-    readings::{MetricQuery, ReadError, Reading},
+    metric::{
+        Context, EvaluatedMetric, FailedMetric, MetricSpecError, evaluate, status_without_value,
+    },
+    readings::{MetricQuery, Readings},
 };
 
-/// What the metrics came to together.
-pub(crate) struct Combination {
-    pub(crate) result: Result<Combined, Failed>,
+/// The combined result of all metrics.
+pub(crate) struct CombinedMetrics {
+    /// The largest proposal, with an error text if some metrics failed.
+    pub(crate) result: Result<(LargestProposal, Option<String>), NoProposal>,
     pub(crate) statuses: Vec<MetricStatus>,
     pub(crate) events: Vec<Event>,
     pub(crate) explanations: Vec<MetricExplanation>,
 }
 
-/// The proposal that won.
-pub(crate) struct Combined {
-    pub(crate) replicas: i32,
-    pub(crate) winner: Option<usize>,
-    pub(crate) metric: String,
-    /// What to say of the metrics that failed, if any.
-    pub(crate) error: Option<String>,
-}
-
-/// Why there is no proposal: the first metric that failed.
-pub(crate) struct Failed {
-    pub(crate) reason: ConditionReason,
-    pub(crate) cause: String,
-    pub(crate) message: String,
-}
-
-/// The proposal that is ahead so far. One of 0 replicas is replaced by whatever comes later.
+/// The largest proposal so far. A proposal of 0 replicas is replaced by any later one.
 #[derive(Default)]
-struct LargestProposal {
-    replicas: i32,
-    winner: Option<usize>,
-    metric: String,
+pub(crate) struct LargestProposal {
+    pub(crate) replicas: i32,
+    /// The index of the metric.
+    pub(crate) winner: Option<usize>,
+    /// The metric's name in conditions and events.
+    pub(crate) metric: String,
+}
+
+/// Why there is no proposal.
+pub(crate) struct NoProposal {
+    pub(crate) reason: ConditionReason,
+    /// The error of the first failed metric, for the condition.
+    pub(crate) cause: String,
+    /// The error of the whole decision.
+    pub(crate) message: String,
 }
 
 /// Evaluates every metric and combines the proposals.
 ///
-/// The largest proposal wins. Where metrics failed, the others suffice for scaling up or staying, not for scaling
-/// down: one that failed might have asked for more. (The API reference on `spec.metrics`; kubernetes#99514.)
+/// The largest proposal wins. If some metrics failed, the others decide unless they would scale
+/// down, since a failed metric might have asked for more (API reference of `spec.metrics`;
+/// kubernetes#99514).
 pub(crate) fn combine(
     specs: &[MetricSpec],
-    queries: &[Result<MetricQuery, String>],
-    readings: Vec<Option<Result<Reading, ReadError>>>,
+    queries: &[Result<MetricQuery, MetricSpecError>],
+    readings: Readings,
     context: &Context<'_>,
-) -> Combination {
+) -> CombinedMetrics {
     let mut statuses = Vec::with_capacity(specs.len());
     let mut events = Vec::new();
     let mut explanations = Vec::with_capacity(specs.len());
-    let mut lead = LargestProposal::default();
-    let mut first_failed: Option<Invalid> = None;
+    let mut largest = LargestProposal::default();
+    let mut first_failed: Option<FailedMetric> = None;
     let mut failed = 0_usize;
-    let readings = readings.into_iter().chain(std::iter::repeat_with(|| None));
+    let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
         match evaluate(spec, query, reading, context) {
-            Ok(valid) => {
-                explanations.push(explain(&valid, context));
-                let Valid { proposal, name, status, .. } = valid;
+            Ok(evaluated) => {
+                explanations.push(explain(&evaluated, context));
+                let EvaluatedMetric { proposal, name, status, .. } = evaluated;
                 statuses.push(status);
-                if lead.replicas == 0 || proposal.replicas > lead.replicas {
-                    lead = LargestProposal {
-                        replicas: proposal.replicas,
-                        winner: Some(index),
-                        metric: name,
-                    };
+                if largest.replicas == 0 || proposal.replicas > largest.replicas {
+                    let replicas = proposal.replicas;
+                    largest = LargestProposal { replicas, winner: Some(index), metric: name };
                 }
             }
-            Err(invalid) => {
-                events.push(Event::warning(
-                    EventReason::of_failed(&spec.source_type),
-                    invalid.cause.clone(),
-                ));
+            Err(error) => {
+                let reason = EventReason::for_failed_metric(&spec.source_type);
+                events.push(Event::warning(reason, error.cause.clone()));
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
-                    error: Some(invalid.cause.clone()),
+                    error: Some(error.cause.clone()),
                     ..MetricExplanation::default()
                 });
                 statuses.push(status_without_value(spec));
                 failed += 1;
-                first_failed.get_or_insert(invalid);
+                first_failed.get_or_insert(error);
             }
         }
     }
-    let result = settle(lead, first_failed, failed, specs.len(), context.scale.spec_replicas);
-    Combination { result, statuses, events, explanations }
+    let current = context.scale.spec_replicas;
+    let result = resolve(largest, first_failed, failed, specs.len(), current);
+    CombinedMetrics { result, statuses, events, explanations }
 }
 
-fn settle(
-    lead: LargestProposal,
-    first_failed: Option<Invalid>,
+fn resolve(
+    largest: LargestProposal,
+    first_failed: Option<FailedMetric>,
     failed: usize,
-    all: usize,
+    total: usize,
     current: i32,
-) -> Result<Combined, Failed> {
-    let LargestProposal { replicas, winner, metric } = lead;
-    if all == 0 {
-        // No API server lets this pass; without it a spec without metrics would be scaled to its minimum.
+) -> Result<(LargestProposal, Option<String>), NoProposal> {
+    if total == 0 {
+        // The API server defaults an empty list, so this is an object that it never saw. Without
+        // the check, the target would be scaled to `minReplicas`.
         let message = "no metrics are set".to_owned();
-        return Err(Failed {
+        return Err(NoProposal {
             reason: ConditionReason::InvalidMetricSourceType,
             cause: message.clone(),
             message,
         });
     }
-    let Some(first) = first_failed else {
-        return Ok(Combined { replicas, winner, metric, error: None });
-    };
+    let Some(first) = first_failed else { return Ok((largest, None)) };
     let message = format!(
-        "invalid metrics ({failed} invalid out of {all}), first error is: {}",
+        "invalid metrics ({failed} invalid out of {total}), first error is: {}",
         first.wrapped
     );
-    if failed >= all || replicas < current {
-        return Err(Failed { reason: first.reason, cause: first.cause, message });
+    if failed >= total || largest.replicas < current {
+        return Err(NoProposal { reason: first.reason, cause: first.cause, message });
     }
-    Ok(Combined { replicas, winner, metric, error: Some(message) })
+    Ok((largest, Some(message)))
 }
 
-fn explain(valid: &Valid, context: &Context<'_>) -> MetricExplanation {
-    let Valid { proposal, name, target, .. } = valid;
+fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanation {
+    let EvaluatedMetric { proposal, name, target, .. } = evaluated;
     MetricExplanation {
         metric: name.clone(),
-        usage_milli: Some(proposal.usage),
+        usage: Some(proposal.usage),
         utilization: proposal.utilization,
         target: Some(*target),
         ratio: Some(proposal.ratio),
@@ -148,12 +141,14 @@ mod tests {
     use crate::{
         api::Scale,
         metric::query,
-        readings::MetricsApi,
+        quantity::MilliValue,
+        readings::{MetricsApi, ReadError, Reading},
         settings::{Readiness, Tolerances},
     };
 
-    /// External metrics m0, m1, … with an average target of 1 per replica that propose these replicas, or fail.
-    fn combination(proposals: &[Option<i64>], current: i32) -> Combination {
+    /// Combines External metrics m0, m1, … with a target of 1 per replica, which propose these
+    /// replicas or fail.
+    fn combine_external(proposals: &[Option<i64>], current: i32) -> CombinedMetrics {
         let spec = |index| {
             let target = json!({ "type": "AverageValue", "averageValue": "1" });
             let external = json!({ "metric": { "name": format!("m{index}") }, "target": target });
@@ -162,10 +157,11 @@ mod tests {
         let specs: Vec<MetricSpec> = (0..proposals.len()).map(spec).collect();
         let queries: Vec<_> = specs.iter().map(query).collect();
         let readings = proposals.iter().map(|proposal| {
-            let values = proposal.map(|replicas| Reading::External(vec![replicas * 1000]));
-            Some(values.ok_or(ReadError::Empty(MetricsApi::External)))
+            let value = proposal.map(MilliValue::from_units);
+            let reading = value.map(|value| Reading::External(vec![value]));
+            reading.ok_or(ReadError::Empty(MetricsApi::External))
         });
-        // Without replicas in the status nothing is within tolerance.
+        // With 0 `status.replicas`, no ratio is within tolerance.
         let scale = Scale { spec_replicas: current, status_replicas: 0, selector: String::new() };
         let context = Context {
             namespace: "ns",
@@ -178,25 +174,26 @@ mod tests {
                 initial_readiness_delay: SignedDuration::ZERO,
             },
         };
-        combine(&specs, &queries, readings.collect(), &context)
+        combine(&specs, &queries, readings.enumerate().collect(), &context)
     }
 
     #[rstest]
     #[case::one(&[3], 3, 0)]
     #[case::larger(&[2, 3], 3, 1)]
     #[case::smaller(&[3, 2], 3, 0)]
-    #[case::a_tie_goes_to_the_earlier(&[3, 3], 3, 0)]
-    #[case::among_zeros_the_later_wins(&[0, 0, 0], 0, 2)]
-    #[case::after_a_zero_the_later_wins(&[0, 1, 1], 1, 1)]
-    #[case::a_zero_after_does_not(&[1, 0], 1, 0)]
-    fn the_winner(#[case] proposals: &[i64], #[case] replicas: i32, #[case] winner: usize) {
+    #[case::tie_goes_to_the_first(&[3, 3], 3, 0)]
+    #[case::last_of_zeros_wins(&[0, 0, 0], 0, 2)]
+    #[case::later_one_replaces_zero(&[0, 1, 1], 1, 1)]
+    #[case::later_zero_does_not_win(&[1, 0], 1, 0)]
+    fn largest_proposal_wins(
+        #[case] proposals: &[i64],
+        #[case] replicas: i32,
+        #[case] winner: usize,
+    ) {
         let proposals: Vec<_> = proposals.iter().copied().map(Some).collect();
-        let combined = combination(&proposals, 1).result.ok().unwrap();
-        assert_eq!(
-            (combined.replicas, combined.winner, combined.error),
-            (replicas, Some(winner), None)
-        );
-        assert_eq!(combined.metric, format!("external metric m{winner}(nil)"));
+        let (largest, error) = combine_external(&proposals, 1).result.ok().unwrap();
+        assert_eq!((largest.replicas, largest.winner, error), (replicas, Some(winner), None));
+        assert_eq!(largest.metric, format!("external metric m{winner}(nil)"));
     }
 
     const FIRST_OF_TWO: &str = "invalid metrics (1 invalid out of 2), first error is: failed to get m1 external \
@@ -204,17 +201,14 @@ mod tests {
                                 ns/m1/nil: no metrics returned from external metrics API";
 
     #[rstest]
-    #[case::would_scale_up(3, 4)]
-    #[case::would_stay(4, 4)]
-    fn the_others_suffice_where_they_do_not_scale_down(
-        #[case] current: i32,
-        #[case] replicas: i64,
-    ) {
-        let Combination { result, statuses, events, .. } =
-            combination(&[Some(replicas), None], current);
-        let combined = result.ok().unwrap();
-        assert_eq!(combined.replicas, 4);
-        assert_eq!(combined.error.as_deref(), Some(FIRST_OF_TWO));
+    #[case::scales_up(3, 4)]
+    #[case::stays(4, 4)]
+    fn partial_failure_allows_scale_up(#[case] current: i32, #[case] replicas: i64) {
+        let CombinedMetrics { result, statuses, events, .. } =
+            combine_external(&[Some(replicas), None], current);
+        let (largest, error) = result.ok().unwrap();
+        assert_eq!(largest.replicas, 4);
+        assert_eq!(error.as_deref(), Some(FIRST_OF_TWO));
         assert_eq!(statuses.len(), 2);
         assert_eq!(events.len(), 1);
         assert_eq!(events[0].reason, EventReason::FailedGetExternalMetric);
@@ -225,15 +219,15 @@ mod tests {
     }
 
     #[test]
-    fn they_do_not_where_they_would() {
-        let failed = combination(&[Some(4), None], 5).result.err().unwrap();
+    fn partial_failure_blocks_scale_down() {
+        let failed = combine_external(&[Some(4), None], 5).result.err().unwrap();
         assert_eq!(failed.reason, ConditionReason::FailedGetExternalMetric);
         assert_eq!(failed.message, FIRST_OF_TWO);
     }
 
     #[test]
-    fn all_failed() {
-        let Combination { result, events, .. } = combination(&[None, None], 0);
+    fn no_proposal_when_all_metrics_failed() {
+        let CombinedMetrics { result, events, .. } = combine_external(&[None, None], 0);
         let message = result.err().unwrap().message;
         assert!(message.starts_with(
             "invalid metrics (2 invalid out of 2), first error is: failed to get m0 "
@@ -242,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn no_metrics() {
-        let failed = combination(&[], 0).result.err().unwrap();
+    fn no_proposal_without_metrics() {
+        let failed = combine_external(&[], 0).result.err().unwrap();
         assert_eq!(
             (failed.cause.as_str(), failed.message.as_str()),
             ("no metrics are set", "no metrics are set")

@@ -1,66 +1,98 @@
-//! The third call of a reconcile: the status to store, once it is known whether the scale could be written.
+//! The third call of a reconcile: the status to store, after the scale was written or not.
 
 use jiff::Timestamp;
 
 use crate::{
     api::{ConditionReason, ConditionType, HorizontalPodAutoscalerStatus},
+    behavior::EffectiveBehavior,
     decide::{Decision, Outcome, ReconcileError},
     event::{Event, EventReason},
-    explain::{Explanation, Summary},
-    history::{Direction, History},
+    explain::Explanation,
+    history::History,
     plan::has_object_or_external_metric,
-    policies::Rules,
     status::StatusDraft,
 };
 
-/// What a reconcile leaves behind.
+/// The result of a reconcile.
 #[derive(Clone, Debug)]
 pub struct Conclusion {
     /// The status to store.
     pub status: HorizontalPodAutoscalerStatus,
     /// The events to emit, in order.
     pub events: Vec<Event>,
-    /// What the next reconcile of this autoscaler is to be given.
+    /// The history to pass to the autoscaler's next decision.
     pub history: History,
-    /// How the decision came about.
+    /// Why the decision is what it is.
     pub explanation: Explanation,
     /// The replicas that were written, if any.
     pub scaled_to: Option<i32>,
-    /// Why the reconcile counts as failed, if it does.
+    /// Why the reconcile failed, if it did.
     pub error: Option<ReconcileError>,
 }
 
+/// Why the scale was not written. The text is the cause's, which conditions and events repeat.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScaleWriteError {
+    /// The request failed, or the API server refused it. If there was no response, the scale may
+    /// have been written all the same.
+    #[error("{0}")]
+    Failed(String),
+    /// No request was sent, because something that has to be done before failed.
+    #[error("{0}")]
+    NotSent(String),
+}
+
+impl ScaleWriteError {
+    /// A request that failed, with the text of its error.
+    pub fn failed(error: impl std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+
+    /// A request that was not sent, with the reason.
+    pub fn not_sent(reason: impl std::fmt::Display) -> Self {
+        Self::NotSent(reason.to_string())
+    }
+
+    /// Whether a request was sent.
+    pub fn was_sent(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+}
+
 impl Decision<'_> {
-    /// Concludes the reconcile. `written` is how the write of [`Decision::scale_to`] went: the error is what the API
-    /// said; it is not looked at where there was nothing to write.
-    pub fn conclude(mut self, written: Result<(), String>, now: Timestamp) -> Conclusion {
+    /// Concludes the reconcile.
+    ///
+    /// `written` is the result of writing [`Decision::scale_to`]; it is ignored if there was nothing
+    /// to write. `now` is the time of the write.
+    pub fn conclude(mut self, written: Result<(), ScaleWriteError>, now: Timestamp) -> Conclusion {
         let mut scaled_to = None;
-        match (std::mem::replace(&mut self.outcome, Outcome::Keep), written) {
-            (Outcome::Unread, _) => {}
-            (Outcome::Undecided, _) => self.observe(),
-            (Outcome::Keep, _) => {
-                self.observe();
+        match (std::mem::replace(&mut self.outcome, Outcome::Unchanged), written) {
+            (Outcome::ScaleUnavailable, _) => {}
+            (Outcome::Undecided, _) => self.record_observed(),
+            (Outcome::Unchanged, _) => {
+                self.record_observed();
                 self.draft.status.desired_replicas = self.current;
             }
-            (Outcome::Held { to }, _) => {
-                self.observe();
+            (Outcome::Paused { to }, _) => {
+                self.record_observed();
                 self.draft.status.desired_replicas = to;
             }
             (Outcome::Rescale { to, reason }, Ok(())) => {
                 self.rescaled(to, &reason, now);
                 scaled_to = Some(to);
             }
-            (Outcome::Rescale { to, reason }, Err(message)) => {
-                self.not_rescaled(to, &reason, message)
+            (Outcome::Rescale { to, reason }, Err(error)) => {
+                self.rescale_failed(to, &reason, &error);
             }
         }
         let Self { draft, events, history, explanation, error, .. } = self;
         Conclusion { status: draft.status, events, history, explanation, scaled_to, error }
     }
 
-    fn observe(&mut self) {
+    fn record_observed(&mut self) {
         let metrics = std::mem::take(&mut self.metrics);
-        self.draft.observe(self.current, metrics);
+        self.draft.set_observed(self.current, metrics);
     }
 
     fn rescaled(&mut self, to: i32, reason: &str, now: Timestamp) {
@@ -74,30 +106,31 @@ impl Decision<'_> {
             EventReason::SuccessfulRescale,
             format!("New size: {to}; reason: {reason}"),
         ));
-        // Without behavior nobody would read the scale events.
-        if let Some(behavior) = &self.hpa.spec.behavior {
-            let direction = if to > self.current { Direction::Up } else { Direction::Down };
-            let longest_period = Rules::of(behavior, direction).longest_period();
-            self.history.scaled(self.current, to, longest_period, now);
+        // Only policies read scale events, and without `behavior` there are none.
+        if self.hpa.spec.behavior.is_some() {
+            let direction = Outcome::direction(self.current, to);
+            let rules = EffectiveBehavior::new(&self.hpa.spec, self.settings).rules(direction);
+            let longest_period = rules.longest_policy_period();
+            self.history.add_scale_event(self.current, to, longest_period, now);
         }
-        self.mark_zero(to);
-        self.observe();
+        self.mark_scaled_to_zero(to);
+        self.record_observed();
         self.draft.status.desired_replicas = to;
         self.draft.status.last_scale_time = Some(now);
     }
 
-    /// Notes whether it was the autoscaler that brought the workload to zero (KEP-2021).
-    fn mark_zero(&mut self, to: i32) {
+    /// Sets `ScaledToZero`: whether the autoscaler scaled the workload to zero (KEP-2021).
+    fn mark_scaled_to_zero(&mut self, to: i32) {
         if !self.settings.scale_to_zero {
             self.draft.remove(&ConditionType::ScaledToZero);
             return;
         }
-        let by_us = self.is_to_zero(to);
-        self.draft.set_scaled_to_zero(by_us);
+        let scales_to_zero = self.scales_to_zero(to);
+        self.draft.set_scaled_to_zero(scales_to_zero);
     }
 
-    /// Whether scaling to `to` brings the workload to a zero that the autoscaler may end again.
-    fn is_to_zero(&self, to: i32) -> bool {
+    /// Whether scaling to `to` replicas is a scaling to zero that the autoscaler may undo.
+    fn scales_to_zero(&self, to: i32) -> bool {
         let spec = &self.hpa.spec;
         self.settings.scale_to_zero
             && self.current > 0
@@ -106,31 +139,32 @@ impl Decision<'_> {
             && has_object_or_external_metric(&spec.metrics)
     }
 
-    /// The status to store before the scale is written: `None` unless the workload is about to be scaled to zero.
+    /// The status to store before the scale is written, or `None` unless this decision scales the
+    /// workload to zero.
     ///
-    /// It has the `ScaledToZero` condition. Were that stored after the scale only, as the reference does, a controller
-    /// that ends in between would leave a workload at zero that looks like one that a user has paused: for ever.
+    /// It has the condition `ScaledToZero=True`. The reference stores the condition after the write
+    /// only. If a controller stops in between, the workload is at zero without it, looks paused by
+    /// a user, and never scales up again.
     pub fn status_before_scale(&self) -> Option<HorizontalPodAutoscalerStatus> {
-        self.scale_to().filter(|to| self.is_to_zero(*to))?;
-        let mut ahead = StatusDraft::of(self.hpa, self.draft.now());
-        ahead.set_scaled_to_zero(true);
-        Some(ahead.status)
+        self.scale_to().filter(|to| self.scales_to_zero(*to))?;
+        let mut draft = StatusDraft::new(self.hpa, self.draft.now());
+        draft.set_scaled_to_zero(true);
+        Some(draft.status)
     }
 
-    fn not_rescaled(&mut self, to: i32, reason: &str, message: String) {
+    fn rescale_failed(&mut self, to: i32, reason: &str, error: &ScaleWriteError) {
         self.events.push(Event::warning(
             EventReason::FailedRescale,
-            format!("New size: {to}; reason: {reason}; error: {message}"),
+            format!("New size: {to}; reason: {reason}; error: {error}"),
         ));
         self.draft.set(
             ConditionType::AbleToScale,
             false,
             ConditionReason::FailedUpdateScale,
-            format!("the HPA controller was unable to update the target scale: {message}"),
+            format!("the HPA controller was unable to update the target scale: {error}"),
         );
-        self.observe();
-        let error = ReconcileError::Rescale { reference: self.reference(), message };
-        self.explanation.summary = Summary::Failed(error.to_string());
-        self.error = Some(error);
+        self.record_observed();
+        let (reference, message) = (self.reference(), error.to_string());
+        self.fail(ReconcileError::Rescale { reference, message });
     }
 }

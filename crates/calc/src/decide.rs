@@ -1,4 +1,6 @@
-//! The second call of a reconcile: from what was read to what is to be done.
+//! The second call of a reconcile: from the readings to the desired replicas.
+
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 
@@ -7,21 +9,21 @@ use crate::{
         ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
         MetricStatus, Scale,
     },
-    combine::{Combination, Combined, combine},
+    combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
     explain::{Explanation, Summary},
-    history::History,
+    history::{Direction, History},
     messages,
     metric::Context,
     normalize::NormalizeInput,
-    plan::{MetricsPath, Path, Plan, ScaleReadError, SelectorRejection, is_scaled_to_zero},
-    readings::{ReadError, Reading},
+    plan::{MetricsPlan, Plan, PlanKind, ScaleReadError, SelectorRejection, is_scaled_to_zero},
+    readings::Readings,
     settings::{Readiness, Settings, Tolerances},
     status::StatusDraft,
 };
 
-/// What is to be done: a scale to write or not, and what to tell. [`Decision::conclude`]
-/// makes the status to store of it.
+/// What to do: whether to write the scale, and what to report. [`Decision::conclude`] turns it into
+/// the status to store.
 #[derive(Clone, Debug)]
 pub struct Decision<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
@@ -36,29 +38,39 @@ pub struct Decision<'a> {
     pub(crate) error: Option<ReconcileError>,
 }
 
-/// The end a decision comes to.
+/// What a decision asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing could be decided and nothing was read of the target: only conditions change.
-    Unread,
-    /// Nothing could be decided: the desired replicas stay.
+    /// The scale could not be read: only conditions change.
+    ScaleUnavailable,
+    /// The desired replicas could not be computed: those of the status stay.
     Undecided,
     /// The scale stays.
-    Keep,
-    /// The scale is to be written.
+    Unchanged,
+    /// The scale has to be written.
     Rescale { to: i32, reason: String },
-    /// The scale stays because of a pause, and would be written otherwise.
-    Held { to: i32 },
+    /// The scale would have to be written, but a pause forbids it.
+    Paused { to: i32 },
 }
 
-/// Why a reconcile counts as failed; in the reference controller's words. The scale may have been written all the
-/// same, where enough metrics could be read.
+impl Outcome {
+    /// The direction of a change from `current` to `to` replicas.
+    pub(crate) fn direction(current: i32, to: i32) -> Direction {
+        if to > current { Direction::Up } else { Direction::Down }
+    }
+}
+
+/// Why a reconcile failed. The texts are those of the reference controller, with all causes; hence
+/// there is no `source`.
+///
+/// The scale may have been written all the same, see [`ReconcileError::is_partial`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReconcileError {
-    /// The spec is at fault: its target's API version does not parse.
+    /// `scaleTargetRef.apiVersion` does not parse.
     #[error("invalid API version in scale target reference: {0}")]
     InvalidApiVersion(String),
-    /// The target's kind is not served.
+    /// The API server serves no resource of the target's kind.
     #[error("unable to determine resource for scale target reference: {0}")]
     UnknownKind(String),
     /// The target's scale could not be read.
@@ -66,20 +78,20 @@ pub enum ReconcileError {
     ReadScale {
         /// `kind/namespace/name` of the target.
         reference: String,
-        /// What the API said.
+        /// The error of the request.
         message: String,
     },
-    /// No replica count could be computed.
+    /// The desired replicas could not be computed.
     #[error(
         "failed to compute desired number of replicas based on listed metrics for {reference}: {message}"
     )]
     ComputeReplicas {
         /// `kind/namespace/name` of the target.
         reference: String,
-        /// Why.
+        /// What is wrong with the selector or the metrics.
         message: String,
     },
-    /// Some metrics could not be used, but the others sufficed.
+    /// Some metrics failed, but the others were enough to decide.
     #[error("{0}")]
     SomeMetrics(String),
     /// The target's scale could not be written.
@@ -87,38 +99,48 @@ pub enum ReconcileError {
     Rescale {
         /// `kind/namespace/name` of the target.
         reference: String,
-        /// What the API said.
+        /// The error of the write.
         message: String,
     },
 }
 
+impl ReconcileError {
+    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
+    pub fn is_invalid_spec(&self) -> bool {
+        matches!(self, Self::InvalidApiVersion(_))
+    }
+
+    /// Whether the reconcile decided in spite of the error, because enough metrics could be read.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::SomeMetrics(_))
+    }
+}
+
 impl<'a> Plan<'a> {
-    /// Decides on what was read.
+    /// Decides on the readings.
     ///
-    /// `readings` has the answer to the query of each metric at that metric's index (see [`Plan::queries`]); what is
-    /// absent counts as not read. `history` is what the autoscaler's last reconcile left. `now` is one point in time
-    /// for the whole decision.
-    pub fn decide(
-        self,
-        readings: Vec<Option<Result<Reading, ReadError>>>,
-        mut history: History,
-        now: Timestamp,
-    ) -> Decision<'a> {
-        let Self { hpa, settings, scale, path } = self;
+    /// `readings` answer [`Plan::queries`]; a metric without a reading counts as failed. `history`
+    /// is what the autoscaler's last reconcile returned, see [`Conclusion::history`], or empty for
+    /// the first one. `now` is the time of the whole decision.
+    ///
+    /// [`Conclusion::history`]: crate::conclude::Conclusion::history
+    pub fn decide(self, readings: Readings, mut history: History, now: Timestamp) -> Decision<'a> {
+        let Self { hpa, settings, scale, kind } = self;
         let current = scale.spec_replicas;
         let explanation = Explanation {
             current_replicas: current,
             desired_replicas: current,
             ..Explanation::default()
         };
-        if !matches!(path, Path::ScaleUnreadable(_)) {
-            history.begin(current, now);
+        let is_scale_known = !matches!(kind, PlanKind::ScaleUnavailable(_));
+        if is_scale_known {
+            history.record_initial(current, now);
         }
         let mut decision = Decision {
             hpa,
             settings,
-            draft: StatusDraft::of(hpa, now),
-            outcome: Outcome::Keep,
+            draft: StatusDraft::new(hpa, now),
+            outcome: Outcome::Unchanged,
             current,
             metrics: Vec::new(),
             events: Vec::new(),
@@ -126,7 +148,7 @@ impl<'a> Plan<'a> {
             explanation,
             error: None,
         };
-        if !matches!(path, Path::ScaleUnreadable(_)) {
+        if is_scale_known {
             decision.draft.set(
                 ConditionType::AbleToScale,
                 true,
@@ -135,13 +157,15 @@ impl<'a> Plan<'a> {
             );
             decision.clear_stale_zero();
         }
-        match path {
-            Path::ScaleUnreadable(error) => decision.scale_unreadable(&error),
-            Path::Disabled => decision.disabled(),
-            Path::AboveMax => decision.out_of_bounds(hpa.spec.max_replicas, ABOVE_MAX),
-            Path::BelowMin => decision.out_of_bounds(hpa.spec.effective_min_replicas(), BELOW_MIN),
-            Path::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
-            Path::Metrics(metrics) => decision.on_metrics(&metrics, &scale, readings, now),
+        match kind {
+            PlanKind::ScaleUnavailable(error) => decision.scale_unavailable(&error),
+            PlanKind::Disabled => decision.disabled(),
+            PlanKind::AboveMax => decision.rescale(hpa.spec.max_replicas, ABOVE_MAX.to_owned()),
+            PlanKind::BelowMin => {
+                decision.rescale(hpa.spec.effective_min_replicas(), BELOW_MIN.to_owned());
+            }
+            PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
+            PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
         decision
     }
@@ -151,7 +175,7 @@ const ABOVE_MAX: &str = "Current number of replicas above Spec.MaxReplicas";
 const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
 
 impl Decision<'_> {
-    /// The replicas to write to the target's scale; `None` to leave it.
+    /// The replicas to write to the target's scale, or `None` to leave it.
     pub fn scale_to(&self) -> Option<i32> {
         match self.outcome {
             Outcome::Rescale { to, .. } => Some(to),
@@ -159,17 +183,17 @@ impl Decision<'_> {
         }
     }
 
-    /// How the decision came about.
+    /// Why the decision is what it is.
     pub fn explanation(&self) -> &Explanation {
         &self.explanation
     }
 
-    /// The status as far as it stands before the scale is written.
+    /// The status as far as it is decided before the scale is written.
     pub fn proposed_status(&self) -> &HorizontalPodAutoscalerStatus {
         &self.draft.status
     }
 
-    /// The events so far.
+    /// The events that the decision causes, without that of the scale's write.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -179,7 +203,7 @@ impl Decision<'_> {
         format!("{}/{}/{}", target.kind, self.hpa.metadata.namespace, target.name)
     }
 
-    fn scale_unreadable(&mut self, error: &ScaleReadError) {
+    fn scale_unavailable(&mut self, error: &ScaleReadError) {
         let message = error.to_string();
         self.events.push(Event::warning(EventReason::FailedGetScale, message.clone()));
         self.draft.set(
@@ -188,7 +212,7 @@ impl Decision<'_> {
             ConditionReason::FailedGetScale,
             format!("the HPA controller was unable to get the target's current scale: {message}"),
         );
-        self.outcome = Outcome::Unread;
+        self.outcome = Outcome::ScaleUnavailable;
         let reference = self.reference();
         self.fail(match error {
             ScaleReadError::InvalidApiVersion(_) => ReconcileError::InvalidApiVersion(message),
@@ -197,7 +221,7 @@ impl Decision<'_> {
         });
     }
 
-    fn fail(&mut self, error: ReconcileError) {
+    pub(crate) fn fail(&mut self, error: ReconcileError) {
         self.explanation.summary = Summary::Failed(error.to_string());
         self.error = Some(error);
     }
@@ -215,10 +239,6 @@ impl Decision<'_> {
         self.explanation.summary = Summary::ScalingDisabled;
     }
 
-    fn out_of_bounds(&mut self, bound: i32, reason: &str) {
-        self.rescale(bound, reason.to_owned());
-    }
-
     fn rescale(&mut self, to: i32, reason: String) {
         self.explanation.desired_replicas = to;
         self.explanation.summary = Summary::Rescale(reason.clone());
@@ -226,12 +246,11 @@ impl Decision<'_> {
     }
 
     fn selector_rejected(&mut self, rejection: &SelectorRejection) {
-        let (event, reason, message, condition) = match rejection {
+        let (event, reason, message) = match rejection {
             SelectorRejection::Missing => (
                 EventReason::SelectorRequired,
                 ConditionReason::InvalidSelector,
                 "selector is required".to_owned(),
-                Some("the HPA target's scale is missing a selector"),
             ),
             SelectorRejection::Invalid(error) => (
                 EventReason::InvalidSelector,
@@ -239,7 +258,6 @@ impl Decision<'_> {
                 format!(
                     "couldn't convert selector into a corresponding internal selector object: {error}"
                 ),
-                None,
             ),
             SelectorRejection::Ambiguous { selector, autoscalers } => (
                 EventReason::AmbiguousSelector,
@@ -248,13 +266,14 @@ impl Decision<'_> {
                     "pods by selector {selector} are controlled by multiple HPAs: [{}]",
                     autoscalers.join(" ")
                 ),
-                None,
             ),
         };
+        let condition_message: Cow<'static, str> = match rejection {
+            SelectorRejection::Missing => "the HPA target's scale is missing a selector".into(),
+            _ => message.clone().into(),
+        };
         self.events.push(Event::warning(event, message.clone()));
-        let condition =
-            condition.map_or_else(|| message.clone().into(), std::borrow::Cow::Borrowed);
-        self.draft.set(ConditionType::ScalingActive, false, reason, condition);
+        self.draft.set(ConditionType::ScalingActive, false, reason, condition_message);
         self.undecided(message);
     }
 
@@ -266,41 +285,45 @@ impl Decision<'_> {
         self.fail(ReconcileError::ComputeReplicas { reference, message });
     }
 
-    fn on_metrics(
+    fn decide_on_metrics(
         &mut self,
-        path: &MetricsPath,
+        plan: &MetricsPlan,
         scale: &Scale,
-        readings: Vec<Option<Result<Reading, ReadError>>>,
+        readings: Readings,
         now: Timestamp,
     ) {
         let context = Context {
             namespace: &self.hpa.metadata.namespace,
             scale,
-            pods: &path.pods,
-            tolerances: Tolerances::of(&self.hpa.spec, self.settings),
-            readiness: Readiness::at(now, self.settings),
+            pods: &plan.pods,
+            tolerances: Tolerances::for_spec(&self.hpa.spec, self.settings),
+            readiness: Readiness::new(now, self.settings),
         };
-        let Combination { result, statuses, events, explanations } =
-            combine(&self.hpa.spec.metrics, &path.queries, readings, &context);
+        let CombinedMetrics { result, statuses, events, explanations } =
+            combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);
         self.metrics = statuses;
         self.events.extend(events);
         self.explanation.metrics = explanations;
         match result {
-            Err(failed) => {
+            Err(failure) => {
                 self.draft.set(
                     ConditionType::ScalingActive,
                     false,
-                    failed.reason,
-                    format!("the HPA was unable to compute the replica count: {}", failed.cause),
+                    failure.reason,
+                    format!("the HPA was unable to compute the replica count: {}", failure.cause),
                 );
-                self.undecided(failed.message);
+                self.undecided(failure.message);
                 self.scale_from_zero_to_min();
             }
-            Ok(combined) => self.normalize(combined, now),
+            Ok((largest, error)) => {
+                self.error = error.map(ReconcileError::SomeMetrics);
+                self.normalize(largest, now);
+            }
         }
     }
 
-    /// A target that has replicas is not at zero by the autoscaler's doing, whatever it was before.
+    /// Clears `ScaledToZero` if the target has replicas, whatever scaled it up (see
+    /// [`Settings::strict_scale_to_zero`]).
     fn clear_stale_zero(&mut self) {
         if self.settings.strict_scale_to_zero
             && self.current > 0
@@ -310,42 +333,38 @@ impl Decision<'_> {
         }
     }
 
-    /// `minReplicas` holds for a target that the autoscaler brought to zero, be there metrics or not.
+    /// Applies `minReplicas` to a target that the autoscaler scaled to zero though no metric could
+    /// be read (see [`Settings::strict_scale_to_zero`]).
     fn scale_from_zero_to_min(&mut self) {
-        let fewest = self.hpa.spec.effective_min_replicas();
-        if self.settings.strict_scale_to_zero && self.current == 0 && fewest > 0 {
-            self.rescale(fewest, BELOW_MIN.to_owned());
+        let min = self.hpa.spec.effective_min_replicas();
+        if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {
+            self.rescale(min, BELOW_MIN.to_owned());
         }
     }
 
-    fn normalize(&mut self, combined: Combined, now: Timestamp) {
-        let Combined { replicas, winner, metric, error } = combined;
+    fn normalize(&mut self, largest: LargestProposal, now: Timestamp) {
+        let LargestProposal { replicas, winner, metric } = largest;
         self.draft.set(
             ConditionType::ScalingActive,
             true,
             ConditionReason::ValidMetricFound,
             format!("the HPA was able to successfully calculate a replica count from {metric}"),
         );
-        self.error = error.map(ReconcileError::SomeMetrics);
         let proposed = replicas.max(0);
         let mut reason = match proposed {
             _ if proposed > self.current => format!("{metric} above target"),
             _ if proposed < self.current => "All metrics below target".to_owned(),
             _ => String::new(),
         };
-        let spec = &self.hpa.spec;
-        let situation =
-            NormalizeInput { spec, settings: self.settings, current: self.current, now };
-        let normalized = situation.normalize(proposed, &mut self.history);
-        let (stabilized_by, grounds) = match &normalized.stabilization {
-            Some(grounds) => {
-                (Some(grounds.reason.clone()), (grounds.reason.clone(), grounds.message))
-            }
-            None => (None, (ConditionReason::ReadyForNewScale, messages::MATCHES)),
+        let (spec, settings, current) = (&self.hpa.spec, self.settings, self.current);
+        let input = NormalizeInput { spec, settings, current, now };
+        let normalized = input.normalize(proposed, &mut self.history);
+        let (able_reason, able_message) = match &normalized.stabilization {
+            Some(limit) => (limit.reason.clone(), limit.message),
+            None => (ConditionReason::ReadyForNewScale, messages::MATCHES),
         };
-        self.draft.set(ConditionType::AbleToScale, true, grounds.0, grounds.1);
-        let limit = &normalized.limit;
-        let is_limited = normalized.is_limited();
+        self.draft.set(ConditionType::AbleToScale, true, able_reason, able_message);
+        let (limit, is_limited) = (&normalized.limit, normalized.is_limited());
         self.draft.set(
             ConditionType::ScalingLimited,
             is_limited,
@@ -353,13 +372,9 @@ impl Decision<'_> {
             limit.message,
         );
         let mut desired = normalized.replicas;
-        let fewest = spec.effective_min_replicas();
-        if self.current == 0
-            && fewest != 0
-            && desired < fewest
-            && is_scaled_to_zero(self.hpa, self.settings)
-        {
-            desired = fewest;
+        let min = spec.effective_min_replicas();
+        if current == 0 && min != 0 && desired < min && is_scaled_to_zero(self.hpa, settings) {
+            desired = min;
             if reason.is_empty() {
                 BELOW_MIN.clone_into(&mut reason);
             }
@@ -367,9 +382,9 @@ impl Decision<'_> {
         self.explanation.winner = winner;
         self.explanation.proposed_replicas = Some(proposed);
         self.explanation.stabilized_replicas = Some(normalized.stabilized);
-        self.explanation.stabilized_by = stabilized_by;
-        self.explanation.limited_by = is_limited.then(|| limit.reason.clone());
-        if desired != self.current {
+        self.explanation.stabilized_by = normalized.stabilization.map(|limit| limit.reason);
+        self.explanation.limited_by = is_limited.then_some(normalized.limit.reason);
+        if desired != current {
             self.rescale(desired, reason);
         }
     }

@@ -1,27 +1,26 @@
-//! What the API server fills in where an autoscaler's spec says nothing.
+//! The defaults that the API server applies to an autoscaler's spec.
 
-use crate::api::{
-    Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget,
-    MetricTargetType, PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy, ScalingRules,
+use crate::{
+    api::{
+        Behavior, HorizontalPodAutoscalerSpec, MetricSourceType, MetricSpec, MetricTarget,
+        MetricTargetType, PolicySelect, PolicyType, ResourceMetricSource, ScalingPolicy,
+        ScalingRules,
+    },
+    behavior::{DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP, Policy, PolicyUnit},
 };
 
-/// `minReplicas` where it is unset.
-const MIN_REPLICAS: i32 = 1;
-/// The target of the metric that is used where none is given, in percent of the requested CPU.
+/// The default of `minReplicas`.
+pub(crate) const MIN_REPLICAS: i32 = 1;
+/// The target of the default metric: the utilization of the requested CPU in percent.
 const CPU_UTILIZATION: i32 = 80;
-/// The period of every default policy.
-const PERIOD_SECONDS: i32 = 15;
-/// How many pods may be added in a period, however few there are.
-const SCALE_UP_PODS: i32 = 4;
-/// How far a period may grow or shrink the workload.
-const CHANGE_PERCENT: i32 = 100;
 
-/// Fills in what the spec leaves unset, as the API server does before it validates: 1 for `minReplicas`, 80 % of the
-/// requested CPU for no metrics, and the rules of both directions if there is a `behavior` at all (API reference of
-/// autoscaling/v2; the rules: KEP-853).
+/// Applies the defaults of the API server, which it does before validation: `minReplicas` is 1,
+/// the metric is 80 % of the requested CPU, and a `behavior` gets the default rules of both
+/// directions (API reference of autoscaling/v2; KEP-853 for the rules).
 ///
-/// What is set stays, and that includes an empty list of policies, which validation then refuses. Scaling down gets no
-/// stabilization window: that one is the controller's setting. Nor does a direction get a tolerance (KEP-4951).
+/// Members that are set stay as they are, an empty list of policies included, which validation then
+/// rejects. Scaling down gets no stabilization window, because the controller's setting is the
+/// default. No direction gets a tolerance, for the same reason (KEP-4951).
 pub fn apply_defaults(spec: &mut HorizontalPodAutoscalerSpec) {
     spec.min_replicas.get_or_insert(MIN_REPLICAS);
     if spec.metrics.is_empty() {
@@ -50,22 +49,25 @@ fn cpu_utilization() -> MetricSpec {
 fn complete_behavior(behavior: &mut Behavior) {
     let up = behavior.scale_up.get_or_insert_default();
     up.stabilization_window_seconds.get_or_insert(0);
-    complete_rules(up, &[(PolicyType::Pods, SCALE_UP_PODS), (PolicyType::Percent, CHANGE_PERCENT)]);
-    let down = behavior.scale_down.get_or_insert_default();
-    complete_rules(down, &[(PolicyType::Percent, CHANGE_PERCENT)]);
+    complete_rules(up, &DEFAULT_SCALE_UP);
+    complete_rules(behavior.scale_down.get_or_insert_default(), &DEFAULT_SCALE_DOWN);
 }
 
-fn complete_rules(rules: &mut ScalingRules, policies: &[(PolicyType, i32)]) {
+fn complete_rules(rules: &mut ScalingRules, policies: &[Policy]) {
     rules.select_policy.get_or_insert(PolicySelect::Max);
-    rules.policies.get_or_insert_with(|| {
-        let policy = |(policy_type, value): &(PolicyType, i32)| ScalingPolicy {
-            policy_type: policy_type.clone(),
-            value: *value,
-            period_seconds: PERIOD_SECONDS,
-            ..ScalingPolicy::default()
+    rules.policies.get_or_insert_with(|| policies.iter().map(ScalingPolicy::from).collect());
+}
+
+impl From<&Policy> for ScalingPolicy {
+    fn from(policy: &Policy) -> Self {
+        let policy_type = match policy.unit {
+            Some(PolicyUnit::Pods) => PolicyType::Pods,
+            Some(PolicyUnit::Percent) => PolicyType::Percent,
+            None => PolicyType::default(),
         };
-        policies.iter().map(policy).collect()
-    });
+        let (value, period_seconds) = (policy.value, policy.period_seconds);
+        Self { policy_type, value, period_seconds, ..Self::default() }
+    }
 }
 
 #[cfg(test)]
@@ -94,10 +96,10 @@ mod tests {
     #[rstest]
     #[case::unset(json!({}), 1)]
     #[case::null(json!({ "minReplicas": null }), 1)]
-    #[case::zero_stays(json!({ "minReplicas": 0 }), 0)]
-    #[case::one_stays(json!({ "minReplicas": 1 }), 1)]
-    #[case::negative_stays_for_validation(json!({ "minReplicas": -1 }), -1)]
-    fn min_replicas(#[case] spec: Value, #[case] expected: i32) {
+    #[case::zero(json!({ "minReplicas": 0 }), 0)]
+    #[case::one(json!({ "minReplicas": 1 }), 1)]
+    #[case::negative(json!({ "minReplicas": -1 }), -1)]
+    fn min_replicas_defaults_to_one(#[case] spec: Value, #[case] expected: i32) {
         assert_eq!(defaulted(spec)["minReplicas"], expected);
     }
 
@@ -105,13 +107,13 @@ mod tests {
     #[case::unset(json!({}), json!([cpu()]))]
     #[case::null(json!({ "metrics": null }), json!([cpu()]))]
     #[case::no_metric(json!({ "metrics": [] }), json!([cpu()]))]
-    #[case::one_metric_stays(json!({ "metrics": [memory()] }), json!([memory()]))]
-    fn metrics(#[case] spec: Value, #[case] expected: Value) {
+    #[case::one_metric(json!({ "metrics": [memory()] }), json!([memory()]))]
+    fn metrics_default_to_cpu_utilization(#[case] spec: Value, #[case] expected: Value) {
         assert_eq!(defaulted(spec)["metrics"], expected);
     }
 
     #[test]
-    fn no_behavior_stays_none() {
+    fn behavior_has_no_default() {
         assert_eq!(defaulted(json!({})).get("behavior"), None);
     }
 
@@ -120,7 +122,7 @@ mod tests {
     #[case::directions_null(json!({ "scaleUp": null, "scaleDown": null }))]
     #[case::directions_empty(json!({ "scaleUp": {}, "scaleDown": {} }))]
     #[case::members_null(json!({ "scaleUp": { "policies": null, "selectPolicy": null } }))]
-    fn behavior_gets_all_rules(#[case] behavior: Value) {
+    fn behavior_gets_the_rules_of_both_directions(#[case] behavior: Value) {
         let expected = json!({
             "scaleUp": {
                 "stabilizationWindowSeconds": 0,
@@ -146,15 +148,15 @@ mod tests {
     #[case::no_policy(json!({ "policies": [] }))]
     #[case::one_policy(json!({ "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1 }] }))]
     #[case::tolerance(json!({ "tolerance": "50m" }))]
-    #[case::field_of_a_newer_api(json!({ "jitter": 3 }))]
-    fn what_is_set_stays(#[case] rules: Value, #[values("scaleUp", "scaleDown")] direction: &str) {
+    #[case::unknown_field(json!({ "jitter": 3 }))]
+    fn set_members_stay(#[case] rules: Value, #[values("scaleUp", "scaleDown")] direction: &str) {
         let spec = defaulted(json!({ "behavior": { direction: rules } }));
         let (name, value) = rules.as_object().unwrap().iter().next().unwrap();
         assert_eq!(spec["behavior"][direction].get(name), Some(value));
     }
 
     #[test]
-    fn twice_is_once() {
+    fn defaulting_is_idempotent() {
         let once = defaulted(json!({ "behavior": {} }));
         assert_eq!(defaulted(once.clone()), once);
     }

@@ -2,17 +2,17 @@
 
 use crate::api::MetricSourceType;
 
-/// Whether an event tells of normal life or of trouble.
+/// The type of an event: `Normal` or `Warning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Normal life.
+    /// Something worked.
     Normal,
-    /// Trouble.
+    /// Something failed.
     Warning,
 }
 
 impl EventType {
-    /// The name in the API.
+    /// The value of the event's `type`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -21,22 +21,23 @@ impl EventType {
     }
 }
 
-/// Why an event is emitted: the reasons of the reference controller.
+/// Why an event is emitted: the reasons of the reference controller, and one of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum EventReason {
     /// Several autoscalers select the same pods.
     AmbiguousSelector,
-    /// No replica count could be computed.
+    /// The desired replicas could not be computed.
     FailedComputeMetricsReplicas,
-    /// A ContainerResource metric could not be used.
+    /// A ContainerResource metric could not be read or computed.
     FailedGetContainerResourceMetric,
-    /// An External metric could not be used.
+    /// An External metric could not be read or computed.
     FailedGetExternalMetric,
-    /// An Object metric could not be used.
+    /// An Object metric could not be read or computed.
     FailedGetObjectMetric,
-    /// A Pods metric could not be used.
+    /// A Pods metric could not be read or computed.
     FailedGetPodsMetric,
-    /// A Resource metric could not be used.
+    /// A Resource metric could not be read or computed.
     FailedGetResourceMetric,
     /// The target's scale could not be read.
     FailedGetScale,
@@ -44,9 +45,10 @@ pub enum EventReason {
     FailedRescale,
     /// The autoscaler's status could not be written.
     FailedUpdateStatus,
-    /// An annotation has a value that is not known, and is not heeded; not of the reference.
+    /// An annotation of this project has an invalid value, which is ignored. The reference has no
+    /// such event.
     InvalidAnnotation,
-    /// A metric spec's type is not known.
+    /// The metric's type is unknown.
     InvalidMetricSourceType,
     /// The target's selector does not parse.
     InvalidSelector,
@@ -57,7 +59,7 @@ pub enum EventReason {
 }
 
 impl EventReason {
-    /// The reason in the API.
+    /// The value of the event's `reason`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AmbiguousSelector => "AmbiguousSelector",
@@ -78,8 +80,8 @@ impl EventReason {
         }
     }
 
-    /// The reason of a metric that could not be used.
-    pub(crate) fn of_failed(source_type: &MetricSourceType) -> Self {
+    /// The reason for a failed metric of this type.
+    pub(crate) fn for_failed_metric(source_type: &MetricSourceType) -> Self {
         match source_type {
             MetricSourceType::ContainerResource => Self::FailedGetContainerResourceMetric,
             MetricSourceType::External => Self::FailedGetExternalMetric,
@@ -91,14 +93,14 @@ impl EventReason {
     }
 }
 
-/// One Kubernetes event about the autoscaler.
+/// A Kubernetes event about the autoscaler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Normal life or trouble.
+    /// `Normal` or `Warning`.
     pub event_type: EventType,
-    /// Why.
+    /// The reason, in CamelCase on the wire.
     pub reason: EventReason,
-    /// The same for a person.
+    /// The human-readable message.
     pub message: String,
 }
 

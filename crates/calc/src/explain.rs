@@ -1,77 +1,91 @@
-//! Why a decision came out as it did, as a value: for logs, for an `explain` command, for tests.
+//! Why a decision is what it is, as a value for logs, commands and tests.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::{api::ConditionReason, pods::PodCounts, replicas::Rule};
+use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
 
-/// How a decision came about, from the metrics to the replicas.
+/// How a decision was made, from the metrics to the desired replicas. `Display` prints it in one
+/// line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What the target was asked to have before (`spec.replicas`).
+    /// The target's `spec.replicas` before the decision.
     pub current_replicas: i32,
-    /// What each metric read and proposed, in the order of `spec.metrics`.
+    /// One explanation per metric, in the order of `spec.metrics`. Empty if no metrics were needed.
     pub metrics: Vec<MetricExplanation>,
-    /// The index of the metric whose proposal won.
+    /// The index of the metric with the largest proposal.
     pub winner: Option<usize>,
-    /// The winning proposal.
+    /// The largest proposal.
     pub proposed_replicas: Option<i32>,
     /// The proposal after stabilization.
     pub stabilized_replicas: Option<i32>,
-    /// What stabilization did, where it changed the proposal: the condition's reason.
+    /// If stabilization changed the proposal, the reason of its condition.
     pub stabilized_by: Option<ConditionReason>,
-    /// What rate or bounds did, where they changed the stabilized proposal: the condition's reason.
+    /// If a rate limit or a bound changed the stabilized proposal, the reason of its condition.
     pub limited_by: Option<ConditionReason>,
-    /// The replicas decided on.
+    /// The desired replicas.
     pub desired_replicas: i32,
-    /// Why, in a few words.
+    /// The decision in a few words.
     pub summary: Summary,
 }
 
-/// Why, in a few words.
+/// A decision in a few words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub enum Summary {
-    /// The proposal equals what there is, or stabilization, rate and bounds brought it there.
+    /// The scale stays: the proposal is the current replicas, or it is after stabilization, rate
+    /// limits and bounds.
     #[default]
     NoChange,
-    /// The scale is to be written, for the reason the event gives.
+    /// The scale has to be written, for this reason, which the event repeats.
     Rescale(String),
-    /// The scale would be written for this reason, but scaling in this direction is paused.
+    /// The scale would have to be written for this reason, but that direction is paused.
     Paused(String),
-    /// The target is at zero replicas by somebody else's doing.
+    /// The target is at zero replicas, and the autoscaler did not scale it there.
     ScalingDisabled,
-    /// There is nothing to decide on.
+    /// The reconcile failed with this error.
     Failed(String),
 }
 
-/// What one metric read and proposed.
+/// The reading and the proposal of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricExplanation {
-    /// The metric as conditions and events name it.
+    /// The metric's name as in conditions and events; its type if it failed.
     pub metric: String,
-    /// What it read, in milli-units.
-    pub usage_milli: Option<i64>,
-    /// What it read, in percent of the requests.
+    /// The measured usage: a value, or the average over pods or replicas.
+    #[serde(rename = "usageMilli")]
+    pub usage: Option<MilliValue>,
+    /// The measured usage in percent of the requests, for utilization targets.
     pub utilization: Option<i32>,
-    /// What it is to be: milli-units, or percent where `utilization` is given.
-    pub target: Option<i64>,
-    /// Usage over target.
+    /// The target.
+    pub target: Option<TargetValue>,
+    /// Usage divided by target.
     pub ratio: Option<f64>,
-    /// The ratio with pods counted in that are not ready or have no sample.
+    /// The ratio with unready and missing pods included, if there are any.
     pub rebalanced_ratio: Option<f64>,
-    /// The tolerances, up and down, as fractions.
+    /// The tolerances for scaling up and down, as fractions.
     pub tolerances: Option<(f64, f64)>,
-    /// The rule that gave the proposal.
+    /// The rule that led to the proposal.
     pub rule: Option<Rule>,
     /// The proposed replicas.
     pub proposed_replicas: Option<i32>,
-    /// The pods by class, where pods play a part.
+    /// The number of pods by class, if the calculation counts pods.
     pub pods: Option<PodCounts>,
-    /// Why the metric proposes nothing.
+    /// Why the metric has no proposal.
     pub error: Option<String>,
+}
+
+/// The target of a metric. Serializes as a number: milli-units or percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum TargetValue {
+    /// A value, or an average value.
+    Value(MilliValue),
+    /// A utilization in percent of the requests.
+    Utilization(i32),
 }
 
 impl fmt::Display for Explanation {
@@ -111,9 +125,13 @@ impl fmt::Display for MetricExplanation {
         if let Some(error) = &self.error {
             return write!(f, ": {error}");
         }
-        match (self.utilization, self.usage_milli, self.target) {
-            (Some(percent), _, Some(target)) => write!(f, " {percent}%/{target}%")?,
-            (None, Some(usage), Some(target)) => write!(f, " {usage}m/{target}m")?,
+        match (self.utilization, self.usage, self.target) {
+            (Some(percent), _, Some(TargetValue::Utilization(target))) => {
+                write!(f, " {percent}%/{target}%")?;
+            }
+            (_, Some(usage), Some(TargetValue::Value(target))) => {
+                write!(f, " {}m/{}m", usage.as_milli(), target.as_milli())?;
+            }
             _ => {}
         }
         if let Some(ratio) = self.rebalanced_ratio.or(self.ratio) {
@@ -142,8 +160,8 @@ mod tests {
     fn metric() -> MetricExplanation {
         MetricExplanation {
             metric: "pods metric m".into(),
-            usage_milli: Some(1500),
-            target: Some(1000),
+            usage: Some(MilliValue::from_milli(1500)),
+            target: Some(TargetValue::Value(MilliValue::from_units(1))),
             ratio: Some(1.5),
             proposed_replicas: Some(3),
             ..MetricExplanation::default()
@@ -156,7 +174,7 @@ mod tests {
     #[case::paused(Summary::Paused("m above target".into()), "keep 2: paused; else 5: m above target")]
     #[case::disabled(Summary::ScalingDisabled, "disabled: the target is at zero replicas")]
     #[case::failed(Summary::Failed("no".into()), "keep 2: no")]
-    fn summaries(#[case] summary: Summary, #[case] text: &str) {
+    fn summary_is_printed(#[case] summary: Summary, #[case] text: &str) {
         let explanation = Explanation {
             current_replicas: 2,
             desired_replicas: 5,
@@ -167,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole() {
+    fn explanation_is_printed_in_one_line() {
         let failed = MetricExplanation {
             metric: "External".into(),
             error: Some("gone".into()),
@@ -176,12 +194,12 @@ mod tests {
         let utilization = MetricExplanation {
             metric: "cpu".into(),
             utilization: Some(75),
-            target: Some(50),
+            target: Some(TargetValue::Utilization(50)),
             ratio: Some(1.5),
             rebalanced_ratio: Some(1.25),
             proposed_replicas: Some(3),
             pods: Some(PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 }),
-            usage_milli: Some(7),
+            usage: Some(MilliValue::from_milli(7)),
             ..MetricExplanation::default()
         };
         let explanation = Explanation {

@@ -1,31 +1,32 @@
-//! What one autoscaler's past decisions leave to the next: recommendations and scale events.
+//! The history of one autoscaler: the recommendations and scale events that its next decision needs.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{after, before};
 
-/// A recommendation: what the metrics asked for, before stabilization and limits.
+/// What the metrics asked for at one time, before stabilization and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// The replicas.
+    /// The recommended replicas.
     pub replicas: i32,
-    /// When it was made.
+    /// The time of the decision.
     pub at: Timestamp,
 }
 
-/// A change of the scale by the autoscaler.
+/// A scaling by the autoscaler, which the policies of later decisions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScaleEvent {
-    /// How many replicas were added, or removed.
+    /// The number of replicas that were added or removed, as a positive number.
     pub change: i32,
-    /// When.
+    /// The time of the scaling.
     pub at: Timestamp,
-    /// Whether a later change of the same direction may take its place.
+    /// Whether the next scale event of the same direction may replace this one, because its period
+    /// was over when an earlier event was added.
     pub outdated: bool,
 }
 
-/// The directions of scaling.
+/// A direction of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Direction {
     /// To more replicas.
@@ -34,20 +35,27 @@ pub enum Direction {
     Down,
 }
 
-/// The past of one autoscaler, oldest entries reused. It belongs to the object's UID: a re-created autoscaler
-/// starts afresh.
+/// The history of one autoscaler.
+///
+/// Keep it from one reconcile to the next: take it from [`Conclusion::history`], pass it to
+/// [`Plan::decide`]. It belongs to the object's UID; a re-created autoscaler starts with an empty
+/// history. Its size is limited by the decisions within the stabilization windows and policy periods,
+/// since new entries replace outdated ones.
+///
+/// [`Conclusion::history`]: crate::conclude::Conclusion::history
+/// [`Plan::decide`]: crate::plan::Plan::decide
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// Recommendations for stabilization.
+    /// Recommendations, for the stabilization windows, in no particular order.
     pub recommendations: Vec<Recommendation>,
-    /// Scale-ups, for the policies.
+    /// Scale events upward, for the policies, in no particular order.
     pub scale_ups: Vec<ScaleEvent>,
-    /// Scale-downs, for the policies.
+    /// Scale events downward, for the policies, in no particular order.
     pub scale_downs: Vec<ScaleEvent>,
 }
 
 impl History {
-    /// Moves all times by a span: for a clock that was set.
+    /// Moves all times by `span`, to correct them after a clock step.
     pub fn shift(&mut self, span: SignedDuration) {
         if span.is_zero() {
             return;
@@ -61,16 +69,16 @@ impl History {
         }
     }
 
-    /// Makes the replicas found at first the first recommendation: after a start nothing is scaled down for a
-    /// stabilization window.
-    pub(crate) fn begin(&mut self, replicas: i32, now: Timestamp) {
+    /// Records the current replicas as the first recommendation, so that nothing is scaled down
+    /// within a stabilization window after a start.
+    pub(crate) fn record_initial(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
             self.recommendations.push(Recommendation { replicas, at: now });
         }
     }
 
-    /// Adds a recommendation, in place of the last one that `is_outdated`.
-    pub(crate) fn recommend(
+    /// Adds a recommendation, or replaces the last one that `is_outdated`.
+    pub(crate) fn add_recommendation(
         &mut self,
         recommendation: Recommendation,
         is_outdated: impl Fn(&Recommendation) -> bool,
@@ -81,10 +89,12 @@ impl History {
         }
     }
 
-    /// Adds a scale event. It takes the place of the last one of its direction that is older than `longest_period`,
-    /// the longest policy period of that direction, though the other direction's policies may look back further:
-    /// so does the reference.
-    pub(crate) fn scaled(
+    /// Adds a scale event, or replaces the last one of its direction that is outdated.
+    ///
+    /// An event is outdated if it is older than `longest_period`, the longest policy period of its
+    /// own direction. The policies of the other direction may look back further and then miss it, as
+    /// in the reference.
+    pub(crate) fn add_scale_event(
         &mut self,
         from: i32,
         to: i32,
@@ -104,7 +114,7 @@ impl History {
         }
     }
 
-    /// The net replicas added within the period before `now`, its edge excluded.
+    /// The replicas added minus those removed within `period` before `now`, its start excluded.
     pub(crate) fn net_change(&self, period: SignedDuration, now: Timestamp) -> i64 {
         let cutoff = before(now, period);
         let sum = |events: &[ScaleEvent]| -> i64 {
@@ -132,17 +142,18 @@ mod tests {
         ScaleEvent { change, at: at(second), outdated }
     }
 
-    fn recommendations(of: &[(i32, i64)]) -> Vec<Recommendation> {
-        of.iter()
+    fn recommendations(points: &[(i32, i64)]) -> Vec<Recommendation> {
+        points
+            .iter()
             .map(|(replicas, second)| Recommendation { replicas: *replicas, at: at(*second) })
             .collect()
     }
 
     #[test]
-    fn the_first_recommendation_is_what_was_found() {
+    fn first_recommendation_is_the_current_replicas() {
         let mut history = History::default();
-        history.begin(3, at(10));
-        history.begin(4, at(20));
+        history.record_initial(3, at(10));
+        history.record_initial(4, at(20));
         assert_eq!(history.recommendations, recommendations(&[(3, 10)]));
     }
 
@@ -150,54 +161,54 @@ mod tests {
     #[case::none_outdated(&[(1, 50), (2, 60)], &[(1, 50), (2, 60), (9, 100)])]
     #[case::only_one(&[(1, 49), (2, 60)], &[(9, 100), (2, 60)])]
     #[case::the_last_of_several(&[(1, 10), (2, 20), (3, 60)], &[(1, 10), (9, 100), (3, 60)])]
-    fn a_recommendation_replaces_the_last_outdated(
+    fn recommendation_replaces_the_last_outdated_one(
         #[case] before: &[(i32, i64)],
         #[case] after: &[(i32, i64)],
     ) {
         let mut history =
             History { recommendations: recommendations(before), ..History::default() };
         let new = Recommendation { replicas: 9, at: at(100) };
-        history.recommend(new, |old| old.at < at(50));
+        history.add_recommendation(new, |old| old.at < at(50));
         assert_eq!(history.recommendations, recommendations(after));
     }
 
-    // Now is 100 and the longest period 60 seconds, so the cutoff is 40.
+    // The time is 100 and the longest period 60 seconds, so the cutoff is 40.
     #[rstest]
     #[case::first(&[], &[event(3, 100, false)])]
     #[case::inside(&[event(1, 41, false)], &[event(1, 41, false), event(3, 100, false)])]
     #[case::at_the_cutoff_is_kept(&[event(1, 40, false)], &[event(1, 40, false), event(3, 100, false)])]
     #[case::outside(&[event(1, 39, false)], &[event(3, 100, false)])]
-    #[case::the_last_outdated_is_replaced_the_others_marked(
+    #[case::last_outdated_is_replaced_others_are_marked(
         &[event(1, 10, false), event(2, 20, false), event(4, 90, false)],
         &[event(1, 10, true), event(3, 100, false), event(4, 90, false)]
     )]
-    #[case::a_mark_outlives_a_longer_period(&[event(1, 90, true)], &[event(3, 100, false)])]
-    fn a_scale_event_replaces_the_last_outdated(
+    #[case::mark_stays_if_the_period_grows(&[event(1, 90, true)], &[event(3, 100, false)])]
+    fn scale_event_replaces_the_last_outdated_one(
         #[case] before: &[ScaleEvent],
         #[case] after: &[ScaleEvent],
     ) {
         let period = SignedDuration::from_secs(60);
         let mut up = History { scale_ups: before.to_vec(), ..History::default() };
-        up.scaled(2, 5, period, at(100));
+        up.add_scale_event(2, 5, period, at(100));
         assert_eq!(up, History { scale_ups: after.to_vec(), ..History::default() });
         let mut down = History { scale_downs: before.to_vec(), ..History::default() };
-        down.scaled(5, 2, period, at(100));
+        down.add_scale_event(5, 2, period, at(100));
         assert_eq!(down, History { scale_downs: after.to_vec(), ..History::default() });
     }
 
     #[test]
-    fn a_change_beyond_all_bounds_is_held() {
+    fn change_saturates() {
         let mut history = History::default();
-        history.scaled(i32::MIN, i32::MAX, SignedDuration::ZERO, at(0));
+        history.add_scale_event(i32::MIN, i32::MAX, SignedDuration::ZERO, at(0));
         assert_eq!(history.scale_ups, [event(i32::MAX, 0, false)]);
     }
 
     #[rstest]
-    #[case::edge_excluded(60, 0)]
+    #[case::start_is_excluded(60, 0)]
     #[case::just_inside(61, 7)]
     #[case::both_directions(81, 7 - 20)]
-    #[case::outdated_ones_count(200, 7 - 20 + 100)]
-    fn net_change_within_a_period(#[case] period: i64, #[case] expected: i64) {
+    #[case::outdated_events_count(200, 7 - 20 + 100)]
+    fn net_change_counts_events_within_the_period(#[case] period: i64, #[case] expected: i64) {
         let history = History {
             scale_ups: vec![event(7, 40, false), event(100, 10, true)],
             scale_downs: vec![event(20, 20, false)],

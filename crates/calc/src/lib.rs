@@ -1,29 +1,26 @@
-//! The decision engine of a HorizontalPodAutoscaler controller: every decision, no I/O, no clock, no async.
+//! The decision engine of a HorizontalPodAutoscaler controller: every decision, without I/O, clock
+//! or async runtime.
 //!
-//! It decides as the controller of kube-controller-manager does, and says why. One reconcile is three calls, with
-//! the caller's I/O between them:
+//! It decides exactly like the controller in kube-controller-manager ("the reference"), and explains
+//! every decision. Use it to embed horizontal autoscaling in an operator, or to replay, simulate and
+//! test decisions without a cluster. One reconcile is three calls, with the caller's I/O in between:
 //!
 //! ```text
-//!  autoscaler, scale ──► Plan::new ──► queries ──► (the metrics APIs)
-//!                                                        │ readings
-//!  history, now ─────────────────► Plan::decide ◄────────┘
-//!                                       │ scale_to ──► (the scale subresource)
-//!                                       ▼                     │ written, or why not
-//!                              Decision::conclude ◄───────────┘
-//!                                       │
-//!                                       ▼
-//!                   status, events, explanation, history for the next time
+//!  autoscaler, scale ──► Plan::new ──► queries ──► (metrics APIs)
+//!                                                       │ readings
+//!  history, now ────────────────► Plan::decide ◄────────┘
+//!                                      │ scale_to ──► (scale subresource)
+//!                                      ▼                     │ written, or an error
+//!                             Decision::conclude ◄───────────┘
+//!                                      │
+//!                                      ▼
+//!                 status, events, explanation, history for the next reconcile
 //! ```
-//!
-//! So another operator can embed it, and a reconcile can be replayed, simulated and tested without a cluster:
 //!
 //! ```
 //! use hpa_calc::{
-//!     api::{HorizontalPodAutoscaler, Pod, Scale},
-//!     history::History,
-//!     plan::{Plan, SelectedPods},
-//!     readings::{PodSample, PodSamples, Reading},
-//!     settings::Settings,
+//!     History, HorizontalPodAutoscaler, Plan, Pod, PodSample, PodSamples, Reading, Scale,
+//!     SelectedPods, Settings,
 //! };
 //! # use jiff::{SignedDuration, Timestamp};
 //! # let hpa: HorizontalPodAutoscaler = serde_json::from_value(serde_json::json!({
@@ -37,26 +34,35 @@
 //! # let now: Timestamp = "2026-01-01T00:00:00Z".parse()?;
 //! let settings = Settings::default();
 //! let scale = Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() };
-//! let plan = Plan::new(&hpa, Ok(scale), &settings, |_selector| SelectedPods {
-//!     pods: vec![pod.into()],
-//!     autoscalers: vec!["shop/web".into()],
-//! });
-//! // Ask your metrics source for each of `plan.queries()`; here it is one metric of each pod, in milli-units.
-//! let sample = PodSample { value: 300 * 1024 * 1024 * 1000, timestamp: now, window: SignedDuration::from_secs(30) };
-//! let readings = vec![Some(Ok(Reading::Pods(PodSamples::from_iter([("web-1", sample)]))))];
+//! let plan = Plan::new(&hpa, Ok(scale), &settings, |_selector| SelectedPods::new(vec![pod.into()]));
+//!
+//! // Read `plan.queries()` from a metrics source. Here, it is the memory of each pod.
+//! let window = SignedDuration::from_secs(30);
+//! let sample = PodSample { value: "300Mi".parse()?, timestamp: now, window };
+//! let samples = PodSamples::from_iter([("web-1", sample)]);
+//! let readings = plan.readings_by_name([("memory", Ok(Reading::Pods(samples)))]);
+//!
 //! let decision = plan.decide(readings, History::default(), now);
 //! assert_eq!(decision.scale_to(), Some(3));
 //! println!("{}", decision.explanation()); // 1 -> 3: memory resource above target; …
-//! // Write the scale, then store the status and keep the history for the next time.
+//!
+//! // Write the scale, then store the status, and keep the history for the next reconcile.
 //! let conclusion = decision.conclude(Ok(()), now);
 //! assert_eq!(conclusion.status.desired_replicas, 3);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The single calculations ([`replicas`]), API [`defaults`] and [`validation`], [`quantity`] and [`selector`] can be
-//! used alone.
+//! The parts can be used alone: the calculations in [`replicas`], the API's [`defaults`] and
+//! [`validation`], [`quantity`] and [`selector`].
+//!
+//! # Stability
+//!
+//! Enums that a later version may extend, and the settings, are `#[non_exhaustive]`. [`MetricQuery`]
+//! and [`Reading`] are not: a metrics source has to handle every query, so that an added one is a
+//! breaking change on purpose.
 
 pub mod api;
+pub mod behavior;
 mod combine;
 pub mod conclude;
 pub mod decide;
@@ -72,7 +78,6 @@ mod normalize;
 pub mod pause;
 pub mod plan;
 pub mod pods;
-mod policies;
 pub mod quantity;
 pub mod readings;
 pub mod replicas;
@@ -80,3 +85,17 @@ pub mod selector;
 pub mod settings;
 mod status;
 pub mod validation;
+
+pub use api::{HorizontalPodAutoscaler, Pod, Scale};
+pub use behavior::EffectiveBehavior;
+pub use conclude::{Conclusion, ScaleWriteError};
+pub use decide::{Decision, ReconcileError};
+pub use event::Event;
+pub use explain::Explanation;
+pub use history::History;
+pub use pause::Pause;
+pub use plan::{Plan, ScaleReadError, SelectedPods};
+pub use quantity::{MilliValue, Quantity};
+pub use readings::{MetricQuery, MetricsApi, PodSample, PodSamples, ReadError, Reading, Readings};
+pub use selector::Selector;
+pub use settings::Settings;

@@ -1,6 +1,7 @@
-//! The messages of conditions that are the same for every autoscaler, in the reference's words.
+//! Condition messages of the reference that are the same for every autoscaler.
 //!
-//! A status that is read refers to them instead of having a copy: nearly each autoscaler has three of them.
+//! Deserialization refers to these constants instead of allocating: nearly every autoscaler has three
+//! of the messages, and a controller keeps all of them in memory.
 
 use std::{borrow::Cow, fmt};
 
@@ -10,8 +11,8 @@ pub(crate) const GOT_SCALE: &str = "the HPA controller was able to get the targe
 pub(crate) const DISABLED: &str =
     "scaling is disabled since the replica count of the target is zero";
 pub(crate) const MATCHES: &str = "recommended size matches current size";
-pub(crate) const ZERO_BY_US: &str = "the HPA controller scaled the workload to zero";
-pub(crate) const ZERO_NOT_BY_US: &str = "the HPA controller did not scale the workload to zero";
+pub(crate) const SCALED_TO_ZERO: &str = "the HPA controller scaled the workload to zero";
+pub(crate) const NOT_SCALED_TO_ZERO: &str = "the HPA controller did not scale the workload to zero";
 pub(crate) const STABILIZED_DOWN: &str = "recent recommendations were higher than current one, applying the highest recent recommendation";
 pub(crate) const STABILIZED_UP: &str =
     "recent recommendations were lower than current one, applying the lowest recent recommendation";
@@ -24,7 +25,7 @@ pub(crate) const TOO_FAST_UP: &str =
 pub(crate) const TOO_FAST_DOWN: &str =
     "the desired replica count is decreasing faster than the maximum scale rate";
 
-/// What the usual metrics make of the message that names the metric.
+/// The message that names the metric, for the two most common metrics.
 const BY_CPU: &str = "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)";
 const BY_MEMORY: &str = "the HPA was able to successfully calculate a replica count from memory resource utilization (percentage of request)";
 
@@ -34,8 +35,8 @@ const ALL: [&str; 14] = [
     WITHIN_RANGE,
     GOT_SCALE,
     DISABLED,
-    ZERO_BY_US,
-    ZERO_NOT_BY_US,
+    SCALED_TO_ZERO,
+    NOT_SCALED_TO_ZERO,
     STABILIZED_DOWN,
     STABILIZED_UP,
     TOO_FEW,
@@ -45,7 +46,7 @@ const ALL: [&str; 14] = [
     BY_MEMORY,
 ];
 
-/// Reads a message.
+/// Deserializes a message, without a copy if it is one of [`ALL`].
 pub(crate) fn read<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Cow<'static, str>, D::Error> {
@@ -79,13 +80,14 @@ mod tests {
         api::{Condition, ConditionType, HorizontalPodAutoscaler, Pod, PodSpec, PodStatus, Scale},
         history::History,
         plan::{Plan, SelectedPods},
-        readings::{PodSample, Reading},
+        quantity::MilliValue,
+        readings::{PodSample, Reading, Readings},
         settings::Settings,
     };
 
     use super::*;
 
-    fn read_back(condition: &Condition) -> Cow<'static, str> {
+    fn round_trip(condition: &Condition) -> Cow<'static, str> {
         let text = serde_json::to_string(condition).unwrap();
         serde_json::from_str::<Condition>(&text).unwrap().message
     }
@@ -93,7 +95,7 @@ mod tests {
     #[rstest]
     #[case("cpu")]
     #[case("memory")]
-    fn usual_status_is_read_without_a_copy(#[case] resource: &str) {
+    fn common_messages_deserialize_without_allocation(#[case] resource: &str) {
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop" },
             "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3, "metrics": [{
@@ -118,13 +120,17 @@ mod tests {
         let selected = SelectedPods { pods: vec![pod], autoscalers: vec!["shop/web".into()] };
         let (settings, now) = (Settings::default(), Timestamp::from_second(1_800_000_000).unwrap());
         let plan = Plan::new(&hpa, Ok(scale), &settings, |_| selected);
-        let sample =
-            PodSample { value: 500, timestamp: now, window: SignedDuration::from_secs(15) };
+        let sample = PodSample {
+            value: MilliValue::from_milli(500),
+            timestamp: now,
+            window: SignedDuration::from_secs(15),
+        };
         let reading = Reading::Pods([("web-0", sample)].into_iter().collect());
-        let decision = plan.decide(vec![Some(Ok(reading))], History::default(), now);
+        let decision =
+            plan.decide(Readings::from_iter([(0, Ok(reading))]), History::default(), now);
         let conditions = decision.conclude(Ok(()), now).status.conditions;
         for condition in &conditions {
-            assert!(matches!(read_back(condition), Cow::Borrowed(_)), "{condition:?}");
+            assert!(matches!(round_trip(condition), Cow::Borrowed(_)), "{condition:?}");
         }
         let types: Vec<_> = conditions.iter().map(|condition| &condition.condition_type).collect();
         let expected = [
@@ -136,9 +142,9 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_are_read_as_they_are() {
+    fn other_messages_deserialize_as_owned() {
         let message =
-            read_back(&Condition { message: "something else".into(), ..Condition::default() });
+            round_trip(&Condition { message: "something else".into(), ..Condition::default() });
         assert_eq!(message, "something else");
     }
 }

@@ -1,4 +1,4 @@
-//! Pausing: what was decided is told, but the scale is left alone.
+//! Pausing an autoscaler: it decides and reports, but does not write the scale.
 
 use std::{fmt, str::FromStr};
 
@@ -9,28 +9,29 @@ use crate::{
     history::Direction,
 };
 
-/// The directions in which an autoscaler is not to scale. Reads as `true` (both), `up`, `down` or `false` (none).
+/// The directions in which an autoscaler must not scale. Parses from `true` (both), `up`, `down` or
+/// `false` (none).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
-    /// Replicas are not to be added.
+    /// Whether scaling up is paused.
     pub up: bool,
-    /// Replicas are not to be removed.
+    /// Whether scaling down is paused.
     pub down: bool,
 }
 
-/// A text that names no pause.
+/// A text that is not a [`Pause`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be \"true\", \"up\", \"down\" or \"false\"")]
 pub struct InvalidPause;
 
 impl Pause {
-    /// No direction.
+    /// No direction is paused.
     pub const NONE: Self = Self { up: false, down: false };
-    /// Both directions.
+    /// Both directions are paused.
     pub const BOTH: Self = Self { up: true, down: true };
 
     /// Whether a direction is paused.
-    pub fn holds(self, direction: Direction) -> bool {
+    pub fn applies_to(self, direction: Direction) -> bool {
         match direction {
             Direction::Up => self.up,
             Direction::Down => self.down,
@@ -52,7 +53,7 @@ impl FromStr for Pause {
     }
 }
 
-/// What is paused, in words.
+/// Prints what is paused, for the condition's message.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.up, self.down) {
@@ -65,27 +66,28 @@ impl fmt::Display for Pause {
 }
 
 impl Decision<'_> {
-    /// The decision under a pause: a scale of a paused direction is not written, whatever asks for it, the bounds of
-    /// the spec included. All else stays: recommendations are kept, `desiredReplicas` is what would be written, and
-    /// conditions and events are those of the decision.
+    /// Applies a pause: the scale is not written in a paused direction, not even to bring it within
+    /// `minReplicas` and `maxReplicas`.
     ///
-    /// The condition `Paused` is there as long as a direction is paused. The reference has none of that name, so that
-    /// no alert or check that reads its conditions takes a pause for a fault. Without a pause nothing changes, but that
-    /// the condition is removed.
+    /// Everything else stays. Recommendations are recorded, `desiredReplicas` is what would be
+    /// written, and conditions and events are those of the decision.
+    ///
+    /// While a direction is paused, the status has the condition `Paused=True`. The reference has no
+    /// such condition. The conditions that it has stay as they are, so that alerts on them don't
+    /// take a pause for a failure. Without a pause, the condition is removed.
     #[must_use]
-    pub fn paused(mut self, pause: Pause) -> Self {
+    pub fn with_pause(mut self, pause: Pause) -> Self {
         if pause == Pause::NONE {
             self.draft.remove(&ConditionType::Paused);
             return self;
         }
         let mut message = pause.to_string();
         if let Outcome::Rescale { to, reason } = &self.outcome {
-            let (to, reason) = (*to, reason.clone());
-            let direction = if to > self.current { Direction::Up } else { Direction::Down };
-            if pause.holds(direction) {
-                message = format!("{message}: {to} replicas are wanted");
-                self.explanation.summary = Summary::Paused(reason);
-                self.outcome = Outcome::Held { to };
+            let to = *to;
+            if pause.applies_to(Outcome::direction(self.current, to)) {
+                message = format!("{message}: {to} replicas desired");
+                self.explanation.summary = Summary::Paused(reason.clone());
+                self.outcome = Outcome::Paused { to };
             }
         }
         self.draft.set(ConditionType::Paused, true, ConditionReason::PausedByAnnotation, message);

@@ -1,58 +1,85 @@
-//! The first call of a reconcile: what has to be read, if anything.
+//! The first call of a reconcile: decides which metrics to read, if any.
 
 use std::sync::Arc;
 
 use crate::{
     api::{ConditionType, HorizontalPodAutoscaler, MetricSourceType, MetricSpec, Pod, Scale},
-    metric::query,
-    readings::MetricQuery,
+    metric::{MetricSpecError, query},
+    readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
     settings::Settings,
 };
 
-/// Why the scale of the target could not be read.
+/// Why the target's scale could not be read. The text is the cause's, which conditions and events
+/// repeat.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScaleReadError {
     /// `scaleTargetRef.apiVersion` does not parse.
     #[error("{0}")]
     InvalidApiVersion(String),
-    /// No served resource is of the target's kind.
+    /// The API server serves no resource of the target's kind.
     #[error("{0}")]
     UnknownKind(String),
-    /// The scale subresource could not be read.
+    /// The request for the scale subresource failed.
     #[error("{0}")]
     Read(String),
 }
 
-/// The pods that a target's selector matches, and who else selects them.
+impl ScaleReadError {
+    /// A request for the scale that failed, with the text of its error.
+    pub fn read(error: impl std::fmt::Display) -> Self {
+        Self::Read(error.to_string())
+    }
+
+    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
+    pub fn is_invalid_spec(&self) -> bool {
+        matches!(self, Self::InvalidApiVersion(_))
+    }
+}
+
+/// The pods that a target's selector matches, and the autoscalers that select any of them.
 #[derive(Clone, Debug, Default)]
 pub struct SelectedPods {
-    /// The pods, in the order in which an error names the first.
+    /// The pods. Errors about pods name the first one in this order.
     pub pods: Vec<Arc<Pod>>,
-    /// Every autoscaler of the namespace whose selector matches one of them, as `namespace/name`, sorted. This one
-    /// is among them if it has been registered.
+    /// Every autoscaler of the namespace whose selector matches one of the pods, as
+    /// `namespace/name` and sorted; this autoscaler too, if the caller already knows its selector.
+    /// If there are several, the decision fails with `AmbiguousSelector`.
     pub autoscalers: Vec<String>,
 }
 
-/// What a reconcile is about to do, and what it has to read for it.
+impl SelectedPods {
+    /// Pods that no other autoscaler selects.
+    pub fn new(pods: Vec<Arc<Pod>>) -> Self {
+        Self { pods, autoscalers: Vec::new() }
+    }
+}
+
+/// What a reconcile is about to do, and the metrics that it has to read for that.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
     pub(crate) settings: &'a Settings,
     pub(crate) scale: Scale,
-    pub(crate) path: Path,
+    pub(crate) kind: PlanKind,
 }
 
-/// The ways a reconcile can go.
+/// The kinds of reconciles.
 #[derive(Debug)]
-pub(crate) enum Path {
-    ScaleUnreadable(ScaleReadError),
-    /// At zero replicas by somebody else's doing.
+pub(crate) enum PlanKind {
+    /// The scale could not be read.
+    ScaleUnavailable(ScaleReadError),
+    /// The target is at zero replicas, but this autoscaler did not scale it there.
     Disabled,
+    /// The replicas are above `maxReplicas`.
     AboveMax,
+    /// The replicas are below `minReplicas`.
     BelowMin,
+    /// The target's selector can't be used.
     SelectorRejected(SelectorRejection),
-    Metrics(MetricsPath),
+    /// The metrics decide.
+    Metrics(MetricsPlan),
 }
 
 #[derive(Debug)]
@@ -63,87 +90,108 @@ pub(crate) enum SelectorRejection {
 }
 
 #[derive(Debug)]
-pub(crate) struct MetricsPath {
+pub(crate) struct MetricsPlan {
     pub(crate) selector: Selector,
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// One for each metric of the spec; a metric that cannot be asked for has the reason in its place.
-    pub(crate) queries: Vec<Result<MetricQuery, String>>,
+    /// One query per metric of the spec, or the reason why the metric can't be queried.
+    pub(crate) queries: Vec<Result<MetricQuery, MetricSpecError>>,
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a reconcile of `hpa`, whose target's scale was read as `scale`.
+    /// Plans a reconcile of `hpa`, the scale of whose target was read as `scale`.
     ///
-    /// `select` gives the pods of the autoscaler's namespace that a selector matches; it is called at most once, and
-    /// only if metrics are needed. They are not when the scale could not be read, when the target is at zero
-    /// replicas by somebody else's doing, or when its replicas are out of bounds.
+    /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is called
+    /// at most once, and only if metrics are needed. They are not if the scale could not be read, if
+    /// the target is at zero replicas without the autoscaler having scaled it there, or if its
+    /// replicas are out of bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,
         settings: &'a Settings,
         select: impl FnOnce(&Selector) -> SelectedPods,
     ) -> Self {
-        let (scale, path) = match scale {
+        let (scale, kind) = match scale {
             Ok(scale) => {
-                let path = path(hpa, &scale, settings, select);
-                (scale, path)
+                let kind = plan_kind(hpa, &scale, settings, select);
+                (scale, kind)
             }
-            Err(error) => (Scale::default(), Path::ScaleUnreadable(error)),
+            Err(error) => (Scale::default(), PlanKind::ScaleUnavailable(error)),
         };
-        Self { hpa, settings, scale, path }
+        Self { hpa, settings, scale, kind }
     }
 
-    /// The selector of the pods that metrics are asked for; `None` if none are needed.
+    /// The selector of the pods whose metrics are read, or `None` if no metrics are needed.
     pub fn selector(&self) -> Option<&Selector> {
-        match &self.path {
-            Path::Metrics(metrics) => Some(&metrics.selector),
+        match &self.kind {
+            PlanKind::Metrics(metrics) => Some(&metrics.selector),
             _ => None,
         }
     }
 
-    /// What to read: each query with the index of its metric in the spec.
+    /// The metrics to read: each query with the index of its metric in the spec. A metric that
+    /// can't be queried, for example because its selector does not parse, is left out.
     pub fn queries(&self) -> impl Iterator<Item = (usize, &MetricQuery)> {
-        let queries = match &self.path {
-            Path::Metrics(metrics) => metrics.queries.as_slice(),
+        let queries = match &self.kind {
+            PlanKind::Metrics(metrics) => metrics.queries.as_slice(),
             _ => &[],
         };
         queries.iter().enumerate().filter_map(|(index, query)| Some((index, query.as_ref().ok()?)))
     }
+
+    /// Readings for this plan from the names of the metrics ([`MetricQuery::metric_name`]), for
+    /// callers that look up metrics by name. Metrics that the plan doesn't ask for are ignored; if
+    /// several queries have the same name, all of them get the reading.
+    pub fn readings_by_name<N: AsRef<str>>(
+        &self,
+        readings: impl IntoIterator<Item = (N, Result<Reading, ReadError>)>,
+    ) -> Readings {
+        let mut all = Readings::new();
+        for (name, reading) in readings {
+            for (metric, query) in self.queries() {
+                if query.metric_name() == name.as_ref() {
+                    all.insert(metric, reading.clone());
+                }
+            }
+        }
+        all
+    }
 }
 
-fn path(
+fn plan_kind(
     hpa: &HorizontalPodAutoscaler,
     scale: &Scale,
     settings: &Settings,
     select: impl FnOnce(&Selector) -> SelectedPods,
-) -> Path {
+) -> PlanKind {
     let (current, spec) = (scale.spec_replicas, &hpa.spec);
     if current == 0 {
-        if !may_leave_zero(hpa, settings) {
-            return Path::Disabled;
+        if !may_scale_from_zero(hpa, settings) {
+            return PlanKind::Disabled;
         }
     } else if current > spec.max_replicas {
-        return Path::AboveMax;
+        return PlanKind::AboveMax;
     } else if current < spec.effective_min_replicas() {
-        return Path::BelowMin;
+        return PlanKind::BelowMin;
     }
     if scale.selector.is_empty() {
-        return Path::SelectorRejected(SelectorRejection::Missing);
+        return PlanKind::SelectorRejected(SelectorRejection::Missing);
     }
     let selector = match Selector::parse(&scale.selector) {
         Ok(selector) => selector,
-        Err(error) => return Path::SelectorRejected(SelectorRejection::Invalid(error)),
+        Err(error) => return PlanKind::SelectorRejected(SelectorRejection::Invalid(error)),
     };
     let SelectedPods { pods, autoscalers } = select(&selector);
     if autoscalers.len() > 1 {
         let selector = scale.selector.clone();
-        return Path::SelectorRejected(SelectorRejection::Ambiguous { selector, autoscalers });
+        return PlanKind::SelectorRejected(SelectorRejection::Ambiguous { selector, autoscalers });
     }
-    Path::Metrics(MetricsPath { selector, pods, queries: spec.metrics.iter().map(query).collect() })
+    let queries = spec.metrics.iter().map(query).collect();
+    PlanKind::Metrics(MetricsPlan { selector, pods, queries })
 }
 
-/// Whether a workload at zero replicas is the autoscaler's to wake: it brought it there, and either has a metric
-/// that is there without pods or is no longer to keep it at zero (KEP-2021).
-fn may_leave_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
+/// Whether the autoscaler may scale its target up from zero replicas: it scaled the target to zero,
+/// and either has a metric that exists without pods, or `minReplicas` is no longer 0 (KEP-2021).
+fn may_scale_from_zero(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> bool {
     let spec = &hpa.spec;
     is_scaled_to_zero(hpa, settings)
         && (spec.effective_min_replicas() != 0 || has_object_or_external_metric(&spec.metrics))
@@ -154,8 +202,7 @@ pub(crate) fn is_scaled_to_zero(hpa: &HorizontalPodAutoscaler, settings: &Settin
 }
 
 pub(crate) fn has_object_or_external_metric(metrics: &[MetricSpec]) -> bool {
-    let is_one = |metric: &MetricSpec| {
+    metrics.iter().any(|metric| {
         matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
-    };
-    metrics.iter().any(is_one)
+    })
 }

@@ -1,4 +1,4 @@
-//! One pod → one class: does it count, and with what?
+//! Classifies a pod: whether and how it counts in an average over pods.
 
 use serde::Serialize;
 
@@ -8,41 +8,42 @@ use crate::{
     settings::{Readiness, after},
 };
 
-/// How a pod takes part in an average over pods.
+/// How a pod counts in an average over pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PodClass {
-    /// Its sample counts.
+    /// The pod counts with its sample.
     Ready,
-    /// Not up yet, so its sample does not count: on a scale-up it stands in with no usage.
+    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage, for a
+    /// scale-down it doesn't count.
     Unready,
-    /// Up, but without a sample: it stands in with no usage on a scale-up, with the target (or all it requests)
-    /// on a scale-down.
+    /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts with
+    /// the target value, or for utilization targets with its request, or the target if that is more.
     Missing,
-    /// On its way out, or at its end: it takes no part.
+    /// The pod has failed or succeeded, or is being deleted. It doesn't count.
     Ignored,
 }
 
-/// How many pods there are of each class.
+/// The number of pods of each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PodCounts {
-    /// Pods whose sample counts.
+    /// See [`PodClass::Ready`].
     pub ready: usize,
-    /// Pods that are not up yet.
+    /// See [`PodClass::Unready`].
     pub unready: usize,
-    /// Pods without a sample.
+    /// See [`PodClass::Missing`].
     pub missing: usize,
-    /// Pods on their way out, or at their end.
+    /// See [`PodClass::Ignored`].
     pub ignored: usize,
 }
 
 impl PodCounts {
-    /// All pods.
+    /// The number of pods of all classes.
     pub fn total(&self) -> usize {
         self.ready + self.unready + self.missing + self.ignored
     }
 
-    /// Counts one pod.
-    pub fn count(&mut self, class: PodClass) {
+    /// Adds one pod.
+    pub fn add(&mut self, class: PodClass) {
         match class {
             PodClass::Ready => self.ready += 1,
             PodClass::Unready => self.unready += 1,
@@ -52,17 +53,19 @@ impl PodCounts {
     }
 }
 
-/// The class of a pod for one metric, from its life and its sample.
+/// Classifies a pod for one metric, by its status and its sample of the metric.
 ///
-/// Readiness matters for CPU only, since it is start-up that burns CPU: within the CPU initialization period a
-/// sample counts once the pod is ready and a full window has passed since; after it, unless the pod has never been
-/// ready. (<https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details>;
-/// Succeeded pods are ignored like Failed ones, kubernetes#141302.)
+/// Readiness matters for CPU only, because pods use CPU while they start. Within the CPU
+/// initialization period, a CPU sample counts if the pod is ready and the sample's window began after
+/// it became ready. Later, it counts unless the pod has never been ready.
+///
+/// Source: [algorithm details](https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details).
+/// Succeeded pods are ignored like Failed ones (kubernetes#141302).
 pub fn classify(
     pod: &Pod,
     sample: Option<&PodSample>,
     is_cpu: bool,
-    rules: &Readiness,
+    readiness: &Readiness,
 ) -> PodClass {
     if pod.terminating || matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded) {
         return PodClass::Ignored;
@@ -71,24 +74,24 @@ pub fn classify(
         return PodClass::Unready;
     }
     let Some(sample) = sample else { return PodClass::Missing };
-    if is_cpu && !cpu_sample_counts(pod, sample, rules) {
+    if is_cpu && !cpu_sample_counts(pod, sample, readiness) {
         PodClass::Unready
     } else {
         PodClass::Ready
     }
 }
 
-fn cpu_sample_counts(pod: &Pod, sample: &PodSample, rules: &Readiness) -> bool {
+fn cpu_sample_counts(pod: &Pod, sample: &PodSample, readiness: &Readiness) -> bool {
     let (Some(ReadyCondition { status, last_transition_time }), Some(start)) =
         (pod.ready, pod.start_time)
     else {
         return false;
     };
     let unready = status == Some(false);
-    if after(start, rules.cpu_initialization_period) > rules.now {
+    if after(start, readiness.cpu_initialization_period) > readiness.now {
         !unready && sample.timestamp >= after(last_transition_time, sample.window)
     } else {
-        !unready || after(start, rules.initial_readiness_delay) <= last_transition_time
+        !unready || after(start, readiness.initial_readiness_delay) <= last_transition_time
     }
 }
 
@@ -98,6 +101,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::quantity::MilliValue;
     use PodClass::{Ignored, Missing, Ready, Unready};
 
     const CPU: bool = true;
@@ -108,32 +112,35 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// A pod that started at second 0; its readiness turned at second `turned`, if it has any.
-    fn pod(phase: &str, ready: Option<bool>, turned: i64) -> Pod {
-        let last_transition_time = at(turned.max(-1));
+    /// A pod that started at second 0 and whose readiness last changed at second `changed`.
+    fn pod(phase: &str, ready: Option<bool>, changed: i64) -> Pod {
+        let last_transition_time = at(changed.max(-1));
         Pod {
             name: "pod".into(),
             labels: [].into(),
             terminating: false,
             phase: phase.into(),
             start_time: Some(at(0)),
-            ready: (turned != NEVER)
+            ready: (changed != NEVER)
                 .then_some(ReadyCondition { status: ready, last_transition_time }),
             requests: std::sync::Arc::default(),
         }
     }
 
-    /// The class of a pod at second `now`, with a sample of the 30 seconds before second `sampled`.
+    /// The class of a pod at second `now`, with a sample of the 30 seconds before `sampled`.
     fn class(pod: &Pod, sampled: i64, is_cpu: bool, now: i64) -> PodClass {
         let window = SignedDuration::from_secs(30);
-        let sample =
-            (sampled != NEVER).then(|| PodSample { value: 1, timestamp: at(sampled), window });
-        let rules = Readiness {
+        let sample = (sampled != NEVER).then(|| PodSample {
+            value: MilliValue::from_milli(1),
+            timestamp: at(sampled),
+            window,
+        });
+        let readiness = Readiness {
             now: at(now),
             cpu_initialization_period: SignedDuration::from_secs(300),
             initial_readiness_delay: SignedDuration::from_secs(20),
         };
-        classify(pod, sample.as_ref(), is_cpu, &rules)
+        classify(pod, sample.as_ref(), is_cpu, &readiness)
     }
 
     #[rstest]
@@ -146,7 +153,7 @@ mod tests {
     #[case::failed("Failed", 500, Ignored)]
     #[case::failed_without_sample("Failed", NEVER, Ignored)]
     #[case::succeeded("Succeeded", 500, Ignored)]
-    fn phases(
+    fn phase_decides_the_class(
         #[case] phase: &str,
         #[case] sampled: i64,
         #[case] expected: PodClass,
@@ -163,22 +170,22 @@ mod tests {
     #[case::a_full_window_since_ready(Some(true), 100, 130, 299, Ready)]
     #[case::less_than_a_window_since_ready(Some(true), 100, 129, 299, Unready)]
     #[case::not_ready(Some(false), 100, 200, 299, Unready)]
-    #[case::neither_with_a_window(None, 100, 130, 299, Ready)]
-    #[case::neither_without(None, 100, 129, 299, Unready)]
+    #[case::unknown_with_a_window(None, 100, 130, 299, Ready)]
+    #[case::unknown_without_a_window(None, 100, 129, 299, Unready)]
     // After it, from second 300 on.
-    #[case::ready_whatever_the_sample(Some(true), 100, 101, 300, Ready)]
-    #[case::neither(None, 100, 101, 300, Ready)]
+    #[case::ready_with_any_sample(Some(true), 100, 101, 300, Ready)]
+    #[case::unknown(None, 100, 101, 300, Ready)]
     #[case::was_ready_once(Some(false), 20, 200, 300, Ready)]
-    #[case::turned_within_the_delay(Some(false), 19, 200, 300, Unready)]
+    #[case::unready_within_the_delay(Some(false), 19, 200, 300, Unready)]
     #[case::never_ready(None, NEVER, 200, 300, Unready)]
-    fn cpu_samples(
+    fn cpu_samples_count_by_readiness(
         #[case] ready: Option<bool>,
-        #[case] turned: i64,
+        #[case] changed: i64,
         #[case] sampled: i64,
         #[case] now: i64,
         #[case] expected: PodClass,
     ) {
-        let mut pod = pod("Running", ready, turned);
+        let mut pod = pod("Running", ready, changed);
         assert_eq!(class(&pod, sampled, CPU, now), expected);
         assert_eq!(class(&pod, sampled, MEMORY, now), Ready);
         pod.start_time = None;
@@ -186,25 +193,32 @@ mod tests {
     }
 
     #[test]
-    fn spans_beyond_the_end_of_time() {
-        let rules = Readiness {
+    fn extreme_times_saturate() {
+        let readiness = Readiness {
             now: Timestamp::MAX,
             cpu_initialization_period: SignedDuration::MAX,
             initial_readiness_delay: SignedDuration::MIN,
         };
-        let sample = PodSample { value: 1, timestamp: Timestamp::MIN, window: SignedDuration::MIN };
-        assert_eq!(classify(&pod("Running", Some(true), 0), Some(&sample), CPU, &rules), Ready);
-        assert_eq!(classify(&pod("Running", Some(false), 0), Some(&sample), CPU, &rules), Ready);
+        let sample = PodSample {
+            value: MilliValue::from_milli(1),
+            timestamp: Timestamp::MIN,
+            window: SignedDuration::MIN,
+        };
+        assert_eq!(classify(&pod("Running", Some(true), 0), Some(&sample), CPU, &readiness), Ready);
+        assert_eq!(
+            classify(&pod("Running", Some(false), 0), Some(&sample), CPU, &readiness),
+            Ready
+        );
     }
 
     #[test]
-    fn census() {
-        let mut census = PodCounts::default();
+    fn counts_pods_by_class() {
+        let mut counts = PodCounts::default();
         for class in
             [Ready, Unready, Unready, Missing, Missing, Missing, Ignored, Ignored, Ignored, Ignored]
         {
-            census.count(class);
+            counts.add(class);
         }
-        assert_eq!(census, PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 });
+        assert_eq!(counts, PodCounts { ready: 1, unready: 2, missing: 3, ignored: 4 });
     }
 }

@@ -1,22 +1,26 @@
-//! What a decision asks of the metrics APIs, and what they answer.
+//! What a decision asks of the metrics APIs, and their answers.
 
 use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     api::{CrossVersionObjectReference, ResourceName},
+    quantity::MilliValue,
     selector::Selector,
 };
 
-/// One question to a metrics API. The namespace, and for the metrics of pods the pods' selector, are those of the
-/// [`Plan`](crate::plan::Plan) that asks.
+/// One query of a metrics API.
+///
+/// The namespace, and for metrics of pods the pods' selector, are those of the
+/// [`Plan`](crate::plan::Plan) that asks. The enum is exhaustive on purpose: a metrics source has to
+/// answer every kind of query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricQuery {
-    /// metrics.k8s.io: a resource of each pod, or of one container in each.
+    /// metrics.k8s.io: the usage of a resource by each pod, or by one container of each pod.
     Resource {
-        /// The resource.
+        /// The resource, for example `cpu`.
         resource: ResourceName,
-        /// The container; `None` for the whole pod.
+        /// The container, or `None` for the whole pod.
         container: Option<String>,
     },
     /// custom.metrics.k8s.io: a metric of each pod.
@@ -28,7 +32,7 @@ pub enum MetricQuery {
     },
     /// custom.metrics.k8s.io: a metric of one object.
     Object {
-        /// The object; of kind Namespace it stands for the autoscaler's own namespace.
+        /// The object. The kind Namespace stands for the autoscaler's own namespace.
         object: CrossVersionObjectReference,
         /// The metric's name.
         metric: String,
@@ -44,36 +48,48 @@ pub enum MetricQuery {
     },
 }
 
+impl MetricQuery {
+    /// The name of the metric, or of the resource.
+    pub fn metric_name(&self) -> &str {
+        match self {
+            Self::Resource { resource, .. } => resource.as_str(),
+            Self::Pods { metric, .. }
+            | Self::Object { metric, .. }
+            | Self::External { metric, .. } => metric,
+        }
+    }
+}
+
 /// One pod's sample of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodSample {
-    /// The value in milli-units.
-    pub value: i64,
-    /// The end of the window the sample was taken over.
+    /// The measured value, for example the CPU cores or bytes in use.
+    pub value: MilliValue,
+    /// The end of the window over which the sample was taken.
     pub timestamp: Timestamp,
     /// The length of that window.
     pub window: SignedDuration,
 }
 
-/// A metric's samples by pod name. A second sample of one pod replaces the first.
+/// Samples of one metric by pod name. A second sample of a pod replaces the first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSamples {
     by_pod: HashMap<Box<str>, PodSample>,
-    /// The sum of all values, kept so that reading it costs nothing per sample.
+    /// The sum of all values in milli-units, kept up to date so that averages need no second pass.
     total: i128,
 }
 
 impl PodSamples {
-    /// Room for this many samples.
+    /// No samples yet, with room for `samples` of them.
     pub fn with_capacity(samples: usize) -> Self {
         Self { by_pod: HashMap::with_capacity(samples), total: 0 }
     }
 
-    /// Adds a pod's sample.
+    /// Adds or replaces the sample of `pod`.
     pub fn insert(&mut self, pod: impl Into<Box<str>>, sample: PodSample) {
-        self.total += i128::from(sample.value);
+        self.total += i128::from(sample.value.as_milli());
         if let Some(replaced) = self.by_pod.insert(pod.into(), sample) {
-            self.total -= i128::from(replaced.value);
+            self.total -= i128::from(replaced.value.as_milli());
         }
     }
 
@@ -92,14 +108,14 @@ impl PodSamples {
         self.by_pod.is_empty()
     }
 
-    /// The sum of all values in milli-units.
-    pub fn total(&self) -> i128 {
-        self.total
-    }
-
-    /// The samples, in no order.
+    /// The samples with their pods' names, in arbitrary order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &PodSample)> {
         self.by_pod.iter().map(|(pod, sample)| (pod.as_ref(), sample))
+    }
+
+    /// The sum of all values in milli-units.
+    pub(crate) fn total(&self) -> i128 {
+        self.total
     }
 }
 
@@ -114,15 +130,65 @@ impl<N: Into<Box<str>>> FromIterator<(N, PodSample)> for PodSamples {
     }
 }
 
-/// What a metrics API answered.
+/// The answer to one [`MetricQuery`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reading {
-    /// A metric of each pod: answers [`MetricQuery::Resource`] and [`MetricQuery::Pods`].
+    /// Answers [`MetricQuery::Resource`] and [`MetricQuery::Pods`]: one sample per pod.
     Pods(PodSamples),
-    /// One value in milli-units: answers [`MetricQuery::Object`].
-    Object(i64),
-    /// The value of every series in milli-units: answers [`MetricQuery::External`].
-    External(Vec<i64>),
+    /// Answers [`MetricQuery::Object`]: the object's value.
+    Object(MilliValue),
+    /// Answers [`MetricQuery::External`]: the value of every series.
+    External(Vec<MilliValue>),
+}
+
+/// The answers to the queries of a [`Plan`](crate::plan::Plan), by the index of their metric in
+/// `spec.metrics`.
+///
+/// A metric without a reading counts as failed, so it blocks scaling down.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Readings(Vec<Option<Result<Reading, ReadError>>>);
+
+impl Readings {
+    /// No readings.
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Sets the reading of the metric at an index of `spec.metrics`.
+    pub fn insert(&mut self, metric: usize, reading: Result<Reading, ReadError>) {
+        if self.0.len() <= metric {
+            self.0.resize_with(metric.saturating_add(1), || None);
+        }
+        if let Some(slot) = self.0.get_mut(metric) {
+            *slot = Some(reading);
+        }
+    }
+
+    /// The reading of the metric at an index of `spec.metrics`, if there is one.
+    pub fn get(&self, metric: usize) -> Option<&Result<Reading, ReadError>> {
+        self.0.get(metric)?.as_ref()
+    }
+
+    /// Every metric's reading in the order of the spec, without an end.
+    pub(crate) fn into_ordered(self) -> impl Iterator<Item = Option<Result<Reading, ReadError>>> {
+        self.0.into_iter().chain(std::iter::repeat_with(|| None))
+    }
+}
+
+impl Extend<(usize, Result<Reading, ReadError>)> for Readings {
+    fn extend<I: IntoIterator<Item = (usize, Result<Reading, ReadError>)>>(&mut self, readings: I) {
+        for (metric, reading) in readings {
+            self.insert(metric, reading);
+        }
+    }
+}
+
+impl FromIterator<(usize, Result<Reading, ReadError>)> for Readings {
+    fn from_iter<I: IntoIterator<Item = (usize, Result<Reading, ReadError>)>>(readings: I) -> Self {
+        let mut all = Self::new();
+        all.extend(readings);
+        all
+    }
 }
 
 /// The metrics APIs.
@@ -146,18 +212,32 @@ impl std::fmt::Display for MetricsApi {
     }
 }
 
-/// Why a metrics API gave no reading, in the reference controller's words.
+/// Why a metrics API gave no reading. The texts are those of the reference controller, which
+/// conditions and events repeat.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The request failed.
     #[error("unable to fetch metrics from {api}: {message}")]
     Fetch {
-        /// The API asked.
+        /// The API that was asked.
         api: MetricsApi,
-        /// What it, or the way to it, said.
+        /// The cause, with its own causes.
         message: String,
     },
-    /// The answer held no item.
+    /// The response had no item.
     #[error("no metrics returned from {0}")]
     Empty(MetricsApi),
+}
+
+impl ReadError {
+    /// A request that failed, with the text of its error.
+    pub fn fetch(api: MetricsApi, error: impl std::fmt::Display) -> Self {
+        Self::Fetch { api, message: error.to_string() }
+    }
+
+    /// Whether the API responded, without any item.
+    pub fn is_empty_response(&self) -> bool {
+        matches!(self, Self::Empty(_))
+    }
 }

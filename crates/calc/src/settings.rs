@@ -1,33 +1,47 @@
-//! What the controller's flags say, and the rules that follow from it.
+//! The controller-wide settings, and the tolerances and pod rules that follow from them.
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::HorizontalPodAutoscalerSpec;
+use crate::{api::HorizontalPodAutoscalerSpec, quantity::Quantity};
 
-/// The controller-wide settings of a decision: the reference's `--horizontal-pod-autoscaler-*` flags.
+/// The controller-wide settings of a decision: the reference's `--horizontal-pod-autoscaler-*`
+/// flags.
+///
+/// ```
+/// use hpa_calc::Settings;
+/// use jiff::SignedDuration;
+///
+/// let settings = Settings::default()
+///     .with_tolerance(0.05)
+///     .with_downscale_stabilization(SignedDuration::from_mins(2));
+/// assert_eq!(settings.tolerance, 0.05);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Settings {
-    /// `--horizontal-pod-autoscaler-tolerance`: how far a usage ratio may be from 1 without a change, as a
-    /// fraction.
+    /// `--horizontal-pod-autoscaler-tolerance`: the ratio of usage to target may differ from 1 by
+    /// this fraction without a change. Default 0.1.
     pub tolerance: f64,
-    /// `--horizontal-pod-autoscaler-downscale-stabilization`: how far back a higher recommendation holds.
+    /// `--horizontal-pod-autoscaler-downscale-stabilization`: the stabilization window for scaling
+    /// down, unless `behavior` sets one. Default 5 minutes.
     pub downscale_stabilization: SignedDuration,
-    /// `--horizontal-pod-autoscaler-cpu-initialization-period`: how long after its start a pod's CPU samples may
-    /// be skipped.
+    /// `--horizontal-pod-autoscaler-cpu-initialization-period`: for this long after a pod's start,
+    /// its CPU samples count only once the pod is ready and a full window old. Default 5 minutes.
     pub cpu_initialization_period: SignedDuration,
-    /// `--horizontal-pod-autoscaler-initial-readiness-delay`: how long after its start a pod's unreadiness counts
-    /// as never having been ready.
+    /// `--horizontal-pod-autoscaler-initial-readiness-delay`: a pod that became unready within this
+    /// time after its start counts as never having been ready. Default 30 seconds.
     pub initial_readiness_delay: SignedDuration,
-    /// Whether an autoscaler may scale to zero and back (KEP-2021, gate `HPAScaleToZero`, on since 1.37).
+    /// Whether autoscalers may scale to zero and from zero (KEP-2021, feature gate
+    /// `HPAScaleToZero`, on by default since Kubernetes 1.37). Default true.
     pub scale_to_zero: bool,
-    /// Whether zero replicas are kept apart from a pause where the reference mistakes one for the other:
+    /// Whether to correct two cases in which the reference mistakes a paused workload for one that
+    /// the autoscaler scaled to zero, or the reverse. Default false, which is exactly the reference.
     ///
-    /// - `ScaledToZero` is cleared as soon as the target has replicas, whoever gave it them. The reference leaves it,
-    ///   and later takes a user's 0 for its own and undoes it.
-    /// - Raising `minReplicas` above 0 wakes a target that was scaled to zero even if no metric can be read. The
-    ///   reference leaves it at 0 until one can.
-    ///
-    /// Off is the reference exactly.
+    /// - `ScaledToZero=True` is cleared as soon as the target has replicas, even if the autoscaler
+    ///   did not scale it. The reference leaves the condition, and later scales up a workload that
+    ///   a user scaled to 0.
+    /// - If `minReplicas` is raised above 0, a target that was scaled to zero is scaled up even if
+    ///   no metric can be read. The reference leaves it at 0 until one can.
     pub strict_scale_to_zero: bool,
 }
 
@@ -44,37 +58,82 @@ impl Default for Settings {
     }
 }
 
-/// How far a usage ratio may be from 1 without a change, for each direction, as fractions.
+impl Settings {
+    /// Sets [`Settings::tolerance`].
+    #[must_use]
+    pub const fn with_tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// Sets [`Settings::downscale_stabilization`].
+    #[must_use]
+    pub const fn with_downscale_stabilization(mut self, window: SignedDuration) -> Self {
+        self.downscale_stabilization = window;
+        self
+    }
+
+    /// Sets [`Settings::cpu_initialization_period`].
+    #[must_use]
+    pub const fn with_cpu_initialization_period(mut self, period: SignedDuration) -> Self {
+        self.cpu_initialization_period = period;
+        self
+    }
+
+    /// Sets [`Settings::initial_readiness_delay`].
+    #[must_use]
+    pub const fn with_initial_readiness_delay(mut self, delay: SignedDuration) -> Self {
+        self.initial_readiness_delay = delay;
+        self
+    }
+
+    /// Sets [`Settings::scale_to_zero`].
+    #[must_use]
+    pub const fn with_scale_to_zero(mut self, enabled: bool) -> Self {
+        self.scale_to_zero = enabled;
+        self
+    }
+
+    /// Sets [`Settings::strict_scale_to_zero`].
+    #[must_use]
+    pub const fn with_strict_scale_to_zero(mut self, enabled: bool) -> Self {
+        self.strict_scale_to_zero = enabled;
+        self
+    }
+}
+
+/// How far the ratio of usage to target may differ from 1 without a change, as fractions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerances {
-    /// Above 1.
+    /// For ratios above 1.
     pub up: f64,
-    /// Below 1.
+    /// For ratios below 1.
     pub down: f64,
 }
 
 impl Tolerances {
-    /// Whether the ratio calls for no change; both edges are within.
-    pub fn are_met_by(self, ratio: f64) -> bool {
-        1.0 - self.down <= ratio && ratio <= 1.0 + self.up
-    }
-
-    /// The tolerances in force: an autoscaler's own (KEP-4951), else the controller's.
-    pub fn of(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
+    /// The effective tolerances of an autoscaler: those of its `behavior` (KEP-4951), else the
+    /// controller's.
+    pub fn for_spec(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
         let behavior = spec.behavior.as_ref();
         let up = behavior.and_then(|behavior| behavior.scale_up.as_ref()?.tolerance.as_ref());
         let down = behavior.and_then(|behavior| behavior.scale_down.as_ref()?.tolerance.as_ref());
         Self {
-            up: up.map_or(settings.tolerance, crate::quantity::Quantity::as_f64),
-            down: down.map_or(settings.tolerance, crate::quantity::Quantity::as_f64),
+            up: up.map_or(settings.tolerance, Quantity::as_f64),
+            down: down.map_or(settings.tolerance, Quantity::as_f64),
         }
+    }
+
+    /// Whether the ratio is within tolerance. Both ends of the range are.
+    pub fn contain(self, ratio: f64) -> bool {
+        1.0 - self.down <= ratio && ratio <= 1.0 + self.up
     }
 }
 
-/// A point in time and how pods are judged at it.
+/// The time of a decision, and the settings that classify pods at that time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Readiness {
-    /// Now.
+    /// The time of the decision.
     pub now: Timestamp,
     /// See [`Settings::cpu_initialization_period`].
     pub cpu_initialization_period: SignedDuration,
@@ -83,8 +142,8 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// The rules of these settings at a time.
-    pub fn at(now: Timestamp, settings: &Settings) -> Self {
+    /// The rules that `settings` give for a decision at `now`.
+    pub fn new(now: Timestamp, settings: &Settings) -> Self {
         Self {
             now,
             cpu_initialization_period: settings.cpu_initialization_period,
@@ -93,13 +152,13 @@ impl Readiness {
     }
 }
 
-/// A time plus a span, held at the ends of time instead of failing.
+/// `time + span`, saturating.
 pub(crate) fn after(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
     time.checked_add(span).unwrap_or(end)
 }
 
-/// A time minus a span, held at the ends of time instead of failing.
+/// `time - span`, saturating.
 pub(crate) fn before(time: Timestamp, span: SignedDuration) -> Timestamp {
     let end = if span.is_negative() { Timestamp::MAX } else { Timestamp::MIN };
     time.checked_sub(span).unwrap_or(end)
@@ -120,8 +179,8 @@ mod tests {
     #[case::below(0.8_f64.next_down(), false)]
     #[case::not_a_number(f64::NAN, false)]
     #[case::infinite(f64::INFINITY, false)]
-    fn both_edges_are_within(#[case] ratio: f64, #[case] expected: bool) {
-        assert_eq!(Tolerances { up: 0.1, down: 0.2 }.are_met_by(ratio), expected);
+    fn ratio_is_within_tolerance_at_both_edges(#[case] ratio: f64, #[case] expected: bool) {
+        assert_eq!(Tolerances { up: 0.1, down: 0.2 }.contain(ratio), expected);
     }
 
     #[rstest]
@@ -129,13 +188,13 @@ mod tests {
     #[case::behavior_without(json!({ "behavior": { "scaleUp": {}, "scaleDown": {} } }), 0.1, 0.1)]
     #[case::up(json!({ "behavior": { "scaleUp": { "tolerance": "50m" } } }), 0.05, 0.1)]
     #[case::down(json!({ "behavior": { "scaleDown": { "tolerance": "0" } } }), 0.1, 0.0)]
-    fn an_autoscalers_own_tolerances(#[case] spec: Value, #[case] up: f64, #[case] down: f64) {
+    fn behavior_overrides_tolerance(#[case] spec: Value, #[case] up: f64, #[case] down: f64) {
         let spec = serde_json::from_value(spec).unwrap();
-        assert_eq!(Tolerances::of(&spec, &Settings::default()), Tolerances { up, down });
+        assert_eq!(Tolerances::for_spec(&spec, &Settings::default()), Tolerances { up, down });
     }
 
     #[test]
-    fn times_are_held_at_the_ends() {
+    fn time_arithmetic_saturates() {
         let (long, back) = (SignedDuration::MAX, SignedDuration::MIN);
         assert_eq!(after(Timestamp::UNIX_EPOCH, long), Timestamp::MAX);
         assert_eq!(after(Timestamp::UNIX_EPOCH, back), Timestamp::MIN);

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use crate::{
     api::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
-        HorizontalPodAutoscalerStatus, MetricStatus,
+        HorizontalPodAutoscalerStatus, MetricStatus, UnknownFields,
     },
     messages,
 };
 
-/// A status in the making.
+/// A status that is being changed by a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StatusDraft {
     pub(crate) status: HorizontalPodAutoscalerStatus,
@@ -21,9 +21,9 @@ pub(crate) struct StatusDraft {
 }
 
 impl StatusDraft {
-    /// Starts from the status the object has.
-    pub(crate) fn of(hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
-        // Servers before 1.37 do not count generations of autoscalers: there is nothing to observe.
+    /// Starts from the autoscaler's stored status.
+    pub(crate) fn new(hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
+        // API servers before 1.37 set no generation on autoscalers.
         let generation = hpa.metadata.generation.filter(|generation| *generation > 0);
         let mut status = hpa.status.clone();
         if generation.is_some() {
@@ -32,7 +32,8 @@ impl StatusDraft {
         Self { status, generation, now }
     }
 
-    /// Sets a condition; its transition time moves only when its status changes. A new one comes last.
+    /// Sets a condition. Its transition time changes only with its status. A new condition is added
+    /// at the end.
     pub(crate) fn set(
         &mut self,
         condition_type: ConditionType,
@@ -42,9 +43,9 @@ impl StatusDraft {
     ) {
         let status = if holds { ConditionStatus::True } else { ConditionStatus::False };
         let conditions = &mut self.status.conditions;
-        let found =
+        let existing =
             conditions.iter_mut().find(|condition| condition.condition_type == condition_type);
-        let Some(condition) = found else {
+        let Some(condition) = existing else {
             conditions.push(Condition {
                 condition_type,
                 status,
@@ -52,7 +53,7 @@ impl StatusDraft {
                 reason,
                 message: message.into(),
                 observed_generation: self.generation,
-                unknown: crate::api::Unknown::default(),
+                unknown: UnknownFields::default(),
             });
             return;
         };
@@ -67,28 +68,27 @@ impl StatusDraft {
         }
     }
 
-    /// Notes whether it was the autoscaler that brought the workload to zero (KEP-2021).
-    pub(crate) fn set_scaled_to_zero(&mut self, by_us: bool) {
-        let (reason, message) = if by_us {
-            (ConditionReason::ScaledToZero, messages::ZERO_BY_US)
+    /// Sets `ScaledToZero`: whether the autoscaler scaled the workload to zero (KEP-2021).
+    pub(crate) fn set_scaled_to_zero(&mut self, is_scaled_to_zero: bool) {
+        let (reason, message) = if is_scaled_to_zero {
+            (ConditionReason::ScaledToZero, messages::SCALED_TO_ZERO)
         } else {
-            (ConditionReason::NotScaledToZero, messages::ZERO_NOT_BY_US)
+            (ConditionReason::NotScaledToZero, messages::NOT_SCALED_TO_ZERO)
         };
-        self.set(ConditionType::ScaledToZero, by_us, reason, message);
+        self.set(ConditionType::ScaledToZero, is_scaled_to_zero, reason, message);
     }
 
-    /// When this reconcile is.
+    /// The time of the decision.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// Removes a condition.
     pub(crate) fn remove(&mut self, condition_type: &ConditionType) {
         self.status.conditions.retain(|condition| condition.condition_type != *condition_type);
     }
 
-    /// What was read; the desired replicas stay.
-    pub(crate) fn observe(&mut self, current_replicas: i32, metrics: Vec<MetricStatus>) {
+    /// Sets what the reconcile read. The desired replicas stay.
+    pub(crate) fn set_observed(&mut self, current_replicas: i32, metrics: Vec<MetricStatus>) {
         self.status.current_replicas = current_replicas;
         self.status.current_metrics = metrics;
     }
@@ -120,13 +120,17 @@ mod tests {
     }
 
     fn draft(generation: Option<i64>) -> StatusDraft {
-        StatusDraft::of(&hpa(generation), NOW.parse().unwrap())
+        StatusDraft::new(&hpa(generation), NOW.parse().unwrap())
     }
 
     #[rstest]
-    #[case::same_status_keeps_the_time(true, "True", BEFORE)]
-    #[case::another_status_moves_it(false, "False", NOW)]
-    fn a_condition_that_is_there(#[case] holds: bool, #[case] status: &str, #[case] time: &str) {
+    #[case::same_status_keeps_transition_time(true, "True", BEFORE)]
+    #[case::new_status_changes_transition_time(false, "False", NOW)]
+    fn existing_condition_is_updated(
+        #[case] holds: bool,
+        #[case] status: &str,
+        #[case] time: &str,
+    ) {
         let mut draft = draft(Some(4));
         draft.set(ConditionType::ScalingActive, holds, ConditionReason::ScalingDisabled, "new");
         let condition = serde_json::to_value(&draft.status.conditions[0]).unwrap();
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_condition_comes_last() {
+    fn new_condition_is_added_at_the_end() {
         let mut draft = draft(Some(4));
         draft.set(ConditionType::AbleToScale, false, ConditionReason::FailedGetScale, "new");
         let condition = serde_json::to_value(draft.status.conditions.last().unwrap()).unwrap();
@@ -151,24 +155,24 @@ mod tests {
     }
 
     #[rstest]
-    #[case::counted(Some(1), Some(1), Some(1))]
-    #[case::not_counted(None, Some(3), None)]
-    #[case::zero_is_not_counted(Some(0), Some(3), None)]
-    fn generations(
+    #[case::set(Some(1), Some(1), Some(1))]
+    #[case::absent(None, Some(3), None)]
+    #[case::zero_is_ignored(Some(0), Some(3), None)]
+    fn observed_generation_follows_generation(
         #[case] generation: Option<i64>,
-        #[case] of_old: Option<i64>,
-        #[case] of_new: Option<i64>,
+        #[case] existing: Option<i64>,
+        #[case] added: Option<i64>,
     ) {
         let mut draft = draft(generation);
         draft.set(ConditionType::ScalingActive, true, ConditionReason::ValidMetricFound, "");
         draft.set(ConditionType::AbleToScale, true, ConditionReason::SucceededGetScale, "");
-        assert_eq!(draft.status.observed_generation, of_old);
-        assert_eq!(draft.status.conditions[0].observed_generation, of_old);
-        assert_eq!(draft.status.conditions[2].observed_generation, of_new);
+        assert_eq!(draft.status.observed_generation, existing);
+        assert_eq!(draft.status.conditions[0].observed_generation, existing);
+        assert_eq!(draft.status.conditions[2].observed_generation, added);
     }
 
     #[test]
-    fn removal() {
+    fn remove_removes_only_that_condition() {
         let mut draft = draft(None);
         draft.remove(&ConditionType::ScaledToZero);
         draft.remove(&ConditionType::AbleToScale);

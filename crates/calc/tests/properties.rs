@@ -1,16 +1,14 @@
-//! What holds of every reconcile, whatever the spec, the scale, the pods, the metrics and the past.
+//! Properties of every reconcile, for generated specs, scales, pods, metrics and histories.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use std::sync::Arc;
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Pod, Scale},
-    conclude::Conclusion,
+    Conclusion, History, HorizontalPodAutoscaler, MetricsApi, MilliValue, Plan, Pod, PodSample,
+    PodSamples, ReadError, Reading, Scale, ScaleWriteError, SelectedPods, Settings,
+    api::HorizontalPodAutoscalerStatus,
     defaults::apply_defaults,
-    history::{History, Recommendation, ScaleEvent},
-    plan::{Plan, SelectedPods},
-    readings::{MetricsApi, PodSample, PodSamples, ReadError, Reading},
-    settings::Settings,
+    history::{Recommendation, ScaleEvent},
     validation::{ValidationOptions, validate},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -39,15 +37,16 @@ struct PodPlan {
     sample: Option<i64>,
 }
 
-/// All that a reconcile depends on.
+/// The inputs of a reconcile.
 #[derive(Clone, Debug)]
-struct World {
+struct Scenario {
     hpa: HorizontalPodAutoscaler,
     scale: Scale,
     pods: Vec<PodPlan>,
-    /// What metrics without pods read, and whether each metric can be read.
+    /// The value of Object and External metrics in milli-units.
     value: i64,
-    read: Vec<bool>,
+    /// Whether each metric can be read.
+    readable: Vec<bool>,
     history: History,
 }
 
@@ -151,21 +150,21 @@ fn histories() -> impl Strategy<Value = History> {
     })
 }
 
-/// Worlds whose scale is mostly within bounds.
-fn worlds(metrics: std::ops::Range<usize>) -> impl Strategy<Value = World> {
+/// Scenarios whose scale is mostly within bounds.
+fn scenarios(metrics: std::ops::Range<usize>) -> impl Strategy<Value = Scenario> {
     let replicas = (0..40_i32, 0..40_i32, prop::bool::weighted(0.9));
-    let read = vec(prop::bool::weighted(0.8), 4);
-    (hpas(metrics), replicas, vec(pods(), 0..12), 0..40_000_i64, read, histories()).prop_map(
-        |(hpa, (any, status_replicas, within), pods, value, read, history)| {
+    let readable = vec(prop::bool::weighted(0.8), 4);
+    (hpas(metrics), replicas, vec(pods(), 0..12), 0..40_000_i64, readable, histories()).prop_map(
+        |(hpa, (any, status_replicas, within), pods, value, readable, history)| {
             let (min, max) = (hpa.spec.effective_min_replicas(), hpa.spec.max_replicas);
             let spec_replicas = if within { min + any % (max - min + 1) } else { any };
             let scale = Scale { spec_replicas, status_replicas, selector: "app=web".into() };
-            World { hpa, scale, pods, value, read, history }
+            Scenario { hpa, scale, pods, value, readable, history }
         },
     )
 }
 
-impl World {
+impl Scenario {
     fn api_pods(&self) -> Vec<Arc<Pod>> {
         let pod = |(index, plan): (usize, &PodPlan)| {
             let deleted = plan.terminating.then(|| at(0).to_string());
@@ -191,40 +190,47 @@ impl World {
     fn samples(&self) -> PodSamples {
         let window = SignedDuration::from_secs(30);
         let sample = |(index, plan): (usize, &PodPlan)| {
-            Some((index.to_string(), PodSample { value: plan.sample?, timestamp: at(5), window }))
+            Some((
+                index.to_string(),
+                PodSample { value: MilliValue::from_milli(plan.sample?), timestamp: at(5), window },
+            ))
         };
         self.pods.iter().enumerate().filter_map(sample).collect()
     }
 
-    fn reconcile(&self, written: Result<(), String>) -> Conclusion {
+    fn reconcile(&self, written: Result<(), ScaleWriteError>) -> Conclusion {
         self.reconcile_with(self.api_pods(), written)
     }
 
-    fn reconcile_with(&self, pods: Vec<Arc<Pod>>, written: Result<(), String>) -> Conclusion {
+    fn reconcile_with(
+        &self,
+        pods: Vec<Arc<Pod>>,
+        written: Result<(), ScaleWriteError>,
+    ) -> Conclusion {
         let settings = Settings::default();
-        let autoscalers = vec!["shop/web".to_owned()];
-        let plan = Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods {
-            pods,
-            autoscalers,
-        });
+        let plan =
+            Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods::new(pods));
         let reading = |index: usize, source_type: &str| {
-            if !self.read[index] {
+            if !self.readable[index] {
                 return Err(ReadError::Empty(MetricsApi::Custom));
             }
             Ok(match source_type {
-                "Object" => Reading::Object(self.value),
-                "External" => Reading::External(vec![self.value / 2, self.value - self.value / 2]),
+                "Object" => Reading::Object(MilliValue::from_milli(self.value)),
+                "External" => {
+                    let series = [self.value / 2, self.value - self.value / 2];
+                    Reading::External(series.map(MilliValue::from_milli).to_vec())
+                }
                 _ => Reading::Pods(self.samples()),
             })
         };
         let metrics = self.hpa.spec.metrics.iter().enumerate();
         let readings = metrics
-            .map(|(index, metric)| Some(reading(index, metric.source_type.as_str())))
+            .map(|(index, metric)| (index, reading(index, metric.source_type.as_str())))
             .collect();
         plan.decide(readings, self.history.clone(), at(0)).conclude(written, at(0))
     }
 
-    /// Whether the metrics are what decides.
+    /// Whether the metrics decide, and not the bounds alone.
     fn is_within_bounds(&self) -> bool {
         let spec = &self.hpa.spec;
         (spec.effective_min_replicas()..=spec.max_replicas).contains(&self.scale.spec_replicas)
@@ -236,89 +242,89 @@ impl World {
     }
 }
 
-/// The replicas after a reconcile.
-fn replicas(world: &World, conclusion: &Conclusion) -> i32 {
-    conclusion.scaled_to.unwrap_or(world.scale.spec_replicas)
+/// The target's replicas after a reconcile.
+fn replicas(scenario: &Scenario, conclusion: &Conclusion) -> i32 {
+    conclusion.scaled_to.unwrap_or(scenario.scale.spec_replicas)
 }
 
-/// Whether the pods of a world permit to expect that more load never means fewer replicas.
+/// Whether more load must not lead to fewer replicas in a scenario.
 ///
-/// It does not hold of the algorithm as it is documented. Within tolerance a metric proposes the current replicas,
-/// beyond it a number in proportion to the pods that are counted: with 10 replicas of which 5 are ready, a ratio of
-/// 1.05 proposes 10 and one of 1.2 proposes 6. It does hold
-/// - of average values by replica (Object, External), always: no pods are counted;
-/// - of values (Object, External), if as many pods are ready as there are to be, or there are to be none;
-/// - of averages over pods, if as many pods are ready as there are to be, or a missing pod makes both sides go
-///   through the rule that the direction must not turn; or an unready one the upper side, where no more are ready
-///   than there are to be.
-fn is_monotonic(world: &World, conclusion: &Conclusion) -> bool {
-    let current = usize::try_from(world.scale.spec_replicas).unwrap();
-    let metric = &world.hpa.spec.metrics[0];
+/// The documented algorithm doesn't guarantee that. Within tolerance, a metric proposes the current
+/// replicas, and otherwise a number in proportion to the pods that count: with 10 replicas of which 5
+/// are ready, a ratio of 1.05 proposes 10 and a ratio of 1.2 proposes 6. The guarantee holds
+/// - for average values by replica (Object, External), since they count no pods;
+/// - for values (Object, External), if all current replicas are ready or there are none;
+/// - for averages over pods, if all current replicas are ready; if a pod is missing, so that both
+///   proposals must not reverse the direction; or if a pod is unready, so that the proposal upward
+///   must not, and at most the current replicas are ready.
+fn is_monotonic(scenario: &Scenario, conclusion: &Conclusion) -> bool {
+    let current = usize::try_from(scenario.scale.spec_replicas).unwrap();
+    let metric = &scenario.hpa.spec.metrics[0];
     let target = metric.external.as_ref().map(|source| &source.target);
     if let Some(target) = target.or(metric.object.as_ref().map(|source| &source.target)) {
-        let ready = world.api_pods().iter().filter(|pod| pod.is_running_and_ready()).count();
+        let ready = scenario.api_pods().iter().filter(|pod| pod.is_running_and_ready()).count();
         return target.value.is_none() || current == 0 || ready == current;
     }
-    let census =
+    let counts =
         conclusion.explanation.metrics.first().and_then(|metric| metric.pods).unwrap_or_default();
-    census.ready == current || census.missing > 0 || (census.unready > 0 && census.ready <= current)
+    counts.ready == current || counts.missing > 0 || (counts.unready > 0 && counts.ready <= current)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_scale_is_within_bounds_and_another(world in worlds(1..4)) {
-        if let Some(replicas) = world.reconcile(Ok(())).scaled_to {
-            let spec = &world.hpa.spec;
+    fn written_scale_is_within_bounds_and_differs(scenario in scenarios(1..4)) {
+        if let Some(replicas) = scenario.reconcile(Ok(())).scaled_to {
+            let spec = &scenario.hpa.spec;
             prop_assert!((spec.effective_min_replicas()..=spec.max_replicas).contains(&replicas));
-            prop_assert_ne!(replicas, world.scale.spec_replicas);
+            prop_assert_ne!(replicas, scenario.scale.spec_replicas);
         }
     }
 
     #[test]
-    fn the_same_gives_the_same(world in worlds(1..4)) {
-        prop_assert_eq!(format!("{:?}", world.reconcile(Ok(()))), format!("{:?}", world.reconcile(Ok(()))));
+    fn decisions_are_deterministic(scenario in scenarios(1..4)) {
+        prop_assert_eq!(format!("{:?}", scenario.reconcile(Ok(()))), format!("{:?}", scenario.reconcile(Ok(()))));
     }
 
     #[test]
-    fn the_order_of_pods_does_not_matter(world in worlds(1..4), by in any::<Index>()) {
-        let mut pods = world.api_pods();
+    fn order_of_pods_does_not_matter(scenario in scenarios(1..4), by in any::<Index>()) {
+        let mut pods = scenario.api_pods();
         pods.reverse();
         if !pods.is_empty() {
             let middle = by.index(pods.len());
             pods.rotate_left(middle);
         }
-        let other = world.reconcile_with(pods, Ok(()));
-        prop_assert_eq!(format!("{:?}", world.reconcile(Ok(()))), format!("{other:?}"));
+        let other = scenario.reconcile_with(pods, Ok(()));
+        prop_assert_eq!(format!("{:?}", scenario.reconcile(Ok(()))), format!("{other:?}"));
     }
 
     #[test]
-    fn a_metric_that_failed_never_scales_down(mut world in worlds(1..4), failed in any::<Index>()) {
-        prop_assume!(world.is_within_bounds());
-        world.read[failed.index(world.hpa.spec.metrics.len())] = false;
-        let conclusion = world.reconcile(Ok(()));
-        prop_assert!(replicas(&world, &conclusion) >= world.scale.spec_replicas);
+    fn failed_metric_never_scales_down(mut scenario in scenarios(1..4), failed in any::<Index>()) {
+        prop_assume!(scenario.is_within_bounds());
+        scenario.readable[failed.index(scenario.hpa.spec.metrics.len())] = false;
+        let conclusion = scenario.reconcile(Ok(()));
+        prop_assert!(replicas(&scenario, &conclusion) >= scenario.scale.spec_replicas);
     }
 
     #[test]
-    fn disabled_is_left_to_the_bounds(world in worlds(1..4)) {
-        prop_assume!(world.is_within_bounds());
-        let after = replicas(&world, &world.reconcile(Ok(())));
-        prop_assert!(!world.disables("scaleUp") || after <= world.scale.spec_replicas);
-        prop_assert!(!world.disables("scaleDown") || after >= world.scale.spec_replicas);
+    fn disabled_direction_never_scales_within_bounds(scenario in scenarios(1..4)) {
+        prop_assume!(scenario.is_within_bounds());
+        let after = replicas(&scenario, &scenario.reconcile(Ok(())));
+        prop_assert!(!scenario.disables("scaleUp") || after <= scenario.scale.spec_replicas);
+        prop_assert!(!scenario.disables("scaleDown") || after >= scenario.scale.spec_replicas);
     }
 
     #[test]
-    fn a_scale_not_written_keeps_the_desired_replicas(world in worlds(1..4)) {
-        let written = world.reconcile(Ok(()));
-        let refused = world.reconcile(Err("refused".into()));
+    fn failed_write_keeps_the_desired_replicas(scenario in scenarios(1..4)) {
+        let written = scenario.reconcile(Ok(()));
+        let refused = scenario.reconcile(Err(ScaleWriteError::failed("refused")));
         if written.scaled_to.is_some() {
             prop_assert_eq!(refused.status.desired_replicas, 77);
             prop_assert!(refused.error.is_some());
             prop_assert_eq!(refused.status.last_scale_time, None);
-            prop_assert_eq!(refused.history.scale_ups, world.history.scale_ups);
-            prop_assert_eq!(refused.history.scale_downs, world.history.scale_downs);
+            prop_assert_eq!(refused.history.scale_ups, scenario.history.scale_ups);
+            prop_assert_eq!(refused.history.scale_downs, scenario.history.scale_downs);
         } else {
             prop_assert_eq!(format!("{written:?}"), format!("{refused:?}"));
         }
@@ -326,8 +332,8 @@ proptest! {
     }
 
     #[test]
-    fn a_status_reads_back(world in worlds(1..4)) {
-        let conclusion = world.reconcile(Ok(()));
+    fn status_and_history_round_trip_through_json(scenario in scenarios(1..4)) {
+        let conclusion = scenario.reconcile(Ok(()));
         let text = serde_json::to_string(&conclusion.status).unwrap();
         prop_assert_eq!(serde_json::from_str::<HorizontalPodAutoscalerStatus>(&text).unwrap(), conclusion.status);
         let text = serde_json::to_string(&conclusion.history).unwrap();
@@ -336,35 +342,35 @@ proptest! {
 
     #[test]
     fn more_load_never_means_fewer_replicas(
-        mut world in worlds(1..2), more in vec(0..2000_i64, 12), all_ready in any::<bool>()
+        mut scenario in scenarios(1..2), more in vec(0..2000_i64, 12), all_ready in any::<bool>()
     ) {
-        world.read = vec![true; 4];
+        scenario.readable = vec![true; 4];
         if all_ready {
-            let count = world.pods.len();
-            world.scale.spec_replicas = i32::try_from(count).unwrap();
-            for pod in &mut world.pods {
+            let count = scenario.pods.len();
+            scenario.scale.spec_replicas = i32::try_from(count).unwrap();
+            for pod in &mut scenario.pods {
                 (pod.phase, pod.ready, pod.terminating, pod.turned_ago) = ("Running", "True", false, 100);
                 pod.sample.get_or_insert(100);
             }
         }
-        let before = world.reconcile(Ok(()));
-        prop_assume!(is_monotonic(&world, &before));
-        let mut busier = world.clone();
+        let before = scenario.reconcile(Ok(()));
+        prop_assume!(is_monotonic(&scenario, &before));
+        let mut busier = scenario.clone();
         busier.value += more[0] * 10;
         for (pod, more) in busier.pods.iter_mut().zip(more) {
             pod.sample = pod.sample.map(|value| value + more);
         }
         let after = busier.reconcile(Ok(()));
         prop_assert!(
-            replicas(&busier, &after) >= replicas(&world, &before),
+            replicas(&busier, &after) >= replicas(&scenario, &before),
             "{} | {}", before.explanation, after.explanation
         );
     }
 }
 
-/// The case of [`is_monotonic`]'s text.
+/// The example in the documentation of [`is_monotonic`].
 #[test]
-fn more_load_may_mean_fewer_replicas_where_pods_are_not_ready() {
+fn more_load_may_mean_fewer_replicas_if_pods_are_not_ready() {
     let target = json!({ "type": "Value", "value": "1" });
     let metric =
         json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
@@ -379,15 +385,15 @@ fn more_load_may_mean_fewer_replicas_where_pods_are_not_ready() {
         sample: None,
     };
     let history = vec![Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH }];
-    let mut world = World {
+    let mut scenario = Scenario {
         hpa,
         scale: Scale { spec_replicas: 10, status_replicas: 10, selector: "app=web".into() },
         pods: [vec![pod("True"); 5], vec![pod("False"); 5]].concat(),
         value: 1050,
-        read: vec![true],
+        readable: vec![true],
         history: History { recommendations: history, ..History::default() },
     };
-    assert_eq!(world.reconcile(Ok(())).scaled_to, None);
-    world.value = 1200;
-    assert_eq!(world.reconcile(Ok(())).scaled_to, Some(6));
+    assert_eq!(scenario.reconcile(Ok(())).scaled_to, None);
+    scenario.value = 1200;
+    assert_eq!(scenario.reconcile(Ok(())).scaled_to, Some(6));
 }

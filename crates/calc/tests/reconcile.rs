@@ -1,25 +1,24 @@
-//! Whole reconciles with literal outcomes: what is asked for, written, stored and told.
+//! Whole reconciles with literal outcomes: queries, scale, status and events.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod world;
+mod common;
 
+use common::{
+    ABLE, BEFORE, NOT_TO_ZERO, Scenario, VALID, WITHIN, conditions, cpu, error, events, external,
+    hpa, now, scale,
+};
 use hpa_calc::{
-    api::Scale,
+    History, MetricsApi, MilliValue, Plan, ReadError, Reading, Scale, ScaleReadError,
+    ScaleWriteError, SelectedPods, Settings,
     explain::Summary,
-    history::{History, Recommendation, ScaleEvent},
-    plan::{Plan, ScaleReadError, SelectedPods},
-    settings::Settings,
+    history::{Recommendation, ScaleEvent},
 };
 use rstest::rstest;
 use serde_json::{Value, json};
-use world::{
-    ABLE, BEFORE, NOT_TO_ZERO, VALID, WITHIN, World, conditions, cpu, error, events, external, hpa,
-    now, scale,
-};
 
 #[test]
-fn scaled() {
-    let conclusion = World::of(3, &[Some(6)]).reconcile(&hpa(json!({}), json!({})));
+fn scale_up_sets_conditions_and_event() {
+    let conclusion = Scenario::new(3, &[Some(6)]).reconcile(&hpa(json!({}), json!({})));
     assert_eq!(conclusion.scaled_to, Some(6));
     assert_eq!(
         conditions(&conclusion),
@@ -45,16 +44,16 @@ fn scaled() {
         conclusion.explanation.summary,
         Summary::Rescale("external metric m(nil) above target".into())
     );
-    // Without behavior scale events are not recorded.
+    // Without behavior, no scale events are recorded.
     assert_eq!(conclusion.history.scale_ups, []);
     assert_eq!(conclusion.history.recommendations, [Recommendation { replicas: 6, at: now() }]);
 }
 
 #[test]
-fn scaled_down_with_behavior_is_recorded() {
+fn scale_down_with_behavior_records_a_scale_event() {
     let behavior = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     let conclusion =
-        World::of(6, &[Some(4)]).reconcile(&hpa(json!({ "behavior": behavior }), json!({})));
+        Scenario::new(6, &[Some(4)]).reconcile(&hpa(json!({ "behavior": behavior }), json!({})));
     assert_eq!(
         events(&conclusion),
         ["Normal SuccessfulRescale: New size: 4; reason: All metrics below target"]
@@ -66,8 +65,8 @@ fn scaled_down_with_behavior_is_recorded() {
 }
 
 #[test]
-fn kept() {
-    let conclusion = World::of(3, &[Some(3)])
+fn matching_replicas_keep_the_scale() {
+    let conclusion = Scenario::new(3, &[Some(3)])
         .reconcile(&hpa(json!({}), json!({ "desiredReplicas": 9, "lastScaleTime": BEFORE })));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(
@@ -82,12 +81,12 @@ fn kept() {
 }
 
 #[test]
-fn not_written() {
-    let mut world = World::of(3, &[Some(6)]);
-    world.written = Err("refused".into());
+fn failed_write_is_reported_and_keeps_desired_replicas() {
+    let mut scenario = Scenario::new(3, &[Some(6)]);
+    scenario.written = Err(ScaleWriteError::failed("refused"));
     let behavior = json!({ "behavior": {} });
-    let conclusion =
-        world.reconcile(&hpa(behavior, json!({ "desiredReplicas": 9, "lastScaleTime": BEFORE })));
+    let conclusion = scenario
+        .reconcile(&hpa(behavior, json!({ "desiredReplicas": 9, "lastScaleTime": BEFORE })));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(
         conditions(&conclusion),
@@ -112,27 +111,27 @@ fn not_written() {
 }
 
 #[test]
-fn a_repeated_failure_to_write_renews_the_transition() {
+fn repeated_write_failure_renews_the_transition_time() {
     let condition =
         json!({ "type": "AbleToScale", "status": "False", "lastTransitionTime": BEFORE });
-    let mut world = World::of(3, &[Some(6)]);
-    world.written = Err("refused".into());
-    let conclusion = world.reconcile(&hpa(json!({}), json!({ "conditions": [condition] })));
+    let mut scenario = Scenario::new(3, &[Some(6)]);
+    scenario.written = Err(ScaleWriteError::failed("refused"));
+    let conclusion = scenario.reconcile(&hpa(json!({}), json!({ "conditions": [condition] })));
     assert_eq!(conclusion.status.conditions[0].last_transition_time, Some(now()));
 }
 
 #[test]
-fn the_reason_is_from_before_stabilization() {
-    let mut world = World::of(3, &[Some(3)]);
-    world.history.recommendations = vec![Recommendation { replicas: 5, at: now() }];
-    let conclusion = world.reconcile(&hpa(json!({}), json!({})));
+fn event_reason_ignores_stabilization() {
+    let mut scenario = Scenario::new(3, &[Some(3)]);
+    scenario.history.recommendations = vec![Recommendation { replicas: 5, at: now() }];
+    let conclusion = scenario.reconcile(&hpa(json!({}), json!({})));
     assert_eq!(conclusion.scaled_to, Some(5));
     assert_eq!(events(&conclusion), ["Normal SuccessfulRescale: New size: 5; reason: "]);
 }
 
 #[rstest]
 #[case::unreadable(
-    ScaleReadError::Read("gone".into()),
+    ScaleReadError::read("gone"),
     "failed to query scale subresource for Deployment/shop/web: gone"
 )]
 #[case::api_version(
@@ -143,11 +142,11 @@ fn the_reason_is_from_before_stabilization() {
     ScaleReadError::UnknownKind("gone".into()),
     "unable to determine resource for scale target reference: gone"
 )]
-fn scale_not_read(#[case] read: ScaleReadError, #[case] expected: &str) {
+fn unreadable_scale_is_reported(#[case] read: ScaleReadError, #[case] expected: &str) {
     let old = json!({ "currentReplicas": 4, "desiredReplicas": 9 });
-    let mut world = World::of(0, &[]);
-    (world.scale, world.history) = (Err(read), History::default());
-    let conclusion = world.reconcile(&hpa(json!({}), old));
+    let mut scenario = Scenario::new(0, &[]);
+    (scenario.scale, scenario.history) = (Err(read), History::default());
+    let conclusion = scenario.reconcile(&hpa(json!({}), old));
     assert_eq!(
         conditions(&conclusion),
         [
@@ -165,9 +164,13 @@ fn scale_not_read(#[case] read: ScaleReadError, #[case] expected: &str) {
 #[case::far_above(i32::MAX, 10, "Current number of replicas above Spec.MaxReplicas")]
 #[case::below(1, 2, "Current number of replicas below Spec.MinReplicas")]
 #[case::negative(-1, 2, "Current number of replicas below Spec.MinReplicas")]
-fn out_of_bounds(#[case] current: i32, #[case] to: i32, #[case] reason: &str) {
+fn replicas_out_of_bounds_are_scaled_without_metrics(
+    #[case] current: i32,
+    #[case] to: i32,
+    #[case] reason: &str,
+) {
     let conclusion =
-        World::of(current, &[Some(5)]).reconcile(&hpa(json!({ "behavior": {} }), json!({})));
+        Scenario::new(current, &[Some(5)]).reconcile(&hpa(json!({ "behavior": {} }), json!({})));
     assert_eq!(conclusion.scaled_to, Some(to));
     assert_eq!(
         events(&conclusion),
@@ -177,7 +180,7 @@ fn out_of_bounds(#[case] current: i32, #[case] to: i32, #[case] reason: &str) {
     assert_eq!(
         conditions(&conclusion)[1..],
         [NOT_TO_ZERO.to_owned()],
-        "neither ScalingActive nor ScalingLimited is touched"
+        "neither ScalingActive nor ScalingLimited changes"
     );
     assert_eq!(conclusion.history.scale_ups.len() + conclusion.history.scale_downs.len(), 1);
 }
@@ -185,8 +188,8 @@ fn out_of_bounds(#[case] current: i32, #[case] to: i32, #[case] reason: &str) {
 #[rstest]
 #[case::at_the_maximum(10)]
 #[case::at_the_minimum(2)]
-fn at_the_bounds_metrics_decide(#[case] current: i32) {
-    let conclusion = World::of(current, &[Some(5)]).reconcile(&hpa(json!({}), json!({})));
+fn metrics_decide_at_the_bounds(#[case] current: i32) {
+    let conclusion = Scenario::new(current, &[Some(5)]).reconcile(&hpa(json!({}), json!({})));
     assert_eq!(conclusion.scaled_to, Some(if current == 2 { 4 } else { 5 }));
 }
 
@@ -211,18 +214,18 @@ const COMPUTE: &str = "failed to compute desired number of replicas based on lis
     "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: found \
      '!', expected: in, notin, =, ==, !=, gt, lt"
 )]
-fn selector_rejected(
+fn unusable_selector_is_reported(
     #[case] selector: &str,
     #[case] autoscalers: &[&str],
     #[case] condition: &str,
     #[case] event: &str,
     #[case] message: &str,
 ) {
-    let mut world = World::of(3, &[Some(5)]);
-    world.scale = Ok(Scale { selector: selector.into(), ..scale(3) });
-    world.autoscalers = autoscalers.iter().map(ToString::to_string).collect();
+    let mut scenario = Scenario::new(3, &[Some(5)]);
+    scenario.scale = Ok(Scale { selector: selector.into(), ..scale(3) });
+    scenario.autoscalers = autoscalers.iter().map(ToString::to_string).collect();
     let old = json!({ "desiredReplicas": 9, "currentMetrics": [{ "type": "External" }] });
-    let conclusion = world.reconcile(&hpa(json!({}), old));
+    let conclusion = scenario.reconcile(&hpa(json!({}), old));
     assert_eq!(
         conditions(&conclusion),
         [ABLE.to_owned(), format!("ScalingActive=False {condition}")]
@@ -241,24 +244,24 @@ fn selector_rejected(
 }
 
 #[test]
-fn one_other_or_no_autoscaler_is_not_ambiguous() {
+fn selector_of_one_autoscaler_is_not_ambiguous() {
     for autoscalers in [vec![], vec!["shop/other".to_owned()]] {
-        let mut world = World::of(3, &[Some(5)]);
-        world.autoscalers = autoscalers;
-        assert_eq!(world.reconcile(&hpa(json!({}), json!({}))).scaled_to, Some(5));
+        let mut scenario = Scenario::new(3, &[Some(5)]);
+        scenario.autoscalers = autoscalers;
+        assert_eq!(scenario.reconcile(&hpa(json!({}), json!({}))).scaled_to, Some(5));
     }
 }
 
 #[test]
-fn metrics_fail_one_by_one() {
+fn partial_failure_allows_scale_up_and_blocks_scale_down() {
     let cause = "unable to get external metric shop/a/nil: unable to fetch metrics from external metrics API: down";
     let wrapped = format!(
         "invalid metrics (1 invalid out of 2), first error is: failed to get a external metric value: failed to get \
          a external metric: {cause}"
     );
     let spec = json!({ "metrics": [external("a"), external("m")] });
-    // The other suffices to scale up.
-    let conclusion = World::of(3, &[None, Some(6)]).reconcile(&hpa(spec.clone(), json!({})));
+    // The other metric is enough to scale up.
+    let conclusion = Scenario::new(3, &[None, Some(6)]).reconcile(&hpa(spec.clone(), json!({})));
     assert_eq!(conclusion.scaled_to, Some(6));
     assert_eq!(
         events(&conclusion),
@@ -270,9 +273,9 @@ fn metrics_fail_one_by_one() {
     );
     assert_eq!(error(&conclusion).unwrap(), wrapped);
     assert_eq!(conclusion.explanation.winner, Some(1));
-    // It does not to scale down.
+    // It is not enough to scale down.
     let conclusion =
-        World::of(7, &[None, Some(6)]).reconcile(&hpa(spec, json!({ "desiredReplicas": 9 })));
+        Scenario::new(7, &[None, Some(6)]).reconcile(&hpa(spec, json!({ "desiredReplicas": 9 })));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(
         events(&conclusion),
@@ -303,12 +306,13 @@ fn metrics_fail_one_by_one() {
     "FailedGetPodsMetric",
     "invalid metric source: type is Pods but pods is not set"
 )]
-fn metrics_that_cannot_be_asked_for(
+fn invalid_metric_specs_are_reported(
     #[case] metric: Value,
     #[case] reason: &str,
     #[case] cause: &str,
 ) {
-    let conclusion = World::of(3, &[]).reconcile(&hpa(json!({ "metrics": [metric] }), json!({})));
+    let conclusion =
+        Scenario::new(3, &[]).reconcile(&hpa(json!({ "metrics": [metric] }), json!({})));
     assert_eq!(events(&conclusion)[0], format!("Warning {reason}: {cause}"));
     let condition = format!(
         "ScalingActive=False {reason}: the HPA was unable to compute the replica count: {cause}"
@@ -317,10 +321,10 @@ fn metrics_that_cannot_be_asked_for(
 }
 
 #[test]
-fn the_first_reconcile_does_not_scale_down() {
-    let mut world = World::of(6, &[Some(4)]);
-    world.history = History::default();
-    let conclusion = world.reconcile(&hpa(json!({}), json!({})));
+fn first_reconcile_does_not_scale_down() {
+    let mut scenario = Scenario::new(6, &[Some(4)]);
+    scenario.history = History::default();
+    let conclusion = scenario.reconcile(&hpa(json!({}), json!({})));
     assert_eq!(conclusion.scaled_to, None);
     assert!(conditions(&conclusion)[0].starts_with("AbleToScale=True ScaleDownStabilized: "));
     assert_eq!(
@@ -330,8 +334,8 @@ fn the_first_reconcile_does_not_scale_down() {
 }
 
 #[test]
-fn a_metric_nobody_asked_for_is_not_read() {
-    let conclusion = World::of(3, &[]).reconcile(&hpa(json!({}), json!({})));
+fn metric_without_a_reading_fails() {
+    let conclusion = Scenario::new(3, &[]).reconcile(&hpa(json!({}), json!({})));
     assert_eq!(
         events(&conclusion)[0],
         "Warning FailedGetExternalMetric: unable to get external metric shop/m/nil: the metric was not read"
@@ -339,7 +343,7 @@ fn a_metric_nobody_asked_for_is_not_read() {
 }
 
 #[rstest]
-#[case::scale_unreadable(Err(ScaleReadError::Read("gone".into())), false)]
+#[case::scale_unreadable(Err(ScaleReadError::read("gone")), false)]
 #[case::disabled(Ok(scale(0)), false)]
 #[case::above(Ok(scale(11)), false)]
 #[case::below(Ok(scale(1)), false)]
@@ -364,7 +368,7 @@ fn pods_are_selected_only_for_metrics(
 }
 
 #[test]
-fn a_query_keeps_the_index_of_its_metric() {
+fn query_has_the_index_of_its_metric() {
     let mut bad = external("bad");
     bad["external"]["metric"]["selector"] =
         json!({ "matchExpressions": [{ "key": "k", "operator": "Near" }] });
@@ -372,4 +376,21 @@ fn a_query_keeps_the_index_of_its_metric() {
     let settings = Settings::default();
     let plan = Plan::new(&hpa, Ok(scale(3)), &settings, |_| SelectedPods::default());
     assert_eq!(plan.queries().map(|(index, _)| index).collect::<Vec<_>>(), [0, 2]);
+}
+
+#[test]
+fn readings_by_name_answer_every_query_of_that_name() {
+    let metrics = json!([external("m"), cpu(), external("m"), external("n")]);
+    let hpa = hpa(json!({ "metrics": metrics }), json!({}));
+    let settings = Settings::default();
+    let plan = Plan::new(&hpa, Ok(scale(3)), &settings, |_| SelectedPods::default());
+    let value = Ok(Reading::External(vec![MilliValue::from_units(5)]));
+    let failed = Err(ReadError::Empty(MetricsApi::Resource));
+    let readings = plan.readings_by_name([
+        ("m", value.clone()),
+        ("cpu", failed.clone()),
+        ("x", value.clone()),
+    ]);
+    let expected = [Some(&value), Some(&failed), Some(&value), None];
+    assert_eq!([0, 1, 2, 3].map(|metric| readings.get(metric)), expected);
 }

@@ -1,12 +1,12 @@
-//! Reconciles from and to zero replicas (KEP-2021).
+//! Reconciles to zero and from zero replicas (KEP-2021).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-mod world;
+mod common;
 
-use hpa_calc::{api::HorizontalPodAutoscaler, explain::Summary};
+use common::{NOT_TO_ZERO, Scenario, conditions, cpu, error, events, hpa};
+use hpa_calc::{HorizontalPodAutoscaler, explain::Summary};
 use rstest::rstest;
 use serde_json::{Value, json};
-use world::{NOT_TO_ZERO, World, conditions, cpu, error, events, hpa};
 
 fn zero(spec: Value, marked: Option<&str>) -> HorizontalPodAutoscaler {
     let mut all = json!({ "minReplicas": 0 });
@@ -26,10 +26,14 @@ const DISABLED: &str = "ScalingActive=False ScalingDisabled: scaling is disabled
 #[case::gate_off(json!({}), Some("True"), false)]
 #[case::no_metric_without_pods(json!({ "metrics": [cpu()] }), Some("True"), true)]
 #[case::minimum_above_zero_but_not_marked(json!({ "minReplicas": 2 }), None, true)]
-fn disabled_at_zero(#[case] spec: Value, #[case] marked: Option<&str>, #[case] gate: bool) {
-    let mut world = World::of(0, &[Some(5)]);
-    world.settings.scale_to_zero = gate;
-    let conclusion = world.reconcile(&zero(spec, marked));
+fn scaling_is_disabled_at_zero_unless_the_autoscaler_scaled_there(
+    #[case] spec: Value,
+    #[case] marked: Option<&str>,
+    #[case] gate: bool,
+) {
+    let mut scenario = Scenario::new(0, &[Some(5)]);
+    scenario.settings.scale_to_zero = gate;
+    let conclusion = scenario.reconcile(&zero(spec, marked));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conclusion.explanation.summary, Summary::ScalingDisabled);
     assert!(conditions(&conclusion).contains(&DISABLED.to_owned()));
@@ -44,22 +48,22 @@ fn disabled_at_zero(#[case] spec: Value, #[case] marked: Option<&str>, #[case] g
 
 #[rstest]
 #[case::by_metrics(json!({}), Some(5), Some(4), "external metric m(nil) above target")]
-#[case::nothing_to_do(json!({}), Some(0), None, "")]
-// Without behavior the bound is a part of the normalization, which gives no reason.
-#[case::the_minimum_was_raised(json!({ "minReplicas": 2 }), Some(0), Some(2), "")]
-#[case::the_minimum_was_raised_with_behavior(
+#[case::no_load(json!({}), Some(0), None, "")]
+// Without behavior, the bound is part of the normalization, which sets no reason.
+#[case::raised_minimum(json!({ "minReplicas": 2 }), Some(0), Some(2), "")]
+#[case::raised_minimum_with_behavior(
     json!({ "minReplicas": 2, "behavior": {} }), Some(0), Some(2), "Current number of replicas below Spec.MinReplicas"
 )]
-#[case::the_minimum_is_above_the_rate(
+#[case::minimum_above_the_rate_limit(
     json!({ "minReplicas": 6 }), Some(9), Some(6), "external metric m(nil) above target"
 )]
-fn woken_from_zero(
+fn scales_up_from_zero(
     #[case] spec: Value,
     #[case] read: Option<i64>,
     #[case] to: Option<i32>,
     #[case] reason: &str,
 ) {
-    let conclusion = World::of(0, &[read]).reconcile(&zero(spec, Some("True")));
+    let conclusion = Scenario::new(0, &[read]).reconcile(&zero(spec, Some("True")));
     assert_eq!(conclusion.scaled_to, to);
     let marker = conditions(&conclusion)[0].clone();
     if let Some(to) = to {
@@ -76,29 +80,34 @@ fn woken_from_zero(
 #[rstest]
 #[case::marked(json!({}), true, "ScaledToZero=True ScaledToZero: the HPA controller scaled the workload to zero")]
 #[case::gate_off(json!({}), false, "")]
-fn scaled_to_zero(#[case] spec: Value, #[case] gate: bool, #[case] marker: &str) {
-    let mut world = World::of(1, &[Some(0)]);
-    world.settings.scale_to_zero = gate;
-    let conclusion = world.reconcile(&zero(spec, Some("False")));
+fn scaling_to_zero_sets_the_condition(
+    #[case] spec: Value,
+    #[case] gate: bool,
+    #[case] marker: &str,
+) {
+    let mut scenario = Scenario::new(1, &[Some(0)]);
+    scenario.settings.scale_to_zero = gate;
+    let conclusion = scenario.reconcile(&zero(spec, Some("False")));
     assert_eq!(conclusion.scaled_to, Some(0));
     let conditions = conditions(&conclusion);
     let found = conditions.iter().find(|one| one.starts_with("ScaledToZero"));
     assert_eq!(found.map_or("", String::as_str), marker);
 }
 
-/// A scale that no API server would have is not of the autoscaler's making.
+/// No API server stores negative replicas.
 #[test]
-fn zero_from_below_is_not_marked() {
-    let conclusion = World::of(-1, &[Some(0)]).reconcile(&zero(json!({}), None));
+fn zero_from_negative_replicas_is_not_marked() {
+    let conclusion = Scenario::new(-1, &[Some(0)]).reconcile(&zero(json!({}), None));
     assert_eq!(conclusion.scaled_to, Some(0));
     assert!(conditions(&conclusion).contains(&NOT_TO_ZERO.to_owned()));
 }
 
-/// Once the minimum is above zero, metrics of pods are asked for too, though there are none that could answer.
+/// If `minReplicas` is above zero, metrics of pods are queried at zero replicas too, though there are
+/// no pods that could have samples.
 #[test]
-fn a_raised_minimum_needs_no_metric_without_pods() {
+fn raised_minimum_queries_pod_metrics_at_zero() {
     let hpa = zero(json!({ "minReplicas": 2, "metrics": [cpu()] }), Some("True"));
-    let conclusion = World::of(0, &[]).reconcile(&hpa);
+    let conclusion = Scenario::new(0, &[]).reconcile(&hpa);
     assert_eq!(conclusion.scaled_to, None);
     assert!(
         conditions(&conclusion)
@@ -107,53 +116,58 @@ fn a_raised_minimum_needs_no_metric_without_pods() {
     );
 }
 
-/// What the reference does with a marker that is no longer true, and what [`Settings::strict_scale_to_zero`] does.
-///
-/// [`Settings::strict_scale_to_zero`]: hpa_calc::settings::Settings::strict_scale_to_zero
+/// The reference keeps a `ScaledToZero` that is no longer true; `Settings::strict_scale_to_zero` clears
+/// it.
 #[rstest]
 #[case::reference(false, "ScaledToZero=True : ")]
-#[case::corrected(true, NOT_TO_ZERO)]
-fn replicas_by_another_hand_end_the_zero(#[case] corrected: bool, #[case] marker: &str) {
-    let mut world = World::of(3, &[Some(3)]);
-    world.settings.strict_scale_to_zero = corrected;
-    let conclusion = world.reconcile(&zero(json!({}), Some("True")));
+#[case::strict(true, NOT_TO_ZERO)]
+fn strict_mode_clears_scaled_to_zero_once_there_are_replicas(
+    #[case] strict: bool,
+    #[case] marker: &str,
+) {
+    let mut scenario = Scenario::new(3, &[Some(3)]);
+    scenario.settings.strict_scale_to_zero = strict;
+    let conclusion = scenario.reconcile(&zero(json!({}), Some("True")));
     assert_eq!(conclusion.scaled_to, None);
     assert_eq!(conditions(&conclusion)[0], marker);
 }
 
 #[rstest]
 #[case::reference(false, &[None], None)]
-#[case::corrected(true, &[None], Some(2))]
-#[case::corrected_metrics_say_more(true, &[Some(3)], Some(3))]
-#[case::corrected_no_metric_fits(true, &[], Some(2))]
-fn raised_minimum_wakes_without_metrics(
-    #[case] corrected: bool,
+#[case::strict(true, &[None], Some(2))]
+#[case::strict_metrics_say_more(true, &[Some(3)], Some(3))]
+#[case::strict_no_metric_fits(true, &[], Some(2))]
+fn strict_mode_applies_raised_minimum_without_metrics(
+    #[case] strict: bool,
     #[case] read: &[Option<i64>],
     #[case] to: Option<i32>,
 ) {
-    let mut world = World::of(0, read);
-    world.settings.strict_scale_to_zero = corrected;
+    let mut scenario = Scenario::new(0, read);
+    scenario.settings.strict_scale_to_zero = strict;
     let spec = if read.is_empty() { json!({ "metrics": [cpu()] }) } else { json!({}) };
     let mut hpa = zero(spec, Some("True"));
     hpa.spec.min_replicas = Some(2);
-    let conclusion = world.reconcile(&hpa);
+    let conclusion = scenario.reconcile(&hpa);
     assert_eq!(conclusion.scaled_to, to);
-    let told = events(&conclusion);
-    if corrected && read.first().is_none_or(Option::is_none) {
-        let woken = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below Spec.MinReplicas";
-        assert_eq!(told.last().map(String::as_str), Some(woken));
-        // That the metrics failed is told all the same.
+    let events = events(&conclusion);
+    if strict && read.first().is_none_or(Option::is_none) {
+        let rescaled = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below Spec.MinReplicas";
+        assert_eq!(events.last().map(String::as_str), Some(rescaled));
+        // The failure of the metrics is reported too.
         assert!(error(&conclusion).is_some());
         assert!(conditions(&conclusion).iter().any(|one| one.starts_with("ScalingActive=False")));
     }
 }
 
-/// A pause stays one, be the metrics well or not.
+/// A workload that a user scaled to zero stays there.
 #[test]
-fn corrected_zero_leaves_a_pause_alone() {
-    let mut world = World::of(0, &[None]);
-    world.settings.strict_scale_to_zero = true;
-    assert_eq!(world.reconcile(&zero(json!({ "minReplicas": 2 }), Some("False"))).scaled_to, None);
+fn strict_mode_keeps_a_disabled_workload_at_zero() {
+    let mut scenario = Scenario::new(0, &[None]);
+    scenario.settings.strict_scale_to_zero = true;
+    assert_eq!(
+        scenario.reconcile(&zero(json!({ "minReplicas": 2 }), Some("False"))).scaled_to,
+        None
+    );
 }
 
 #[rstest]
@@ -161,19 +175,19 @@ fn corrected_zero_leaves_a_pause_alone() {
 #[case::to_one(3, 1, json!({}), false)]
 #[case::at_zero(0, 0, json!({}), false)]
 #[case::up(1, 3, json!({}), false)]
-#[case::not_to_be_woken(1, 0, json!({ "metrics": [cpu()] }), false)]
-fn zero_is_stored_ahead(
+#[case::without_object_or_external_metric(1, 0, json!({ "metrics": [cpu()] }), false)]
+fn scaling_to_zero_is_premarked(
     #[case] current: i32,
     #[case] read: i64,
     #[case] spec: Value,
-    #[case] ahead: bool,
+    #[case] expected: bool,
 ) {
     let hpa = zero(spec, (current == 0).then_some("True"));
-    let world = World::of(current, &[Some(read)]);
-    let found = world.status_before_scale(&hpa);
-    assert_eq!(found.is_some(), ahead);
+    let scenario = Scenario::new(current, &[Some(read)]);
+    let found = scenario.status_before_scale(&hpa);
+    assert_eq!(found.is_some(), expected);
     let Some(found) = found else { return };
     assert!(found.is_true(&hpa_calc::api::ConditionType::ScaledToZero));
-    // Nothing else is foretold.
+    // Nothing else changes before the write.
     assert_eq!((found.conditions.len(), found.desired_replicas), (1, hpa.status.desired_replicas));
 }

@@ -12,6 +12,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{
+    MilliValue,
     api::{
         ConditionReason, CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName,
     },
@@ -235,7 +236,11 @@ impl MetricsClient for Usage {
             autoscalers.remove(&key());
         }
         let window = SignedDuration::from_secs(15);
-        let sample = PodSample { value: self.milli, timestamp: Timestamp::now(), window };
+        let sample = PodSample {
+            value: MilliValue::from_milli(self.milli),
+            timestamp: Timestamp::now(),
+            window,
+        };
         Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
     }
 
@@ -255,11 +260,11 @@ impl MetricsClient for Usage {
         _: &CrossVersionObjectReference,
         _: &str,
         _: &Selector,
-    ) -> Result<i64, ReadError> {
+    ) -> Result<MilliValue, ReadError> {
         unreachable!("no autoscaler here asks for it")
     }
 
-    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<i64>, ReadError> {
+    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<MilliValue>, ReadError> {
         unreachable!("no autoscaler here asks for it")
     }
 }
@@ -355,7 +360,7 @@ async fn paused_direction_is_not_written_but_told() {
     let server = reconcile_annotated("up", 2).await;
     assert_eq!((server.replicas, server.scale_writes.len()), (2, 0));
     assert!(
-        conditions(&server).contains("scaling up is paused: 4 replicas are wanted"),
+        conditions(&server).contains("scaling up is paused: 4 replicas desired"),
         "{}",
         conditions(&server)
     );

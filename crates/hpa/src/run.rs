@@ -176,14 +176,13 @@ pub(crate) fn options_of(
         horizontal_pod_autoscaler_initial_readiness_delay: initial_readiness_delay,
         scale_to_zero,
     } = *autoscaling;
-    let settings = Settings {
-        tolerance,
-        downscale_stabilization,
-        cpu_initialization_period,
-        initial_readiness_delay,
-        scale_to_zero,
-        strict_scale_to_zero: true,
-    };
+    let settings = Settings::default()
+        .with_tolerance(tolerance)
+        .with_downscale_stabilization(downscale_stabilization)
+        .with_cpu_initialization_period(cpu_initialization_period)
+        .with_initial_readiness_delay(initial_readiness_delay)
+        .with_scale_to_zero(scale_to_zero)
+        .with_strict_scale_to_zero(true);
     Options {
         settings,
         sync_period: to_std(sync_period),

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use hpa_calc::{
+    MilliValue,
     api::{CrossVersionObjectReference, ResourceName},
     readings::{MetricQuery, PodSamples, ReadError, Reading},
     selector::Selector,
@@ -38,7 +39,7 @@ pub trait MetricsClient: Send + Sync {
         object: &CrossVersionObjectReference,
         metric: &str,
         metric_selector: &Selector,
-    ) -> Result<i64, ReadError>;
+    ) -> Result<MilliValue, ReadError>;
 
     /// external.metrics.k8s.io: the value of each selected series of a metric.
     async fn external(
@@ -46,7 +47,7 @@ pub trait MetricsClient: Send + Sync {
         namespace: &str,
         metric: &str,
         metric_selector: &Selector,
-    ) -> Result<Vec<i64>, ReadError>;
+    ) -> Result<Vec<MilliValue>, ReadError>;
 
     /// Answers a query of a plan. `pods` selects the pods of the scale target; it plays no part for objects and
     /// external metrics.

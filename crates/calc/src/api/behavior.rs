@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Unknown, open_enum::open_enum};
+use super::{UnknownFields, open_enum::open_enum};
 use crate::quantity::Quantity;
 
 open_enum! {
@@ -39,7 +39,7 @@ pub struct Behavior {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// The rules of one direction: a stabilization window, policies, a tolerance.
@@ -64,7 +64,7 @@ pub struct ScalingRules {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// How much the replicas may change in a period.
@@ -84,5 +84,5 @@ pub struct ScalingPolicy {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }

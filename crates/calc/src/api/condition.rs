@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Unknown, open_enum::open_enum};
+use super::{UnknownFields, open_enum::open_enum};
 
 open_enum! {
     /// What a condition is about.
@@ -118,7 +118,7 @@ pub struct Condition {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 fn is_empty(reason: &ConditionReason) -> bool {

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Unknown, open_enum::open_enum};
+use super::{UnknownFields, open_enum::open_enum};
 use crate::{quantity::Quantity, selector::LabelSelector};
 
 open_enum! {
@@ -57,7 +57,24 @@ pub struct MetricSpec {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
+}
+
+impl MetricSpec {
+    /// The name of the metric, or of the resource; empty if the member that `type` names is not set.
+    pub fn metric_name(&self) -> &str {
+        let name = match self.source_type {
+            MetricSourceType::Resource => self.resource.as_ref().map(|source| &source.name),
+            MetricSourceType::ContainerResource => {
+                self.container_resource.as_ref().map(|source| &source.name)
+            }
+            MetricSourceType::Pods => self.pods.as_ref().map(|source| &source.metric.name),
+            MetricSourceType::Object => self.object.as_ref().map(|source| &source.metric.name),
+            MetricSourceType::External => self.external.as_ref().map(|source| &source.metric.name),
+            MetricSourceType::Other(_) => None,
+        };
+        name.map_or("", String::as_str)
+    }
 }
 
 /// Names an object of the same namespace.
@@ -77,7 +94,7 @@ pub struct CrossVersionObjectReference {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A metric's name, and optionally a selector over its series.
@@ -94,7 +111,7 @@ pub struct MetricIdentifier {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a metric is to be.
@@ -117,7 +134,7 @@ pub struct MetricTarget {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A metric of one Kubernetes object.
@@ -137,7 +154,7 @@ pub struct ObjectMetricSource {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A custom metric of each pod, averaged.
@@ -154,7 +171,7 @@ pub struct PodsMetricSource {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A resource (cpu, memory, …) of each pod.
@@ -171,7 +188,7 @@ pub struct ResourceMetricSource {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A resource of one container in each pod.
@@ -191,7 +208,7 @@ pub struct ContainerResourceMetricSource {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A metric that belongs to no Kubernetes object, for example a queue's length at a provider.
@@ -208,5 +225,5 @@ pub struct ExternalMetricSource {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }

@@ -37,7 +37,7 @@ pub use status::{
 };
 
 /// Fields of an object that this crate has no name for, kept as they came.
-pub type Unknown = serde_json::Map<String, serde_json::Value>;
+pub type UnknownFields = serde_json::Map<String, serde_json::Value>;
 
 /// Reads a list that the API may give as `null`.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::open_enum::open_enum;
-use crate::quantity::Quantity;
+use crate::quantity::{MilliValue, Quantity};
 
 open_enum! {
     /// Where a pod is in its life (`status.phase`).
@@ -52,6 +52,7 @@ pub struct ReadyCondition {
 
 /// A resource's name, with the two that have rules of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ResourceName {
     /// `cpu`.
     Cpu,
@@ -93,8 +94,8 @@ impl std::fmt::Display for ResourceName {
 pub struct ResourceRequest {
     /// The resource.
     pub resource: ResourceName,
-    /// The amount in milli-units, rounded up.
-    pub milli: i64,
+    /// The amount, rounded up to milli-units.
+    pub amount: MilliValue,
 }
 
 /// What one container requests.
@@ -255,7 +256,7 @@ impl From<&Container> for ContainerRequests {
             .requests()
             .map(|(resource, amount)| ResourceRequest {
                 resource: resource.as_str().into(),
-                milli: amount.milli_value(),
+                amount: amount.milli_value(),
             })
             .collect();
         Self { name: container.name.clone(), requests }
@@ -294,7 +295,7 @@ fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
     }
     let requests = effective.into_iter().map(|(resource, nanos)| ResourceRequest {
         resource: resource.into(),
-        milli: milli_from_nano(nanos),
+        amount: milli_from_nano(nanos),
     });
     any.then(|| requests.collect())
 }
@@ -340,8 +341,9 @@ fn raise<'a>(to: &mut Amounts<'a>, least: &Amounts<'a>) {
     }
 }
 
-fn milli_from_nano(nanos: i128) -> i64 {
+fn milli_from_nano(nanos: i128) -> MilliValue {
     const NANOS_PER_MILLI: i128 = 1_000_000;
     let up = nanos.div_euclid(NANOS_PER_MILLI) + i128::from(nanos.rem_euclid(NANOS_PER_MILLI) != 0);
-    i64::try_from(up).unwrap_or(if up < 0 { i64::MIN } else { i64::MAX })
+    i64::try_from(up)
+        .map_or(if up < 0 { MilliValue::MIN } else { MilliValue::MAX }, MilliValue::from_milli)
 }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Behavior, CrossVersionObjectReference, HorizontalPodAutoscalerStatus, MetricSpec, ObjectMeta,
-    Unknown,
+    UnknownFields,
 };
 
 /// autoscaling/v2 HorizontalPodAutoscaler.
@@ -48,7 +48,7 @@ pub struct HorizontalPodAutoscalerSpec {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 impl HorizontalPodAutoscalerSpec {

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, ConditionStatus, ConditionType, CrossVersionObjectReference, MetricIdentifier,
-    MetricSourceType, Unknown, condition::whole_seconds,
+    MetricSourceType, UnknownFields, condition::whole_seconds,
 };
 use crate::quantity::Quantity;
 
@@ -38,7 +38,7 @@ pub struct HorizontalPodAutoscalerStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 impl HorizontalPodAutoscalerStatus {
@@ -86,7 +86,7 @@ pub struct MetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// A metric's value as it was read.
@@ -106,7 +106,7 @@ pub struct MetricValueStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a metric of one Kubernetes object read.
@@ -126,7 +126,7 @@ pub struct ObjectMetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a custom metric of each pod read.
@@ -143,7 +143,7 @@ pub struct PodsMetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a resource of each pod read.
@@ -160,7 +160,7 @@ pub struct ResourceMetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a resource of one container in each pod read.
@@ -180,7 +180,7 @@ pub struct ContainerResourceMetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }
 
 /// What a metric that belongs to no Kubernetes object read.
@@ -197,5 +197,5 @@ pub struct ExternalMetricStatus {
     /// Fields this crate does not know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
-    pub unknown: Unknown,
+    pub unknown: UnknownFields,
 }

@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::quantity::MilliValue;
 
 /// Every struct of an autoscaler with a member that is not known, and every enumeration with such a value.
 fn newer() -> Value {
@@ -182,7 +183,7 @@ fn pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i6
     let pod = pod(json!({ "spec": spec }));
     let requests = pod.requests.pod_level.as_ref().unwrap();
     let cpu = requests.iter().find(|request| request.resource == ResourceName::Cpu).unwrap();
-    assert_eq!(cpu.milli, milli);
+    assert_eq!(cpu.amount, MilliValue::from_milli(milli));
 }
 
 #[test]

@@ -1,43 +1,44 @@
 //! Resource, ContainerResource and Pods metrics: an average over pods.
 
-use super::{Context, Stage, Valid, answered, computation, milli, status::resource_status};
+use super::{
+    Context, EvaluateError, EvaluatedMetric, MetricSpecError, ReadingError, expect_reading,
+    status::resource_status, value::average_status,
+};
 use crate::{
     api::{
         MetricSourceType, MetricStatus, MetricTarget, MetricValueStatus, PodsMetricSource,
         PodsMetricStatus, ResourceName,
     },
+    explain::TargetValue,
     quantity::{Format, Quantity},
     readings::{PodSamples, ReadError, Reading},
-    replicas::{self, CalculationError, Proposal, UtilizationTarget},
+    replicas::{self, Proposal, UtilizationTarget},
 };
 
 pub(super) fn pods(
     source: &PodsMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
-) -> Result<Valid, Stage> {
+) -> Result<EvaluatedMetric, EvaluateError> {
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
-    let target =
-        target.ok_or(Stage::Spec("invalid pods metric source: no average value target was set"))?;
-    let samples = pod_samples(reading)
-        .map_err(|error| Stage::Computation(format!("unable to get metric {name}: {error}")))?;
+    let target = target.ok_or(MetricSpecError::PodsTarget)?;
+    let samples = pod_samples(reading).map_err(EvaluateError::reading(format!("metric {name}")))?;
     let proposal = replicas::average_value(
         &context.average_target(target, false),
         context.pods(),
         &samples,
         &context.readiness,
-    )
-    .map_err(computation)?;
-    let current =
-        MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
+    )?;
+    let current = average_status(proposal.usage);
     let status = PodsMetricStatus { metric: source.metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
         source_type: MetricSourceType::Pods,
         pods: Some(status.into()),
         ..Default::default()
     };
-    Ok(Valid { proposal, name: format!("pods metric {name}"), target, status })
+    let name = format!("pods metric {name}");
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
 }
 
 /// A Resource or ContainerResource metric.
@@ -52,60 +53,55 @@ impl Resource<'_> {
         &self,
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
-    ) -> Result<Valid, Stage> {
-        let (name, resource) = (self.name, ResourceName::from(self.name));
-        let samples = || {
-            pod_samples(reading)
-                .map_err(|error| format!("unable to get metrics for resource {name}: {error}"))
+    ) -> Result<EvaluatedMetric, EvaluateError> {
+        let resource = ResourceName::from(self.name);
+        let (target, kind) = match (&self.target.average_value, self.target.average_utilization) {
+            (Some(target), _) => (TargetValue::Value(target.milli_value()), "usage"),
+            (None, Some(target)) => (TargetValue::Utilization(target), "utilization"),
+            (None, None) => return Err(MetricSpecError::ResourceTarget.into()),
         };
-        let (proposal, target, name) = if let Some(target) = &self.target.average_value {
-            let target = target.milli_value();
-            let failed =
-                |error: String| Stage::Computation(format!("failed to get {name} usage: {error}"));
-            let samples = samples().map_err(failed)?;
-            let average = context.average_target(target, resource == ResourceName::Cpu);
-            let proposal =
-                replicas::average_value(&average, context.pods(), &samples, &context.readiness)
-                    .map_err(|error| failed(error.to_string()))?;
-            (proposal, target, format!("{name} resource"))
-        } else if let Some(target) = self.target.average_utilization {
-            let failed = |error: String| {
-                Stage::Computation(format!("failed to get {name} utilization: {error}"))
-            };
-            let samples = samples().map_err(failed)?;
-            let proposal = self
-                .utilization(target, &resource, &samples, context)
-                .map_err(|error| failed(error.to_string()))?;
-            let of = if self.container.is_some() { "container resource" } else { "resource" };
-            (
-                proposal,
-                i64::from(target),
-                format!("{name} {of} utilization (percentage of request)"),
-            )
-        } else {
-            return Err(Stage::Spec(
-                "invalid resource metric source: neither an average utilization target nor an average value (usage) \
-                 target was set",
-            ));
+        let proposal = self.propose(target, &resource, reading, context).map_err(|error| {
+            let resource = self.name.to_owned();
+            EvaluateError::Resource { resource, target: kind, error: error.into() }
+        })?;
+        let name = match (target, self.container) {
+            (TargetValue::Value(_), _) => format!("{} resource", self.name),
+            (TargetValue::Utilization(_), None) => {
+                format!("{} resource utilization (percentage of request)", self.name)
+            }
+            (TargetValue::Utilization(_), Some(_)) => {
+                format!("{} container resource utilization (percentage of request)", self.name)
+            }
         };
-        Ok(Valid { proposal, name, target, status: self.status(&resource, &proposal) })
+        Ok(EvaluatedMetric { proposal, name, target, status: self.status(&resource, &proposal) })
     }
 
-    fn utilization(
+    fn propose(
         &self,
-        target: i32,
+        target: TargetValue,
         resource: &ResourceName,
-        samples: &PodSamples,
+        reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
-    ) -> Result<Proposal, CalculationError> {
-        let target = UtilizationTarget {
-            current_replicas: context.scale.spec_replicas,
-            target,
-            resource,
-            container: self.container,
-            tolerances: context.tolerances,
-        };
-        replicas::utilization(&target, context.pods(), samples, &context.readiness)
+    ) -> Result<Proposal, EvaluateError> {
+        let samples = pod_samples(reading)
+            .map_err(EvaluateError::reading(format!("metrics for resource {}", self.name)))?;
+        let (pods, readiness) = (context.pods(), &context.readiness);
+        Ok(match target {
+            TargetValue::Value(target) => {
+                let target = context.average_target(target, *resource == ResourceName::Cpu);
+                replicas::average_value(&target, pods, &samples, readiness)?
+            }
+            TargetValue::Utilization(target) => {
+                let target = UtilizationTarget {
+                    current_replicas: context.scale.spec_replicas,
+                    target,
+                    resource,
+                    container: self.container,
+                    tolerances: context.tolerances,
+                };
+                replicas::utilization(&target, pods, &samples, readiness)?
+            }
+        })
     }
 
     fn status(&self, resource: &ResourceName, proposal: &Proposal) -> MetricStatus {
@@ -120,8 +116,8 @@ impl Resource<'_> {
     }
 }
 
-fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, String> {
-    answered(reading, |reading| match reading {
+fn pod_samples(reading: Option<Result<Reading, ReadError>>) -> Result<PodSamples, ReadingError> {
+    expect_reading(reading, |reading| match reading {
         Reading::Pods(samples) => Some(samples),
         _ => None,
     })

@@ -1,6 +1,7 @@
-//! One metric of a spec: what to ask for it, what it proposes, and how the reference words it.
+//! One metric of a spec: its query, its proposal, and its texts in the reference's words.
 
 mod average;
+mod error;
 mod status;
 mod value;
 
@@ -12,18 +13,21 @@ use crate::{
         MetricSourceType, MetricSpec, MetricStatus, ObjectMetricSource, Pod, PodsMetricSource,
         ResourceMetricSource, Scale,
     },
-    quantity::{Format, Quantity},
+    explain::TargetValue,
+    quantity::MilliValue,
     readings::{MetricQuery, ReadError, Reading},
-    replicas::{AverageTarget, CalculationError, Proposal, ValueTarget},
-    selector::{self, LabelSelector, Selector},
+    replicas::{AverageTarget, Proposal, ValueTarget},
+    selector::Selector,
     settings::{Readiness, Tolerances},
 };
 
 use average::{Resource, pods};
+pub(crate) use error::MetricSpecError;
+use error::{EvaluateError, ReadingError};
 pub(crate) use status::status_without_value;
 use value::{external, is_object_average, object};
 
-/// What a metric is computed against.
+/// What a proposal depends on besides the metric.
 pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) scale: &'a Scale,
@@ -32,27 +36,30 @@ pub(crate) struct Context<'a> {
     pub(crate) readiness: Readiness,
 }
 
-/// A metric's proposal, with its name in conditions and events, its target, and what its status shows.
-pub(crate) struct Valid {
+/// A metric with a proposal.
+pub(crate) struct EvaluatedMetric {
     pub(crate) proposal: Proposal,
+    /// The name in conditions and events.
     pub(crate) name: String,
-    pub(crate) target: i64,
+    pub(crate) target: TargetValue,
     pub(crate) status: MetricStatus,
 }
 
-/// Why a metric proposes nothing, in the two wordings of the reference.
-pub(crate) struct Invalid {
+/// A metric without a proposal, with the two texts that the reference has for the error.
+pub(crate) struct FailedMetric {
     pub(crate) reason: ConditionReason,
-    /// For the metric's own event and the condition.
+    /// For the metric's own event and for the condition.
     pub(crate) cause: String,
     /// For the error of the whole decision.
     pub(crate) wrapped: String,
 }
 
-/// What to ask for a metric; the error is that of a selector, or of a spec that no API server would let pass.
-pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, String> {
-    let by = |metric: &MetricIdentifier| -> Result<(String, Selector), String> {
-        let selector = selector_of(metric.selector.as_ref())?;
+/// The query of a metric.
+pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, MetricSpecError> {
+    let identify = |metric: &MetricIdentifier| -> Result<(String, Selector), MetricSpecError> {
+        // `None` becomes the selector of nothing. Its string is empty, so the metrics API selects
+        // every series for it.
+        let selector = Selector::from_label_selector(metric.selector.as_ref())?;
         Ok((metric.name.clone(), selector))
     };
     match source(spec)? {
@@ -64,28 +71,19 @@ pub(crate) fn query(spec: &MetricSpec) -> Result<MetricQuery, String> {
             container: Some(source.container.clone()),
         }),
         Source::Pods(source) => {
-            let (metric, metric_selector) = by(&source.metric)?;
+            let (metric, metric_selector) = identify(&source.metric)?;
             Ok(MetricQuery::Pods { metric, metric_selector })
         }
         Source::Object(source) => {
-            let (metric, metric_selector) = by(&source.metric)?;
-            Ok(MetricQuery::Object {
-                object: source.described_object.clone(),
-                metric,
-                metric_selector,
-            })
+            let (metric, metric_selector) = identify(&source.metric)?;
+            let object = source.described_object.clone();
+            Ok(MetricQuery::Object { object, metric, metric_selector })
         }
         Source::External(source) => {
-            let (metric, metric_selector) = by(&source.metric)?;
+            let (metric, metric_selector) = identify(&source.metric)?;
             Ok(MetricQuery::External { metric, metric_selector })
         }
     }
-}
-
-/// The selector of a metric's series. An absent one selects nothing as an object, but every series once the API has
-/// it as a string.
-fn selector_of(selector: Option<&LabelSelector>) -> Result<Selector, String> {
-    selector::selector_of(selector).map_err(|error| error.to_string())
 }
 
 /// The member of a metric spec that its type names.
@@ -97,7 +95,7 @@ enum Source<'a> {
     External(&'a ExternalMetricSource),
 }
 
-fn source(spec: &MetricSpec) -> Result<Source<'_>, String> {
+fn source(spec: &MetricSpec) -> Result<Source<'_>, MetricSpecError> {
     let (source, member) = match &spec.source_type {
         MetricSourceType::Object => (spec.object.as_deref().map(Source::Object), "object"),
         MetricSourceType::Pods => (spec.pods.as_deref().map(Source::Pods), "pods"),
@@ -106,51 +104,41 @@ fn source(spec: &MetricSpec) -> Result<Source<'_>, String> {
             (spec.container_resource.as_deref().map(Source::ContainerResource), "containerResource")
         }
         MetricSourceType::External => (spec.external.as_deref().map(Source::External), "external"),
-        MetricSourceType::Other(name) => {
-            return Err(format!("unknown metric source type {name:?}"));
-        }
+        MetricSourceType::Other(name) => return Err(MetricSpecError::UnknownType(name.clone())),
     };
-    source.ok_or_else(|| {
-        format!("invalid metric source: type is {} but {member} is not set", spec.source_type)
+    source.ok_or_else(|| MetricSpecError::MissingSource {
+        source_type: spec.source_type.clone(),
+        member,
     })
 }
 
-/// The proposal of a metric from what its API answered.
+/// Computes the proposal of a metric from its reading.
 pub(crate) fn evaluate(
     spec: &MetricSpec,
-    query: &Result<MetricQuery, String>,
+    query: &Result<MetricQuery, MetricSpecError>,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
-) -> Result<Valid, Invalid> {
-    let source = match source(spec) {
-        Ok(source) => source,
-        Err(cause) => return Err(Invalid { reason: reason(spec), wrapped: cause.clone(), cause }),
+) -> Result<EvaluatedMetric, FailedMetric> {
+    let reason = || failure_reason(&spec.source_type);
+    let source = source(spec).map_err(|error| {
+        let cause = error.to_string();
+        FailedMetric { reason: reason(), wrapped: cause.clone(), cause }
+    })?;
+    let (error, prefix) = match query {
+        Ok(_) => match source.evaluate(reading, context) {
+            Ok(evaluated) => return Ok(evaluated),
+            Err(error @ EvaluateError::Spec(_)) => (error, String::new()),
+            Err(error) => (error, source.read_prefix(false)),
+        },
+        Err(error) => (EvaluateError::Spec(error.clone()), source.read_prefix(true)),
     };
-    let valid = match query {
-        Ok(_) => source.evaluate(reading, context),
-        Err(cause) => Err(Failure::of(cause.clone(), source.fetch_prefix(true))),
-    };
-    valid.map_err(|failure| Invalid {
-        reason: reason(spec),
-        wrapped: format!("{}{}{}", source.prefix(), failure.prefix, failure.cause),
-        cause: failure.cause,
-    })
+    let cause = error.to_string();
+    let wrapped = format!("{}{prefix}{cause}", source.prefix());
+    Err(FailedMetric { reason: reason(), cause, wrapped })
 }
 
-/// An error below the metric's own, and what the error of the decision puts before it.
-struct Failure {
-    cause: String,
-    prefix: String,
-}
-
-impl Failure {
-    fn of(cause: String, prefix: String) -> Self {
-        Self { cause, prefix }
-    }
-}
-
-fn reason(spec: &MetricSpec) -> ConditionReason {
-    match spec.source_type {
+fn failure_reason(source_type: &MetricSourceType) -> ConditionReason {
+    match source_type {
         MetricSourceType::Object => ConditionReason::FailedGetObjectMetric,
         MetricSourceType::Pods => ConditionReason::FailedGetPodsMetric,
         MetricSourceType::Resource => ConditionReason::FailedGetResourceMetric,
@@ -161,7 +149,7 @@ fn reason(spec: &MetricSpec) -> ConditionReason {
 }
 
 impl Source<'_> {
-    /// What the error of the decision begins with.
+    /// The beginning of the decision's error.
     fn prefix(&self) -> String {
         match self {
             Self::Object(_) => "failed to get object metric value: ".to_owned(),
@@ -178,11 +166,12 @@ impl Source<'_> {
         }
     }
 
-    /// What follows it where the metric could not be read or computed. A selector that does not parse is noticed
-    /// later for External metrics than for the others, hence the flag.
-    fn fetch_prefix(&self, is_selector: bool) -> String {
+    /// What follows [`Source::prefix`] if the metric could not be read or computed. The reference
+    /// parses the selector of an External metric later than those of other metrics, so that only
+    /// its errors have the prefix.
+    fn read_prefix(&self, is_selector_error: bool) -> String {
         match self {
-            Self::Object(source) if is_object_average(&source.target) && !is_selector => {
+            Self::Object(source) if is_object_average(&source.target) && !is_selector_error => {
                 format!("failed to get {} object metric: ", source.metric.name)
             }
             Self::External(source) if source.target.average_value.is_some() => {
@@ -199,7 +188,7 @@ impl Source<'_> {
         &self,
         reading: Option<Result<Reading, ReadError>>,
         context: &Context<'_>,
-    ) -> Result<Valid, Failure> {
+    ) -> Result<EvaluatedMetric, EvaluateError> {
         match self {
             Self::Object(source) => object(source, reading, context),
             Self::Pods(source) => pods(source, reading, context),
@@ -215,36 +204,15 @@ impl Source<'_> {
             }
             Self::External(source) => external(source, reading, context),
         }
-        .map_err(|error| match error {
-            Stage::Spec(cause) => Failure::of(cause.to_owned(), String::new()),
-            Stage::Computation(cause) => Failure::of(cause, self.fetch_prefix(false)),
-        })
     }
 }
 
-/// Where a metric failed.
-enum Stage {
-    /// The spec says nothing that could be computed.
-    Spec(&'static str),
-    /// Reading or computing.
-    Computation(String),
-}
-
-/// What was read, if it is an answer to what was asked: a shell may not have asked at all.
-fn answered<T>(
+/// The reading, if it is of the expected kind.
+fn expect_reading<T>(
     reading: Option<Result<Reading, ReadError>>,
     expected: impl FnOnce(Reading) -> Option<T>,
-) -> Result<T, String> {
-    let reading = reading.transpose().map_err(|error| error.to_string())?;
-    reading.and_then(expected).ok_or_else(|| "the metric was not read".to_owned())
-}
-
-fn milli(value: i64) -> Quantity {
-    Quantity::from_milli(value, Format::DecimalSI)
-}
-
-fn computation(error: CalculationError) -> Stage {
-    Stage::Computation(error.to_string())
+) -> Result<T, ReadingError> {
+    reading.transpose()?.and_then(expected).ok_or(ReadingError::NotRead)
 }
 
 impl Context<'_> {
@@ -252,14 +220,20 @@ impl Context<'_> {
         self.pods.iter().map(AsRef::as_ref)
     }
 
-    fn average_target(&self, target: i64, is_cpu: bool) -> AverageTarget {
+    fn average_target(&self, target: MilliValue, is_cpu: bool) -> AverageTarget {
         let current_replicas = self.scale.spec_replicas;
         AverageTarget { current_replicas, target, is_cpu, tolerances: self.tolerances }
     }
 
-    fn value_target(&self, target: i64, by_replica: bool) -> ValueTarget {
-        let replicas =
-            if by_replica { self.scale.status_replicas } else { self.scale.spec_replicas };
+    /// The target for a `value`.
+    fn value_target(&self, target: MilliValue) -> ValueTarget {
+        let replicas = self.scale.spec_replicas;
+        ValueTarget { replicas, target, tolerances: self.tolerances }
+    }
+
+    /// The target for an `averageValue` by replica.
+    fn average_by_replica_target(&self, target: MilliValue) -> ValueTarget {
+        let replicas = self.scale.status_replicas;
         ValueTarget { replicas, target, tolerances: self.tolerances }
     }
 }

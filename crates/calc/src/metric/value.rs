@@ -1,13 +1,14 @@
 //! Object and External metrics: one value, or the sum of all series.
 
-use super::{Context, Stage, Valid, answered, computation, milli};
+use super::{Context, EvaluateError, EvaluatedMetric, MetricSpecError, expect_reading};
 use crate::{
     api::{
         ExternalMetricSource, ExternalMetricStatus, MetricIdentifier, MetricSourceType,
         MetricStatus, MetricTarget, MetricTargetType, MetricValueStatus, ObjectMetricSource,
         ObjectMetricStatus,
     },
-    quantity::Quantity,
+    explain::TargetValue,
+    quantity::{MilliValue, Quantity},
     readings::{ReadError, Reading},
     replicas, selector,
 };
@@ -16,39 +17,30 @@ pub(super) fn object(
     source: &ObjectMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
-) -> Result<Valid, Stage> {
-    let (target, by_replica) = match &source.target {
+) -> Result<EvaluatedMetric, EvaluateError> {
+    let (target, is_average) = match &source.target {
         target if is_object_value(target) => (target.value.as_ref(), false),
         target if is_object_average(target) => (target.average_value.as_ref(), true),
         _ => (None, false),
     };
-    let target = target.map(Quantity::milli_value).ok_or(Stage::Spec(
-        "invalid object metric source: neither a value target nor an average value target was set",
-    ))?;
+    let target = target.map(Quantity::milli_value).ok_or(MetricSpecError::ObjectTarget)?;
     let (metric, object) = (&source.metric.name, &source.described_object);
-    let usage = answered(reading, |reading| match reading {
+    let usage = expect_reading(reading, |reading| match reading {
         Reading::Object(usage) => Some(usage),
         _ => None,
     });
-    let usage = usage.map_err(|error| {
-        let Context { namespace, .. } = context;
-        let cause = format!(
-            "unable to get metric {metric} on {} {namespace}/{}: {error}",
-            object.kind, object.name
-        );
-        Stage::Computation(cause)
-    })?;
-    let (proposal, name, current) = if by_replica {
-        let proposal = replicas::object_average_value(&context.value_target(target, true), usage);
-        let current =
-            MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
-        (proposal, external_name(&source.metric), current)
+    let usage = usage.map_err(EvaluateError::reading(format!(
+        "metric {metric} on {} {}/{}",
+        object.kind, context.namespace, object.name
+    )))?;
+    let (proposal, name, current) = if is_average {
+        let target = context.average_by_replica_target(target);
+        let proposal = replicas::object_average_value(&target, usage);
+        (proposal, external_name(&source.metric), average_status(proposal.usage))
     } else {
-        let proposal = replicas::value(&context.value_target(target, false), usage, context.pods());
-        let proposal = proposal.map_err(computation)?;
-        let current =
-            MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
-        (proposal, format!("{} metric {metric}", object.kind), current)
+        let proposal = replicas::value(&context.value_target(target), usage, context.pods())?;
+        let name = format!("{} metric {metric}", object.kind);
+        (proposal, name, value_status(proposal.usage))
     };
     let status = ObjectMetricStatus {
         metric: source.metric.clone(),
@@ -61,10 +53,11 @@ pub(super) fn object(
         object: Some(status.into()),
         ..Default::default()
     };
-    Ok(Valid { proposal, name, target, status })
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
 }
 
-/// The name of an External metric, and by an old slip of the reference that of an Object metric's average.
+/// The name of an External metric in conditions and events. The reference also gives it to an Object
+/// metric with an average target, by mistake.
 fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric))
 }
@@ -73,41 +66,31 @@ pub(super) fn external(
     source: &ExternalMetricSource,
     reading: Option<Result<Reading, ReadError>>,
     context: &Context<'_>,
-) -> Result<Valid, Stage> {
-    let (target, by_replica) = match &source.target {
+) -> Result<EvaluatedMetric, EvaluateError> {
+    let (target, is_average) = match &source.target {
         MetricTarget { average_value: Some(target), .. } => (target.milli_value(), true),
         MetricTarget { value: Some(target), .. } => (target.milli_value(), false),
-        _ => {
-            return Err(Stage::Spec(
-                "invalid external metric source: neither a value target nor an average value target was set",
-            ));
-        }
+        _ => return Err(MetricSpecError::ExternalTarget.into()),
     };
-    let values = answered(reading, |reading| match reading {
+    let values = expect_reading(reading, |reading| match reading {
         Reading::External(values) => Some(values),
         _ => None,
     });
     let metric = &source.metric;
-    let values = values.map_err(|error| {
-        let (namespace, selector) = (context.namespace, go_selector(metric));
-        Stage::Computation(format!(
-            "unable to get external metric {namespace}/{}/{selector}: {error}",
-            metric.name
-        ))
-    })?;
-    let (proposal, current) = if by_replica {
-        let proposal =
-            replicas::external_average_value(&context.value_target(target, true), &values);
-        let current =
-            MetricValueStatus { average_value: Some(milli(proposal.usage)), ..Default::default() };
-        (proposal, current)
+    let values = values.map_err(EvaluateError::reading(format!(
+        "external metric {}/{}/{}",
+        context.namespace,
+        metric.name,
+        go_selector(metric)
+    )))?;
+    let (proposal, current) = if is_average {
+        let target = context.average_by_replica_target(target);
+        let proposal = replicas::external_average_value(&target, &values);
+        (proposal, average_status(proposal.usage))
     } else {
         let usage = replicas::external_total(&values);
-        let proposal = replicas::value(&context.value_target(target, false), usage, context.pods());
-        let proposal = proposal.map_err(computation)?;
-        let current =
-            MetricValueStatus { value: Some(milli(proposal.usage)), ..Default::default() };
-        (proposal, current)
+        let proposal = replicas::value(&context.value_target(target), usage, context.pods())?;
+        (proposal, value_status(proposal.usage))
     };
     let status = ExternalMetricStatus { metric: metric.clone(), current, ..Default::default() };
     let status = MetricStatus {
@@ -115,7 +98,16 @@ pub(super) fn external(
         external: Some(status.into()),
         ..Default::default()
     };
-    Ok(Valid { proposal, name: external_name(metric), target, status })
+    let name = external_name(metric);
+    Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
+}
+
+fn value_status(usage: MilliValue) -> MetricValueStatus {
+    MetricValueStatus { value: Some(usage.into()), ..Default::default() }
+}
+
+pub(super) fn average_status(usage: MilliValue) -> MetricValueStatus {
+    MetricValueStatus { average_value: Some(usage.into()), ..Default::default() }
 }
 
 pub(super) fn is_object_average(target: &MetricTarget) -> bool {
@@ -128,7 +120,7 @@ fn is_object_value(target: &MetricTarget) -> bool {
     target.target_type == MetricTargetType::Value && target.value.is_some()
 }
 
-/// An absent selector prints as Go prints it, as the reference does in all its texts.
+/// The metric's selector as Go prints it with `%v`, as in all texts of the reference.
 fn go_selector(metric: &MetricIdentifier) -> String {
     selector::go_string(metric.selector.as_ref())
 }

@@ -5,6 +5,7 @@
 //! away from zero when it is read.
 
 mod format;
+mod milli;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+pub use milli::MilliValue;
 use parse::Parsed;
 
 /// The exponent of ten of a milli unit.
@@ -22,6 +24,7 @@ const NANO: i32 = -9;
 
 /// Why a text is not a quantity. The texts are those of the API, but for [`QuantityError::TooLong`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QuantityError {
     /// The text is empty or holds a character that no quantity has there.
     #[error(
@@ -92,21 +95,21 @@ struct Large {
 }
 
 impl Quantity {
-    /// A quantity of `milli` thousandths, printed like Go's `resource.NewMilliQuantity(milli, format)`: whole values
-    /// without a suffix below kilo, others in the largest suffix without loss. `BinarySI` falls back to `DecimalSI`
-    /// for values with a fraction and for those below 1024.
-    pub const fn from_milli(milli: i64, format: Format) -> Self {
-        Self(Repr::Scaled(Scaled { value: milli, scale: MILLI, format }))
+    /// A quantity that prints like Go's `resource.NewMilliQuantity(value, format)`: whole values
+    /// below 1000 without a suffix, others with the largest suffix that loses nothing. `BinarySI`
+    /// falls back to `DecimalSI` for values with a fraction and for values below 1024.
+    pub const fn from_milli(value: MilliValue, format: Format) -> Self {
+        Self(Repr::Scaled(Scaled { value: value.as_milli(), scale: MILLI, format }))
     }
 
-    /// The value in thousandths, rounded away from zero and limited to the range of `i64` (`MilliValue` in the API's
-    /// Go library, where out of range values are undefined).
-    pub fn milli_value(&self) -> i64 {
-        self.rounded_to(MILLI)
+    /// The value in milli-units, rounded away from zero and limited to 64 bits (`MilliValue` in
+    /// the API's Go library, which leaves values out of range undefined).
+    pub fn milli_value(&self) -> MilliValue {
+        MilliValue::from_milli(self.rounded_to(MILLI))
     }
 
-    /// The value in whole units, rounded away from zero and limited to the range of `i64` (`Value` in the API's Go
-    /// library).
+    /// The value in whole units, rounded away from zero and limited to 64 bits (`Value` in the
+    /// API's Go library).
     pub fn value(&self) -> i64 {
         self.rounded_to(0)
     }
@@ -163,17 +166,6 @@ impl Quantity {
             Err(large) => large.rounded_to(scale),
         }
     }
-}
-
-/// The value of `text` in thousandths, as [`Quantity::milli_value`] of the parsed text, without keeping the text.
-pub fn parse_milli(text: &str) -> Result<i64, QuantityError> {
-    if let Some(milli) = parse::plain_milli(text) {
-        return Ok(milli);
-    }
-    Ok(match parse::parse(text)? {
-        Parsed::Scaled { scaled, .. } => scaled.rounded_to(MILLI),
-        Parsed::Large(large) => large.rounded_to(MILLI),
-    })
 }
 
 impl Scaled {

@@ -69,7 +69,7 @@ fn canonical_form(#[case] text: &str, #[case] canonical: &str) {
 #[case::only_a_point_in_the_exact_way("-.Ei", QuantityError::Numeric)]
 fn errors(#[case] text: &str, #[case] error: QuantityError) {
     assert_eq!(text.parse::<Quantity>().unwrap_err(), error);
-    assert_eq!(parse_milli(text), Err(error));
+    assert_eq!(text.parse::<MilliValue>(), Err(error));
 }
 
 #[rstest]
@@ -94,8 +94,9 @@ fn length(#[case] len: usize, #[case] error: Option<QuantityError>) {
 #[case::saturates_many_digits("-1234567890123456789012e2000000000", i64::MIN, i64::MIN)]
 fn rounding(#[case] text: &str, #[case] milli: i64, #[case] value: i64) {
     let quantity = parsed(text);
+    let milli = MilliValue::from_milli(milli);
     assert_eq!((quantity.milli_value(), quantity.value()), (milli, value));
-    assert_eq!(parse_milli(text), Ok(milli));
+    assert_eq!(text.parse::<MilliValue>(), Ok(milli));
 }
 
 #[rstest]
@@ -122,6 +123,8 @@ fn float(#[case] text: &str, #[case] expected: f64) {
 #[case::smallest(i64::MIN, "-9223372036854775808m", "-9223372036854775808m")]
 #[case::largest_whole(9_223_372_036_854_775_000, "9223372036854775", "9223372036854775")]
 fn milli_format(#[case] milli: i64, #[case] decimal: &str, #[case] binary: &str) {
+    let milli = MilliValue::from_milli(milli);
+    assert_eq!(milli.to_string(), decimal);
     assert_eq!(Quantity::from_milli(milli, Format::DecimalSI).to_string(), decimal);
     assert_eq!(Quantity::from_milli(milli, Format::BinarySI).to_string(), binary);
 }
@@ -179,7 +182,7 @@ proptest! {
     #[test]
     fn printed_form_has_the_same_value(text in quantity_text()) {
         if let Ok(quantity) = text.parse::<Quantity>() {
-            prop_assert_eq!(parse_milli(&text), Ok(quantity.milli_value()));
+            prop_assert_eq!(text.parse::<MilliValue>(), Ok(quantity.milli_value()));
             let printed = quantity.to_string();
             let again = parsed(&printed);
             // A binary quantity without a suffix reads back as a decimal one.
@@ -194,7 +197,7 @@ proptest! {
     #[test]
     fn values_bound_each_other(text in quantity_text()) {
         if let Ok(quantity) = text.parse::<Quantity>() {
-            let (value, milli, nano) = (quantity.value(), quantity.milli_value(), quantity.nano_value());
+            let (value, milli, nano) = (quantity.value(), quantity.milli_value().as_milli(), quantity.nano_value());
             prop_assert_eq!(i64::from(quantity.signum()), value.signum());
             if value.checked_mul(1000).is_some() {
                 prop_assert_eq!(i128::from(milli), nano / 1_000_000 + (nano % 1_000_000).signum());
@@ -205,7 +208,7 @@ proptest! {
 
     #[test]
     fn milli_round_trip(milli: i64, short in 0_u32..64, binary: bool) {
-        let milli = milli >> short;
+        let milli = MilliValue::from_milli(milli >> short);
         let quantity = Quantity::from_milli(milli, if binary { Format::BinarySI } else { Format::DecimalSI });
         prop_assert_eq!(quantity.milli_value(), milli);
         prop_assert_eq!(parsed(&quantity.to_string()), quantity);

@@ -1,7 +1,8 @@
-use super::{CalculationError, Proposal, in_proportion, rebalanced, saturate};
+use super::{CalculationError, Proposal, proportional, rebalanced, saturate};
 use crate::{
     api::Pod,
     pods::{PodClass, PodCounts, classify},
+    quantity::MilliValue,
     readings::PodSamples,
     settings::{Readiness, Tolerances},
 };
@@ -9,73 +10,73 @@ use crate::{
 /// A target for the average of a metric over pods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AverageTarget {
-    /// The replicas the scale target is asked to have.
+    /// The target's `spec.replicas`.
     pub current_replicas: i32,
-    /// The average to reach, in milli-units.
-    pub target: i64,
-    /// Whether the metric is CPU, whose samples count only from pods that are up.
+    /// The average to reach.
+    pub target: MilliValue,
+    /// Whether the metric is CPU, the samples of which count only if the pod is ready (see
+    /// [`classify`]).
     pub is_cpu: bool,
-    /// When no change is called for.
+    /// The range of ratios that need no change.
     pub tolerances: Tolerances,
 }
 
-/// The proposal of a metric of each pod with an `averageValue` target: Resource, ContainerResource, Pods.
+/// The proposal of a Resource, ContainerResource or Pods metric with an `averageValue` target.
 ///
-/// Samples of pods that the selector does not match count in the average.
+/// Samples of pods that the selector doesn't match count in the average, as in the reference.
 pub fn average_value<'a>(
     target: &AverageTarget,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    rules: &Readiness,
+    readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let mut census = PodCounts::default();
+    let mut counts = PodCounts::default();
     let (mut counted, mut total) = (samples.len(), samples.total());
-    let mut any_pod = false;
     for pod in pods {
-        any_pod = true;
         let sample = samples.get(&pod.name);
-        let class = classify(pod, sample, target.is_cpu, rules);
-        census.count(class);
+        let class = classify(pod, sample, target.is_cpu, readiness);
+        counts.add(class);
         if let (PodClass::Ignored | PodClass::Unready, Some(sample)) = (class, sample) {
             counted -= 1;
-            total -= i128::from(sample.value);
+            total -= i128::from(sample.value.as_milli());
         }
     }
-    if !any_pod {
+    if counts.total() == 0 {
         return Err(CalculationError::NoPods);
     }
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
-    Ok(propose(target, census, counted, total))
+    Ok(propose(target, counts, counted, total))
 }
 
 fn propose(
     target: &AverageTarget,
-    census: PodCounts,
+    counts: PodCounts,
     mut counted: usize,
     mut total: i128,
 ) -> Proposal {
-    let ratio_of = |usage: i64| usage as f64 / target.target as f64;
+    let target_milli = target.target.as_milli();
+    let ratio_of = |usage: MilliValue| usage.as_milli() as f64 / target_milli as f64;
     let usage = average(total, counted);
     let ratio = ratio_of(usage);
-    let count_unready = census.unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !count_unready && census.missing == 0 {
-        let within = target.tolerances.are_met_by(ratio);
-        let (replicas, rule) = in_proportion(target.current_replicas, ratio, census.ready, within);
+    let include_unready = counts.unready > 0 && ratio > 1.0;
+    let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
+        let within = target.tolerances.contain(ratio);
+        let (replicas, rule) = proportional(target.current_replicas, ratio, counts.ready, within);
         (replicas, rule, None)
     } else {
         if ratio < 1.0 {
-            total += i128::from(target.target) * census.missing as i128;
-            counted += census.missing;
+            total += i128::from(target_milli) * counts.missing as i128;
+            counted += counts.missing;
         } else if ratio > 1.0 {
-            counted += census.missing;
+            counted += counts.missing;
         }
-        if count_unready {
-            counted += census.unready;
+        if include_unready {
+            counted += counts.unready;
         }
         let new_ratio = ratio_of(average(total, counted));
-        let within = target.tolerances.are_met_by(new_ratio);
+        let within = target.tolerances.contain(new_ratio);
         let (replicas, rule) =
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
@@ -87,14 +88,13 @@ fn propose(
         ratio,
         rebalanced_ratio,
         rule,
-        pods: Some(census),
+        pods: Some(counts),
     }
 }
 
-/// The average, truncated to whole milli-units; 0 of nothing.
-pub(super) fn average(total: i128, counted: usize) -> i64 {
-    i64::try_from(counted)
-        .ok()
-        .and_then(|counted| saturate(total).checked_div(counted))
-        .unwrap_or(0)
+/// `total / counted`, truncated to whole milli-units, or 0 if nothing is counted.
+pub(super) fn average(total: i128, counted: usize) -> MilliValue {
+    let average =
+        i64::try_from(counted).ok().and_then(|counted| saturate(total).checked_div(counted));
+    MilliValue::from_milli(average.unwrap_or(0))
 }

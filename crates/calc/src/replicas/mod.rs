@@ -1,4 +1,4 @@
-//! One metric → one proposal: the seven replica calculations.
+//! The replica calculations: from the samples of one metric to one proposal.
 //!
 //! | target | average over pods | value |
 //! |---|---|---|
@@ -7,7 +7,46 @@
 //! | Object | [`object_average_value`] | [`value`] |
 //! | External | [`external_average_value`] | [`value`] of [`external_total`] |
 //!
-//! All amounts are milli-units. A calculation allocates nothing: a pod's part in it is added up as it is classified.
+//! Rates and targets are [`MilliValue`]s. The calculations allocate nothing: they classify the pods and
+//! add up their samples in one pass.
+//!
+//! ```
+//! use hpa_calc::{
+//!     MilliValue, Pod, PodSample, PodSamples, Settings,
+//!     replicas::{AverageTarget, average_value},
+//!     settings::{Readiness, Tolerances},
+//! };
+//! use jiff::{SignedDuration, Timestamp};
+//! use serde_json::json;
+//!
+//! let pods: Vec<Pod> = serde_json::from_value(json!([
+//!     { "metadata": { "name": "web-0" }, "status": { "phase": "Running" } },
+//!     { "metadata": { "name": "web-1" }, "status": { "phase": "Running" } },
+//! ]))?;
+//! let now: Timestamp = "2026-01-01T00:00:00Z".parse()?;
+//! let sample = |requests| PodSample {
+//!     value: MilliValue::from_units(requests),
+//!     timestamp: now,
+//!     window: SignedDuration::from_secs(30),
+//! };
+//! let samples = PodSamples::from_iter([("web-0", sample(150)), ("web-1", sample(90))]);
+//!
+//! // Two pods serve 120 requests per second on average, and should serve 80: three are needed.
+//! let target = AverageTarget {
+//!     current_replicas: 2,
+//!     target: MilliValue::from_units(80),
+//!     is_cpu: false,
+//!     tolerances: Tolerances { up: 0.1, down: 0.1 },
+//! };
+//! let readiness = Readiness::new(now, &Settings::default());
+//! let proposal = average_value(&target, &pods, &samples, &readiness)?;
+//! assert_eq!((proposal.replicas, proposal.ratio), (3, 1.5));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Source of the rules: the [algorithm details] in the Kubernetes documentation.
+//!
+//! [algorithm details]: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
 
 mod average;
 mod object;
@@ -23,56 +62,60 @@ pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
 
-use crate::pods::PodCounts;
+use crate::{pods::PodCounts, quantity::MilliValue};
 
-/// What one metric proposes, and how it came to it.
+/// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
     /// The proposed replicas.
     pub replicas: i32,
-    /// The usage a status shows, in milli-units.
-    pub usage: i64,
-    /// The usage in percent of the requests, truncated; for utilization targets.
+    /// The usage that the status shows: the value, or the average over pods or replicas.
+    pub usage: MilliValue,
+    /// The usage in percent of the requests, truncated, for utilization targets.
     pub utilization: Option<i32>,
-    /// Usage over target.
+    /// Usage divided by target.
     pub ratio: f64,
-    /// The ratio with the pods counted in that are not ready or have no sample, where there are any.
+    /// The ratio with unready and missing pods included, if there are any.
     pub rebalanced_ratio: Option<f64>,
-    /// The rule that gave the replicas.
+    /// The rule that led to the replicas.
     pub rule: Rule,
-    /// The pods by class; `None` where pods play no part.
+    /// The number of pods by class, or `None` if the calculation counts no pods.
     pub pods: Option<PodCounts>,
 }
 
-/// The rule that turned a ratio into replicas.
+/// The rule that leads from a ratio to replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub enum Rule {
-    /// The ratio is within tolerance: no change.
+    /// The ratio is within tolerance, so nothing changes.
     WithinTolerance,
-    /// Replicas in proportion to the ratio, rounded up.
+    /// The replicas are in proportion to the ratio, rounded up.
     Proportional,
-    /// Counting in the pods without a usable sample would turn the direction: no change.
+    /// With unready and missing pods included, the ratio asks for the opposite direction, so nothing
+    /// changes.
     DirectionReversed,
 }
 
-/// Why a calculation gave no proposal; in the reference controller's words.
+/// Why there is no proposal. The texts are those of the reference controller, which conditions and
+/// events repeat.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CalculationError {
     /// The selector matches no pod.
     #[error("no pods returned by selector while calculating replica count")]
     NoPods,
-    /// The selector matches no pod, as a Value target says it.
+    /// The selector matches no pod. The reference has another text for `value` targets.
     #[error(
         "unable to calculate ready pods: no pods returned by selector while calculating replica count"
     )]
-    NoPodsToCount,
-    /// No sample counts.
+    NoReadyPods,
+    /// There is no sample, or only samples of pods that don't count.
     #[error("did not receive metrics for targeted pods (pods might be unready)")]
     NoSamples,
-    /// No pod with a sample requests anything.
+    /// The requests of the pods that count add up to zero.
     #[error("no metrics returned matched known pods")]
     NothingRequested,
-    /// A container has no request for the resource.
+    /// A container doesn't request the resource.
     #[error("missing request for {resource} in container {container} of Pod {pod}")]
     MissingRequest {
         /// The resource.
@@ -82,7 +125,7 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
-    /// A pod that says itself what it requests says nothing of the resource, nor do its containers.
+    /// A pod with pod-level requests doesn't request the resource, and neither do its containers.
     #[error("missing pod-level request for {resource} in Pod {pod}")]
     MissingPodLevelRequest {
         /// The resource.
@@ -90,7 +133,7 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
-    /// A pod has no container of the name.
+    /// A pod has no container of that name.
     #[error("container {container} not found in Pod {pod}")]
     NoContainer {
         /// The container.
@@ -100,19 +143,32 @@ pub enum CalculationError {
     },
 }
 
-/// Replicas from a float, rounded up and held within `i32`; not a number gives 0 (kubernetes#141397).
-#[expect(clippy::cast_possible_truncation, reason = "`as` saturates, which is the rule")]
+impl CalculationError {
+    /// Whether the target's pods lack a request for the resource, so that no utilization exists
+    /// before the pod template changes.
+    pub fn is_missing_request(&self) -> bool {
+        matches!(
+            self,
+            Self::NothingRequested
+                | Self::MissingRequest { .. }
+                | Self::MissingPodLevelRequest { .. }
+        )
+    }
+}
+
+/// Rounds up to replicas, limited to the range of `i32`. NaN becomes 0 (kubernetes#141397).
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
 pub(crate) fn ceil_to_replicas(replicas: f64) -> i32 {
     replicas.ceil() as i32
 }
 
-/// An exact sum held within `i64` (kubernetes#142192).
+/// Limits a sum to the range of `i64` (kubernetes#142192).
 pub(crate) fn saturate(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// The replicas where every pod has a sample that counts.
-fn in_proportion(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, Rule) {
+/// The replicas if every pod that counts has a sample.
+fn proportional(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, Rule) {
     if within {
         (current, Rule::WithinTolerance)
     } else {
@@ -120,8 +176,8 @@ fn in_proportion(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, 
     }
 }
 
-/// The last steps of an average over pods: tolerance, and that the pods without a usable sample do not turn the
-/// direction.
+/// The replicas if unready or missing pods are included: they must not reverse the direction that the
+/// ready pods alone ask for.
 fn rebalanced(
     current: i32,
     ratio: f64,

@@ -1,28 +1,29 @@
 use super::{CalculationError, Proposal, Rule, ceil_to_replicas};
-use crate::{api::Pod, pods::PodCounts, settings::Tolerances};
+use crate::{api::Pod, pods::PodCounts, quantity::MilliValue, settings::Tolerances};
 
-/// A target for one value: of an object's metric, or of all series of an external metric.
+/// A target for one value: that of an Object metric, or the sum of an External metric's series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ValueTarget {
-    /// For a `value` target the replicas the scale target is asked to have (`spec.replicas`), for `averageValue`
-    /// the replicas it has (`status.replicas`).
+    /// The current replicas: the target's `spec.replicas` for [`value`], its `status.replicas` for
+    /// the averages.
     pub replicas: i32,
-    /// The value, or the average by replica, to reach; in milli-units.
-    pub target: i64,
-    /// When no change is called for.
+    /// The value, or the average by replica, to reach.
+    pub target: MilliValue,
+    /// The range of ratios that need no change.
     pub tolerances: Tolerances,
 }
 
 /// The proposal of an Object or External metric with a `value` target.
 ///
-/// The pods counted are those that run and are ready, terminating ones included. From zero replicas neither pods nor
-/// tolerance count: a ratio above 0 wakes the workload (KEP-2021).
+/// The ratio of usage to target is multiplied by the number of pods that run and are ready;
+/// terminating ones count too. At zero replicas, neither pods nor tolerance count: a ratio above 0
+/// scales up (KEP-2021).
 pub fn value<'a>(
     target: &ValueTarget,
-    usage: i64,
+    usage: MilliValue,
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Result<Proposal, CalculationError> {
-    let ratio = usage as f64 / target.target as f64;
+    let ratio = usage.as_milli() as f64 / target.target.as_milli() as f64;
     let proposal = |replicas, rule, pods| Proposal {
         replicas,
         usage,
@@ -35,88 +36,83 @@ pub fn value<'a>(
     if target.replicas == 0 {
         return Ok(proposal(ceil_to_replicas(ratio), Rule::Proportional, None));
     }
-    if target.tolerances.are_met_by(ratio) {
+    if target.tolerances.contain(ratio) {
         return Ok(proposal(target.replicas, Rule::WithinTolerance, None));
     }
-    let census = ready_pods(pods).ok_or(CalculationError::NoPodsToCount)?;
-    Ok(proposal(ceil_to_replicas(ratio * census.ready as f64), Rule::Proportional, Some(census)))
+    let counts = count_ready(pods).ok_or(CalculationError::NoReadyPods)?;
+    Ok(proposal(ceil_to_replicas(ratio * counts.ready as f64), Rule::Proportional, Some(counts)))
 }
 
-fn ready_pods<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts> {
-    let mut census = PodCounts::default();
-    let mut any_pod = false;
+/// Counts ready and unready pods, or returns `None` if there are no pods at all.
+fn count_ready<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts> {
+    let mut counts = PodCounts::default();
     for pod in pods {
-        any_pod = true;
         if pod.is_running_and_ready() {
-            census.ready += 1;
+            counts.ready += 1;
         } else {
-            census.unready += 1;
+            counts.unready += 1;
         }
     }
-    any_pod.then_some(census)
+    (counts.total() > 0).then_some(counts)
 }
 
-/// The proposal of an Object metric with an `averageValue` target: the value spread over the replicas the target has.
+/// The proposal of an Object metric with an `averageValue` target: the value divided by the target's
+/// `status.replicas`.
 ///
-/// Within tolerance the proposal is `status.replicas`, not `spec.replicas`.
-pub fn object_average_value(target: &ValueTarget, usage: i64) -> Proposal {
-    let (replicas, ratio, rule) = spread(target, usage);
-    Proposal {
-        replicas,
-        usage: by_replica(usage, target.replicas),
-        utilization: None,
-        ratio,
-        rebalanced_ratio: None,
-        rule,
-        pods: None,
-    }
+/// Within tolerance, the proposal is `status.replicas` and not `spec.replicas`, as in the reference.
+pub fn object_average_value(target: &ValueTarget, usage: MilliValue) -> Proposal {
+    by_replica(target, usage.as_milli(), average_by_replica(usage.as_milli(), target.replicas))
 }
 
-/// The proposal of an External metric with an `averageValue` target, like [`object_average_value`] for the sum of
-/// all series. A sum that turns negative stands for one beyond all bounds, as in the reference.
-pub fn external_average_value(target: &ValueTarget, values: &[i64]) -> Proposal {
-    let usage =
-        values.iter().try_fold(0_i64, |sum, value| sum.checked_add(*value).filter(|sum| *sum >= 0));
+/// The proposal of an External metric with an `averageValue` target, like [`object_average_value`]
+/// for the sum of all series.
+///
+/// If the sum overflows or becomes negative on the way, it counts as the largest value, as in the
+/// reference.
+pub fn external_average_value(target: &ValueTarget, values: &[MilliValue]) -> Proposal {
+    let mut values = values.iter().map(|value| value.as_milli());
+    let usage = values.try_fold(0_i64, |sum, value| sum.checked_add(value).filter(|sum| *sum >= 0));
     let usage = usage.unwrap_or(i64::MAX);
-    let (replicas, ratio, rule) = spread(target, usage);
-    // The reference compares as floats, which the largest values round up to.
-    let unbounded = usage as f64 >= i64::MAX as f64;
-    let shown = if unbounded { i64::MAX } else { by_replica(usage, target.replicas) };
-    Proposal {
-        replicas,
-        usage: shown,
-        utilization: None,
-        ratio,
-        rebalanced_ratio: None,
-        rule,
-        pods: None,
-    }
+    // The reference compares floats, to which the largest values round up.
+    let is_unlimited = usage as f64 >= i64::MAX as f64;
+    let average = if is_unlimited { i64::MAX } else { average_by_replica(usage, target.replicas) };
+    by_replica(target, usage, average)
 }
 
-/// The sum of all series of an external metric, held within bounds.
-pub fn external_total(values: &[i64]) -> i64 {
-    let mut total = 0_i64;
+/// The sum of all series of an external metric, saturating at every step.
+pub fn external_total(values: &[MilliValue]) -> MilliValue {
+    let mut total = MilliValue::ZERO;
     for value in values {
-        match total.checked_add(*value) {
-            Some(sum) => total = sum,
-            None if *value > 0 => return i64::MAX,
-            None => total = i64::MIN,
+        match total.as_milli().checked_add(value.as_milli()) {
+            Some(sum) => total = MilliValue::from_milli(sum),
+            None if *value > MilliValue::ZERO => return MilliValue::MAX,
+            None => total = MilliValue::MIN,
         }
     }
     total
 }
 
-fn spread(target: &ValueTarget, usage: i64) -> (i32, f64, Rule) {
-    let ratio = usage as f64 / (target.target as f64 * f64::from(target.replicas));
-    if target.tolerances.are_met_by(ratio) {
-        (target.replicas, ratio, Rule::WithinTolerance)
+fn by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
+    let per_replica = target.target.as_milli() as f64;
+    let ratio = usage as f64 / (per_replica * f64::from(target.replicas));
+    let (replicas, rule) = if target.tolerances.contain(ratio) {
+        (target.replicas, Rule::WithinTolerance)
     } else {
-        (ceil_to_replicas(usage as f64 / target.target as f64), ratio, Rule::Proportional)
+        (ceil_to_replicas(usage as f64 / per_replica), Rule::Proportional)
+    };
+    Proposal {
+        replicas,
+        usage: MilliValue::from_milli(average),
+        utilization: None,
+        ratio,
+        rebalanced_ratio: None,
+        rule,
+        pods: None,
     }
 }
 
-/// The part of one replica, rounded up; the whole where there is none (kubernetes#140958).
-#[expect(clippy::cast_possible_truncation, reason = "`as` saturates, which is the rule")]
-fn by_replica(usage: i64, replicas: i32) -> i64 {
+/// The usage of one replica, rounded up. At zero replicas it is the whole usage (kubernetes#140958).
+#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
+fn average_by_replica(usage: i64, replicas: i32) -> i64 {
     if replicas == 0 { usage } else { (usage as f64 / f64::from(replicas)).ceil() as i64 }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     api::{Pod, ResourceName},
+    quantity::MilliValue,
     readings::{PodSample, PodSamples},
     settings::{Readiness, Tolerances},
 };
@@ -16,6 +17,14 @@ const RULES: Readiness = Readiness {
     cpu_initialization_period: SignedDuration::from_secs(300),
     initial_readiness_delay: SignedDuration::from_secs(30),
 };
+
+fn milli(value: i64) -> MilliValue {
+    MilliValue::from_milli(value)
+}
+
+fn millis(values: &[i64]) -> Vec<MilliValue> {
+    values.iter().copied().map(milli).collect()
+}
 
 /// A pod: `r` is ready, `n` never was, `p` is pending, `f` has failed, `t` is terminating; it requests 1000m CPU.
 fn pod(index: usize, kind: char) -> Pod {
@@ -44,7 +53,11 @@ fn pods(kinds: &str) -> Vec<Pod> {
 
 /// The samples of pods 0, 1, …; `None` is no sample.
 fn samples(values: &[Option<i64>]) -> PodSamples {
-    let sample = |value| PodSample { value, timestamp: NOW, window: SignedDuration::from_secs(30) };
+    let sample = |value| PodSample {
+        value: milli(value),
+        timestamp: NOW,
+        window: SignedDuration::from_secs(30),
+    };
     let sampled = values.iter().enumerate();
     sampled.filter_map(|(index, value)| Some((index.to_string(), sample((*value)?)))).collect()
 }
@@ -55,8 +68,12 @@ fn average(
     target: i64,
     current: i32,
 ) -> Result<Proposal, CalculationError> {
-    let target =
-        AverageTarget { current_replicas: current, target, is_cpu: true, tolerances: TEN_PERCENT };
+    let target = AverageTarget {
+        current_replicas: current,
+        target: milli(target),
+        is_cpu: true,
+        tolerances: TEN_PERCENT,
+    };
     average_value(&target, &pods(kinds), &samples(values), &RULES)
 }
 
@@ -109,7 +126,7 @@ fn averages(
     #[case] expected: (i32, i64, Rule),
 ) {
     let proposal = average(kinds, values, 1000, current).unwrap();
-    assert_eq!((proposal.replicas, proposal.usage, proposal.rule), expected);
+    assert_eq!((proposal.replicas, proposal.usage.as_milli(), proposal.rule), expected);
 }
 
 #[rstest]
@@ -236,7 +253,7 @@ fn even_an_ignored_pod_must_request() {
 }
 
 fn by(replicas: i32) -> ValueTarget {
-    ValueTarget { replicas, target: 1000, tolerances: TEN_PERCENT }
+    ValueTarget { replicas, target: milli(1000), tolerances: TEN_PERCENT }
 }
 
 #[rstest]
@@ -248,7 +265,7 @@ fn by(replicas: i32) -> ValueTarget {
 #[case::others_do_not("rrnpf", 2000, 5, Ok((4, Rule::Proportional)))]
 #[case::none_ready("nn", 9000, 5, Ok((0, Rule::Proportional)))]
 #[case::no_pods_within_tolerance("", 1000, 5, Ok((5, Rule::WithinTolerance)))]
-#[case::no_pods("", 2000, 5, Err(CalculationError::NoPodsToCount))]
+#[case::no_pods("", 2000, 5, Err(CalculationError::NoReadyPods))]
 #[case::from_zero_neither_pods("", 2000, 0, Ok((2, Rule::Proportional)))]
 #[case::from_zero_nor_tolerance("rr", 1001, 0, Ok((2, Rule::Proportional)))]
 #[case::from_zero_the_least("", 1, 0, Ok((1, Rule::Proportional)))]
@@ -261,7 +278,7 @@ fn values(
     #[case] replicas: i32,
     #[case] expected: Result<(i32, Rule), CalculationError>,
 ) {
-    let proposal = value(&by(replicas), usage, &pods(kinds));
+    let proposal = value(&by(replicas), milli(usage), &pods(kinds));
     assert_eq!(proposal.map(|proposal| (proposal.replicas, proposal.rule)), expected);
 }
 
@@ -274,8 +291,8 @@ fn values(
 #[case::zero(0, (0, 0))]
 #[case::all_there_is(i64::MAX, (i32::MAX, 1 << 61))]
 fn object_averages(#[case] usage: i64, #[case] expected: (i32, i64)) {
-    let proposal = object_average_value(&by(4), usage);
-    assert_eq!((proposal.replicas, proposal.usage), expected);
+    let proposal = object_average_value(&by(4), milli(usage));
+    assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }
 
 #[rstest]
@@ -283,8 +300,8 @@ fn object_averages(#[case] usage: i64, #[case] expected: (i32, i64)) {
 #[case::nothing(0, (0, 0))]
 #[case::negative(-1500, (-1, -1500))]
 fn object_averages_at_zero_replicas(#[case] usage: i64, #[case] expected: (i32, i64)) {
-    let proposal = object_average_value(&by(0), usage);
-    assert_eq!((proposal.replicas, proposal.usage), expected);
+    let proposal = object_average_value(&by(0), milli(usage));
+    assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }
 
 #[rstest]
@@ -296,8 +313,8 @@ fn object_averages_at_zero_replicas(#[case] usage: i64, #[case] expected: (i32, 
 #[case::too_much(&[i64::MAX, 1], (i32::MAX, i64::MAX))]
 #[case::rounds_to_too_much(&[i64::MAX - 1], (i32::MAX, i64::MAX))]
 fn external_averages(#[case] values: &[i64], #[case] expected: (i32, i64)) {
-    let proposal = external_average_value(&by(4), values);
-    assert_eq!((proposal.replicas, proposal.usage), expected);
+    let proposal = external_average_value(&by(4), &millis(values));
+    assert_eq!((proposal.replicas, proposal.usage.as_milli()), expected);
 }
 
 #[rstest]
@@ -306,7 +323,7 @@ fn external_averages(#[case] values: &[i64], #[case] expected: (i32, i64)) {
 #[case::too_much(&[i64::MAX, 1, -5], i64::MAX)]
 #[case::too_little(&[i64::MIN, -1], i64::MIN)]
 fn external_totals(#[case] values: &[i64], #[case] expected: i64) {
-    assert_eq!(external_total(values), expected);
+    assert_eq!(external_total(&millis(values)), milli(expected));
 }
 
 #[rstest]

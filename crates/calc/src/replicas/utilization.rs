@@ -1,145 +1,146 @@
-use super::{CalculationError, Proposal, average::average, in_proportion, rebalanced, saturate};
+use super::{CalculationError, Proposal, average::average, proportional, rebalanced, saturate};
 use crate::{
     api::{ContainerRequests, Pod, ResourceName, ResourceRequest},
     pods::{PodClass, PodCounts, classify},
+    quantity::MilliValue,
     readings::PodSamples,
     settings::{Readiness, Tolerances},
 };
 
-/// A target for the average use of a resource in percent of what the pods request.
+/// A target for the average usage of a resource in percent of the pods' requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UtilizationTarget<'a> {
-    /// The replicas the scale target is asked to have.
+    /// The target's `spec.replicas`.
     pub current_replicas: i32,
     /// The utilization to reach, in percent.
     pub target: i32,
     /// The resource.
     pub resource: &'a ResourceName,
-    /// The container whose use and request count; `None` for the whole pod.
+    /// The container whose usage and request count, or `None` for the whole pod.
     pub container: Option<&'a str>,
-    /// When no change is called for.
+    /// The range of ratios that need no change.
     pub tolerances: Tolerances,
 }
 
-/// What the pods of one class, or of one side of a ratio, add up to.
+/// The sums of usage and requests of some pods, in milli-units.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     usage: i128,
     requests: i128,
 }
 
-/// What all pods add up to, gathered in one pass.
+/// The sums over all pods, by class.
 #[derive(Default)]
-struct Tally {
-    census: PodCounts,
+struct Totals {
+    counts: PodCounts,
     ready: Sums,
     unready_requests: i128,
-    /// The missing pods, their usage being what a scale-down assumes of them.
+    /// The missing pods, with the usage that a scale-down assumes.
     missing: Sums,
-    /// Samples of ignored and unready pods: they do not count.
+    /// The number of samples of ignored and unready pods, which don't count.
     samples_dropped: usize,
+    /// The first pod without a request.
     request_error: Option<CalculationError>,
 }
 
-/// The proposal of a resource with an `averageUtilization` target: Resource, ContainerResource.
+/// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
 ///
-/// The utilization is the sum of usage over the sum of requests, truncated to a whole percent before it is compared.
-/// Every pod the selector matches must request the resource, ignored ones included. A pod that says itself what it
-/// requests is taken at its word, unless a container is named (KEP-2837).
+/// The utilization is the sum of all usage divided by the sum of all requests, truncated to a whole
+/// percent before it is compared. Every selected pod must request the resource, ignored pods too. If
+/// the target names no container, pod-level requests take precedence (KEP-2837).
 pub fn utilization<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    rules: &Readiness,
+    readiness: &Readiness,
 ) -> Result<Proposal, CalculationError> {
-    let tally = tally(target, pods, samples, rules)?;
-    // Samples of pods the selector does not match stay in this count, though in no sum.
-    let counted = samples.len().saturating_sub(tally.samples_dropped);
+    let totals = totals(target, pods, samples, readiness)?;
+    // Samples of pods that the selector doesn't match are in this count, though in no sum.
+    let counted = samples.len().saturating_sub(totals.samples_dropped);
     if counted == 0 {
         return Err(CalculationError::NoSamples);
     }
-    if let Some(error) = tally.request_error {
+    if let Some(error) = totals.request_error {
         return Err(error);
     }
-    propose(target, &tally, counted)
+    propose(target, &totals, counted)
 }
 
-fn tally<'a>(
+fn totals<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,
     samples: &PodSamples,
-    rules: &Readiness,
-) -> Result<Tally, CalculationError> {
+    readiness: &Readiness,
+) -> Result<Totals, CalculationError> {
     let is_cpu = *target.resource == ResourceName::Cpu;
-    // On a scale-down a pod without a sample is assumed to use all it requests, or the target where that is more.
+    // For a scale-down, a missing pod is assumed to use its whole request, or the target if that is
+    // more.
     let assumed_percent = i128::from(target.target.max(100));
-    let mut tally = Tally::default();
-    let mut any_pod = false;
+    let mut totals = Totals::default();
     for pod in pods {
-        any_pod = true;
         let sample = samples.get(&pod.name);
-        let class = classify(pod, sample, is_cpu, rules);
-        tally.census.count(class);
+        let class = classify(pod, sample, is_cpu, readiness);
+        totals.counts.add(class);
         let request = match request(pod, target.container, target.resource) {
-            Ok(request) => i128::from(request),
+            Ok(request) => i128::from(request.as_milli()),
             Err(error) => {
-                tally.request_error.get_or_insert(error);
+                totals.request_error.get_or_insert(error);
                 0
             }
         };
-        let usage = sample.map_or(0, |sample| i128::from(sample.value));
+        let usage = sample.map_or(0, |sample| i128::from(sample.value.as_milli()));
         match class {
             PodClass::Ready => {
-                tally.ready.usage += usage;
-                tally.ready.requests += request;
+                totals.ready.usage += usage;
+                totals.ready.requests += request;
             }
             PodClass::Missing => {
-                tally.missing.usage += request * assumed_percent / 100;
-                tally.missing.requests += request;
+                totals.missing.usage += request * assumed_percent / 100;
+                totals.missing.requests += request;
             }
             PodClass::Unready => {
-                tally.unready_requests += request;
-                tally.samples_dropped += usize::from(sample.is_some());
+                totals.unready_requests += request;
+                totals.samples_dropped += usize::from(sample.is_some());
             }
-            PodClass::Ignored => tally.samples_dropped += usize::from(sample.is_some()),
+            PodClass::Ignored => totals.samples_dropped += usize::from(sample.is_some()),
         }
     }
-    if any_pod { Ok(tally) } else { Err(CalculationError::NoPods) }
+    if totals.counts.total() == 0 { Err(CalculationError::NoPods) } else { Ok(totals) }
 }
 
 fn propose(
     target: &UtilizationTarget<'_>,
-    tally: &Tally,
+    totals: &Totals,
     mut counted: usize,
 ) -> Result<Proposal, CalculationError> {
-    let (percent, ratio) = ratio(tally.ready, target.target)?;
-    let census = tally.census;
-    let count_unready = census.unready > 0 && ratio > 1.0;
-    let (replicas, rule, rebalanced_ratio) = if !count_unready && census.missing == 0 {
-        let within = target.tolerances.are_met_by(ratio);
-        let (replicas, rule) = in_proportion(target.current_replicas, ratio, census.ready, within);
+    let (percent, ratio) = ratio(totals.ready, target.target)?;
+    let counts = totals.counts;
+    let include_unready = counts.unready > 0 && ratio > 1.0;
+    let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
+        let within = target.tolerances.contain(ratio);
+        let (replicas, rule) = proportional(target.current_replicas, ratio, counts.ready, within);
         (replicas, rule, None)
     } else {
-        let mut sums = tally.ready;
+        let mut sums = totals.ready;
         if ratio < 1.0 {
-            sums.usage += tally.missing.usage;
-            sums.requests += tally.missing.requests;
-            counted += census.missing;
+            sums.usage += totals.missing.usage;
+            sums.requests += totals.missing.requests;
+            counted += counts.missing;
         } else if ratio > 1.0 {
-            sums.requests += tally.missing.requests;
-            counted += census.missing;
+            sums.requests += totals.missing.requests;
+            counted += counts.missing;
         }
-        if count_unready {
-            sums.requests += tally.unready_requests;
-            counted += census.unready;
+        if include_unready {
+            sums.requests += totals.unready_requests;
+            counted += counts.unready;
         }
         let (_, new_ratio) = self::ratio(sums, target.target)?;
-        let within = target.tolerances.are_met_by(new_ratio);
+        let within = target.tolerances.contain(new_ratio);
         let (replicas, rule) =
             rebalanced(target.current_replicas, ratio, new_ratio, counted, within);
         (replicas, rule, Some(new_ratio))
     };
-    let usage = average(tally.ready.usage, census.ready);
+    let usage = average(totals.ready.usage, counts.ready);
     Ok(Proposal {
         replicas,
         usage,
@@ -147,11 +148,11 @@ fn propose(
         ratio,
         rebalanced_ratio,
         rule,
-        pods: Some(census),
+        pods: Some(counts),
     })
 }
 
-/// The utilization in whole percent, and its ratio to the target.
+/// The utilization in whole percent, and the ratio of it to the target.
 fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     let percent =
         (sums.usage * 100).checked_div(sums.requests).ok_or(CalculationError::NothingRequested)?;
@@ -160,12 +161,12 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
     Ok((percent, f64::from(percent) / f64::from(target)))
 }
 
-/// What a pod requests of a resource, in milli-units.
+/// The request for a resource by a pod or one of its containers.
 fn request(
     pod: &Pod,
     container: Option<&str>,
     resource: &ResourceName,
-) -> Result<i64, CalculationError> {
+) -> Result<MilliValue, CalculationError> {
     let Some(name) = container else { return whole_pod_request(pod, resource) };
     let container =
         pod.requests.containers.iter().find(|candidate| candidate.name.as_ref() == name);
@@ -176,14 +177,14 @@ fn request(
     container_request(pod, container, resource)
 }
 
-fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<i64, CalculationError> {
+fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<MilliValue, CalculationError> {
     if let Some(pod_level) = &pod.requests.pod_level {
         return find(pod_level, resource).ok_or_else(|| CalculationError::MissingPodLevelRequest {
             resource: resource.to_string(),
             pod: pod.name.to_string(),
         });
     }
-    let mut sum = 0_i64;
+    let mut sum = MilliValue::ZERO;
     for container in &pod.requests.containers {
         sum = sum.saturating_add(container_request(pod, container, resource)?);
     }
@@ -194,7 +195,7 @@ fn container_request(
     pod: &Pod,
     container: &ContainerRequests,
     resource: &ResourceName,
-) -> Result<i64, CalculationError> {
+) -> Result<MilliValue, CalculationError> {
     find(&container.requests, resource).ok_or_else(|| CalculationError::MissingRequest {
         resource: resource.to_string(),
         container: container.name.to_string(),
@@ -202,6 +203,6 @@ fn container_request(
     })
 }
 
-fn find(requests: &[ResourceRequest], resource: &ResourceName) -> Option<i64> {
-    requests.iter().find(|request| request.resource == *resource).map(|request| request.milli)
+fn find(requests: &[ResourceRequest], resource: &ResourceName) -> Option<MilliValue> {
+    requests.iter().find(|request| request.resource == *resource).map(|request| request.amount)
 }

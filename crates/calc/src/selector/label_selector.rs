@@ -78,13 +78,8 @@ impl LabelSelector {
             };
             Requirement::new(&expression.key, operator, &expression.values)
         });
-        Ok(Selector::of(labels.chain(expressions).collect::<Result<_, _>>()?))
+        Ok(Selector::from_requirements(labels.chain(expressions).collect::<Result<_, _>>()?))
     }
-}
-
-/// The selector of an optional object: none selects nothing, an empty one everything.
-pub fn selector_of(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
-    selector.map_or_else(|| Ok(Selector::nothing()), LabelSelector::to_selector)
 }
 
 /// What Go prints for a pointer to the object with `%v` or `%+v`, as in messages of the reference controller.

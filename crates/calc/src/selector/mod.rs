@@ -11,10 +11,11 @@ mod validate;
 
 use std::{collections::BTreeMap, fmt};
 
-pub use label_selector::{LabelSelector, LabelSelectorRequirement, go_string, selector_of};
+pub use label_selector::{LabelSelector, LabelSelectorRequirement, go_string};
 
 /// Why a selector is not valid. The texts are those of the API's Go library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelectorError {
     /// Something stands where the grammar does not allow it.
     #[error("found '{found}'{expected}")]
@@ -98,7 +99,13 @@ impl Selector {
     /// Parses the string form, such as `app=web,tier in (a,b),!canary` (Go's `labels.Parse`). The empty string selects
     /// everything.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        Ok(Self::of(parse::parse(text)?))
+        Ok(Self::from_requirements(parse::parse(text)?))
+    }
+
+    /// The selector of an optional [`LabelSelector`]. `None` selects nothing, an empty one selects
+    /// everything (`LabelSelectorAsSelector` in the API's Go library).
+    pub fn from_label_selector(selector: Option<&LabelSelector>) -> Result<Self, SelectorError> {
+        selector.map_or_else(|| Ok(Self::nothing()), LabelSelector::to_selector)
     }
 
     /// The selector without requirements: it matches every set of labels.
@@ -147,7 +154,7 @@ impl Selector {
         })
     }
 
-    fn of(mut requirements: Vec<Requirement>) -> Self {
+    fn from_requirements(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|one, two| one.key.cmp(&two.key));
         // There are many of them, and for long; most have one requirement.
         requirements.shrink_to_fit();

@@ -205,9 +205,9 @@ fn label_selector_errors(#[case] operator: &str, #[case] values: &[&str], #[case
 
 #[test]
 fn no_object_selects_nothing() {
-    assert!(selector_of(None).unwrap().is_nothing());
+    assert!(Selector::from_label_selector(None).unwrap().is_nothing());
     assert_eq!(go_string(None), "nil");
-    assert!(selector_of(Some(&LabelSelector::default())).unwrap().is_empty());
+    assert!(Selector::from_label_selector(Some(&LabelSelector::default())).unwrap().is_empty());
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The rules for `spec.behavior`.
 
-use super::field::{Causes, Path};
-use crate::api::{Behavior, PolicySelect, PolicyType, ScalingPolicy, ScalingRules};
+use jiff::SignedDuration;
 
-/// The longest stabilization window in seconds.
-const MAX_STABILIZATION_WINDOW_SECONDS: i32 = 3600;
-/// The longest period of a policy in seconds.
-const MAX_PERIOD_SECONDS: i32 = 1800;
+use super::field::{Causes, Path};
+use crate::{
+    api::{Behavior, PolicySelect, PolicyType, ScalingPolicy, ScalingRules},
+    behavior::{MAX_POLICY_PERIOD, MAX_STABILIZATION_WINDOW},
+};
 
 pub(super) fn validate_behavior(causes: &mut Causes, path: &Path<'_>, behavior: &Behavior) {
     for (direction, rules) in [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)]
@@ -23,7 +23,7 @@ fn validate_rules(causes: &mut Causes, path: &Path<'_>, rules: &ScalingRules) {
         if window < 0 {
             causes.invalid(&path, window, "must be greater than or equal to zero");
         }
-        at_most(causes, &path, window, MAX_STABILIZATION_WINDOW_SECONDS);
+        at_most(causes, &path, window, MAX_STABILIZATION_WINDOW);
     }
     if let Some(PolicySelect::Other(other)) = &rules.select_policy {
         causes.not_supported(&path.child("selectPolicy"), other, PolicySelect::KNOWN);
@@ -48,7 +48,7 @@ fn validate_policy(causes: &mut Causes, path: &Path<'_>, policy: &ScalingPolicy)
     }
     positive(causes, &path.child("value"), policy.value);
     positive(causes, &path.child("periodSeconds"), policy.period_seconds);
-    at_most(causes, &path.child("periodSeconds"), policy.period_seconds, MAX_PERIOD_SECONDS);
+    at_most(causes, &path.child("periodSeconds"), policy.period_seconds, MAX_POLICY_PERIOD);
 }
 
 fn positive(causes: &mut Causes, path: &Path<'_>, value: i32) {
@@ -57,8 +57,9 @@ fn positive(causes: &mut Causes, path: &Path<'_>, value: i32) {
     }
 }
 
-fn at_most(causes: &mut Causes, path: &Path<'_>, value: i32, limit: i32) {
-    if value > limit {
+fn at_most(causes: &mut Causes, path: &Path<'_>, value: i32, limit: SignedDuration) {
+    let limit = limit.as_secs();
+    if i64::from(value) > limit {
         causes.invalid(path, value, &format!("must be less than or equal to {limit}"));
     }
 }

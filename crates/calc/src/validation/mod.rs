@@ -74,6 +74,7 @@ impl fmt::Display for Cause {
 
 /// What the rules depend on besides the object.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct ValidationOptions<'a> {
     /// Whether `minReplicas` may be 0: the feature gate `HPAScaleToZero` (KEP-2021), on by default since
     /// Kubernetes 1.37.
@@ -90,8 +91,22 @@ impl Default for ValidationOptions<'_> {
     }
 }
 
-impl ValidationOptions<'_> {
-    fn least_min_replicas(&self) -> i32 {
+impl<'a> ValidationOptions<'a> {
+    /// Sets [`ValidationOptions::scale_to_zero`].
+    #[must_use]
+    pub const fn with_scale_to_zero(mut self, enabled: bool) -> Self {
+        self.scale_to_zero = enabled;
+        self
+    }
+
+    /// Sets [`ValidationOptions::old`].
+    #[must_use]
+    pub const fn with_old(mut self, old: Option<&'a HorizontalPodAutoscalerSpec>) -> Self {
+        self.old = old;
+        self
+    }
+
+    fn smallest_min_replicas(&self) -> i32 {
         let was_zero = self.old.is_some_and(|old| old.min_replicas == Some(0));
         i32::from(!self.scale_to_zero && !was_zero)
     }
@@ -131,7 +146,7 @@ impl ValidationOptions<'_> {
 pub fn validate(spec: &HorizontalPodAutoscalerSpec, options: &ValidationOptions<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::root("spec");
-    validate_bounds(&mut causes, &path, spec, options.least_min_replicas());
+    validate_bounds(&mut causes, &path, spec, options.smallest_min_replicas());
     let target_rule = options.scale_target_rule(spec);
     validate_reference(
         &mut causes,

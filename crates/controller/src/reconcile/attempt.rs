@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
     api::{ConditionStatus, ConditionType, HorizontalPodAutoscaler, Pod, Scale},
-    conclude::Conclusion,
+    conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     history::Direction,
     pause::Pause,
@@ -213,7 +213,7 @@ impl<'a> Attempt<'a> {
         let (readings, read_durations) = reconciler.read_metrics(hpa, &plan).await;
         let at = reconciler.clock.instants();
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
-        Decided { decision: decision.paused(self.pause), at, read_durations }
+        Decided { decision: decision.with_pause(self.pause), at, read_durations }
     }
 
     /// The wall-clock time now, without the clock steps since `earlier`.
@@ -244,7 +244,7 @@ impl<'a> Attempt<'a> {
         }
         let stored = self.write_status(status).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
-        let is_decided = stored && matches!(error, None | Some(ReconcileError::SomeMetrics(_)));
+        let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
         let scaled = scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down });
         Finished {
             key,
@@ -268,7 +268,7 @@ impl<'a> Attempt<'a> {
 impl Decided<'_> {
     fn conclude(self, written: Result<(), ScaleNotWritten>, now: Timestamp) -> Concluded {
         let Self { decision, at, read_durations } = self;
-        let written = written.map_err(|error| error.to_string());
+        let written = written.map_err(ScaleWriteError::from);
         Concluded { conclusion: decision.conclude(written, now), at, read_durations }
     }
 }

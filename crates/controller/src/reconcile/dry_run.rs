@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
-    conclude::Conclusion,
+    conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     plan::Plan,
 };
@@ -96,7 +96,7 @@ impl Reconciler {
             duration,
             read_durations: &read_durations,
         });
-        let is_decided = matches!(conclusion.error, None | Some(ReconcileError::SomeMetrics(_)));
+        let is_decided = conclusion.error.as_ref().is_none_or(ReconcileError::is_partial);
         self.observer.finished(&Finished {
             key,
             scaled: None,
@@ -134,6 +134,6 @@ impl Reconciler {
 fn conclude_unwritten(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
     debug!(decision = %decision.explanation(), "decided; there is nothing to compare with yet");
     let mut conclusion = decision.clone().conclude(Ok(()), now);
-    conclusion.history = decision.conclude(Err(String::new()), now).history;
+    conclusion.history = decision.conclude(Err(ScaleWriteError::not_sent("")), now).history;
     conclusion
 }

@@ -6,7 +6,7 @@ use futures::{StreamExt, stream};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
     plan::{Plan, ScaleReadError, SelectedPods},
-    readings::{ReadError, Reading},
+    readings::Readings,
     selector::Selector,
 };
 use kube::{Api, api::ListParams};
@@ -139,9 +139,9 @@ impl Reconciler {
         &self,
         hpa: &HorizontalPodAutoscaler,
         plan: &Plan<'_>,
-    ) -> (Vec<Option<Result<Reading, ReadError>>>, Vec<Duration>) {
-        let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
-        let mut durations = vec![Duration::ZERO; readings.len()];
+    ) -> (Readings, Vec<Duration>) {
+        let mut readings = Readings::new();
+        let mut durations = vec![Duration::ZERO; hpa.spec.metrics.len()];
         let Some(selector) = plan.selector() else { return (readings, durations) };
         let namespace = &hpa.metadata.namespace;
         let queries: Vec<_> = plan
@@ -159,8 +159,9 @@ impl Reconciler {
             .collect();
         let mut completed = stream::iter(queries).buffer_unordered(MAX_CONCURRENT_QUERIES);
         while let Some((index, reading, duration)) = completed.next().await {
-            if let (Some(slot), Some(took)) = (readings.get_mut(index), durations.get_mut(index)) {
-                (*slot, *took) = (Some(reading), duration);
+            readings.insert(index, reading);
+            if let Some(took) = durations.get_mut(index) {
+                *took = duration;
             }
         }
         (readings, durations)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hpa_calc::{api::Scale, decide::Decision, explain::MetricExplanation, pods::PodCounts};
+use hpa_calc::{Decision, Scale, ScaleWriteError, explain::MetricExplanation, pods::PodCounts};
 
 use super::{
     attempt::Attempt,
@@ -36,6 +36,15 @@ pub(super) enum ScaleNotWritten {
     PremarkZero(HpaRequestError),
     #[error(transparent)]
     Write(ScaleError),
+}
+
+impl From<ScaleNotWritten> for ScaleWriteError {
+    fn from(error: ScaleNotWritten) -> Self {
+        match error {
+            ScaleNotWritten::Write(error) => Self::failed(error),
+            error => Self::not_sent(error),
+        }
+    }
 }
 
 impl Attempt<'_> {

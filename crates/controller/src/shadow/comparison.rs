@@ -7,7 +7,7 @@ use hpa_calc::{
         Condition, ConditionReason, ConditionStatus, ConditionType, HorizontalPodAutoscalerStatus,
         Scale,
     },
-    conclude::Conclusion,
+    conclude::{Conclusion, ScaleWriteError},
     decide::Decision,
     history::{History, ScaleEvent},
 };
@@ -60,13 +60,13 @@ pub fn compare(
     let scaled_to = scaled_to(peer, is_answer);
     let written = match peer.condition(&ConditionType::AbleToScale) {
         Some(able) if able.reason == ConditionReason::FailedUpdateScale => {
-            Err(able.message.to_string())
+            Err(ScaleWriteError::failed(&able.message))
         }
         _ => Ok(()),
     };
     let is_same_scaling = decision.scale_to() == scaled_to;
-    let unscaled =
-        (!is_same_scaling).then(|| decision.clone().conclude(Err(String::new()), now).history);
+    let unscaled = (!is_same_scaling)
+        .then(|| decision.clone().conclude(Err(ScaleWriteError::not_sent("")), now).history);
     let mut conclusion = decision.conclude(written, now);
     if let Some(mut history) = unscaled {
         if let Some(replicas) = scaled_to {

@@ -5,7 +5,7 @@ use hpa_calc::{
     decide::Decision,
     history::History,
     plan::{Plan, ScaleReadError, SelectedPods},
-    readings::{ReadError, Reading},
+    readings::Readings,
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -14,8 +14,7 @@ use jiff::Timestamp;
 #[derive(Clone, Debug)]
 pub(crate) struct DecisionInputs {
     pub(crate) selected: SelectedPods,
-    /// By metric index.
-    pub(crate) readings: Vec<Option<Result<Reading, ReadError>>>,
+    pub(crate) readings: Readings,
 }
 
 impl DecisionInputs {

@@ -8,10 +8,10 @@ use std::{
 
 use hashbrown::HashMap;
 use hpa_calc::{
-    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, ScalingRules},
+    EffectiveBehavior,
+    api::{ConditionReason, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     settings::Settings,
 };
-use jiff::SignedDuration;
 use parking_lot::Mutex;
 
 use super::{
@@ -285,14 +285,7 @@ fn depends_on_time(reason: &ConditionReason) -> bool {
 
 /// The longest window or policy period of an autoscaler.
 fn relevant_past(hpa: &HorizontalPodAutoscaler, settings: &Settings) -> Duration {
-    let behavior = hpa.spec.behavior.as_ref();
-    let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
-    let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
-    let seconds = |seconds: i32| SignedDuration::from_secs(seconds.into());
-    let window = |rules: Option<&ScalingRules>| rules?.stabilization_window_seconds.map(seconds);
-    let policies = up.into_iter().chain(down).flat_map(|rules| rules.policies.iter().flatten());
-    let periods = policies.map(|policy| seconds(policy.period_seconds));
-    let windows =
-        [window(up).unwrap_or_default(), window(down).unwrap_or(settings.downscale_stabilization)];
-    periods.chain(windows).max().unwrap_or_default().unsigned_abs()
+    let behavior = EffectiveBehavior::new(&hpa.spec, settings);
+    let window = behavior.longest_stabilization_window();
+    window.max(behavior.longest_policy_period()).unsigned_abs()
 }

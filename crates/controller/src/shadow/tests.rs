@@ -1,6 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
+    MilliValue, ScaleWriteError,
     api::{
         ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
         Scale,
@@ -8,7 +9,7 @@ use hpa_calc::{
     decide::Decision,
     history::{History, Recommendation, ScaleEvent},
     plan::{Plan, SelectedPods},
-    readings::Reading,
+    readings::{ReadError, Reading, Readings},
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -22,6 +23,10 @@ use crate::{
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
+
+fn reading(value: MilliValue) -> Result<Reading, ReadError> {
+    Ok(Reading::External(vec![value]))
+}
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().expect("a time")
@@ -57,7 +62,7 @@ fn decide<T>(replicas: i32, jobs: i64, then: impl FnOnce(Decision<'_>) -> T) -> 
         Scale { spec_replicas: replicas, status_replicas: replicas, selector: "app=web".into() };
     let plan = Plan::new(&hpa, Ok(scale), &settings, |_| SelectedPods::default());
     then(plan.decide(
-        vec![Some(Ok(Reading::External(vec![jobs * 1000])))],
+        Readings::from_iter([(0, reading(MilliValue::from_units(jobs)))]),
         History::default(),
         now(),
     ))
@@ -108,7 +113,9 @@ fn scaling_that_the_peer_did_not_do_is_no_scale_event() {
 
 #[test]
 fn scale_write_that_the_peer_could_not_do_is_no_scale_event() {
-    let theirs = decide(2, 5, |decision| decision.conclude(Err("no".into()), now()).status);
+    let theirs = decide(2, 5, |decision| {
+        decision.conclude(Err(ScaleWriteError::failed("no")), now()).status
+    });
     let Comparison { conclusion, differences, .. } = compared(2, 5, &theirs);
     assert_eq!((differences, conclusion.history.scale_ups), (vec![], vec![]));
 }
@@ -137,7 +144,7 @@ fn compared_any(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
     let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), answer(2, peer_jobs));
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
-        let readings = vec![Some(Ok(Reading::External(vec![jobs * 1000])))];
+        let readings = Readings::from_iter([(0, reading(MilliValue::from_units(*jobs)))]);
         let inputs = DecisionInputs { selected: SelectedPods::default(), readings };
         inputs.decide(&hpa, Ok(scale.clone()), &settings, History::default(), now())
     });
@@ -238,15 +245,15 @@ fn difference_under_a_policy_counts_after_four_comparisons() {
 fn last_inputs_are_kept_until_the_spec_changes() {
     let mut record = record(false);
     let read = |jobs: i64| {
-        let readings = vec![Some(Ok(Reading::External(vec![jobs])))];
+        let readings = Readings::from_iter([(0, reading(MilliValue::from_milli(jobs)))]);
         Some(DecisionInputs { selected: SelectedPods::default(), readings })
     };
     let add = |record: &mut ShadowRecord, jobs: Option<i64>| -> Vec<_> {
         let earlier = record.add_inputs(jobs.and_then(read));
-        earlier.iter().map(|inputs| inputs.readings[0].clone()).collect()
+        earlier.iter().map(|inputs| inputs.readings.get(0).cloned()).collect()
     };
     let readings = |jobs: &[i64]| -> Vec<_> {
-        jobs.iter().map(|jobs| Some(Ok(Reading::External(vec![*jobs])))).collect()
+        jobs.iter().map(|jobs| Some(reading(MilliValue::from_milli(*jobs)))).collect()
     };
     assert_eq!(add(&mut record, Some(1)), readings(&[]));
     assert_eq!(add(&mut record, Some(2)), readings(&[1]));

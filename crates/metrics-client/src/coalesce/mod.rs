@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_calc::{
+    MilliValue,
     api::{CrossVersionObjectReference, ResourceName},
     readings::{MetricsApi, PodSamples, ReadError},
     selector::Selector,
@@ -215,7 +216,7 @@ impl<S: MetricsSource> MetricsClient for Coalescing<S> {
         object: &CrossVersionObjectReference,
         metric: &str,
         metric_selector: &Selector,
-    ) -> Result<i64, ReadError> {
+    ) -> Result<MilliValue, ReadError> {
         let source = Arc::clone(&self.source);
         let names =
             [&object.api_version, &object.kind, &object.name].map(|name| name.as_str().into());
@@ -233,7 +234,7 @@ impl<S: MetricsSource> MetricsClient for Coalescing<S> {
         namespace: &str,
         metric: &str,
         metric_selector: &Selector,
-    ) -> Result<Vec<i64>, ReadError> {
+    ) -> Result<Vec<MilliValue>, ReadError> {
         let source = Arc::clone(&self.source);
         let key = (namespace.into(), (metric.into(), metric_selector.clone()));
         let fetch = |(namespace, (metric, series)): (Box<str>, MetricKey)| async move {

@@ -8,6 +8,7 @@ use std::{
 
 use futures::{FutureExt, future::join_all};
 use hpa_calc::{
+    MilliValue,
     api::ResourceName,
     readings::{MetricsApi, PodSamples, ReadError},
     selector::Selector,
@@ -73,7 +74,7 @@ async fn sync(client: &Coalescing<Source>, apps: usize) {
         assert_eq!(samples.len(), 2);
         for index in [app * 2, app * 2 + 1] {
             let value = samples.get(&format!("p{index}")).unwrap().value;
-            assert_eq!(usize::try_from(value), Ok(index));
+            assert_eq!(usize::try_from(value.as_milli()), Ok(index));
         }
     }
 }
@@ -115,9 +116,10 @@ async fn other_questions_are_other_requests() {
             client.external("other", "m", &all),
         );
         assert_eq!(one, two);
-        assert_eq!(one.unwrap().get("web-1").unwrap().value, 1500);
-        assert_eq!((three, four), (Ok(7000), Ok(7000)));
-        assert_eq!((five, six), (Ok(vec![1000, 2000]), Ok(vec![1000, 2000])));
+        assert_eq!(one.unwrap().get("web-1").unwrap().value.as_milli(), 1500);
+        assert_eq!((three, four), (Ok(MilliValue::from_units(7)), Ok(MilliValue::from_units(7))));
+        let series = Ok(vec![MilliValue::from_units(1), MilliValue::from_units(2)]);
+        assert_eq!((five, six), (series.clone(), series));
     }
     let mut asked = source.asked();
     asked.sort_unstable();

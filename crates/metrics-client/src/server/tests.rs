@@ -55,7 +55,7 @@ fn items(items: &[serde_json::Value]) -> Reply {
 async fn reads_the_use_of_pods() {
     let server = serving(|_| items(&[pod("web-1", &[("app", "web")], "250m")]));
     let Ok(Reading::Pods(samples)) = cpu(&server).await else { panic!("no samples") };
-    assert_eq!(samples.get("web-1").map(|sample| sample.value), Some(250));
+    assert_eq!(samples.get("web-1").map(|sample| sample.value.as_milli()), Some(250));
     let list = "/apis/metrics.k8s.io/v1/namespaces/ns/pods?labelSelector=app%3Dweb";
     assert_eq!(server.asked(), [GROUP, list]);
 }

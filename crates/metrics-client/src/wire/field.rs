@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
-use hpa_calc::{api::ResourceName, quantity, selector::Labels};
+use hpa_calc::{MilliValue, Quantity, api::ResourceName, selector::Labels};
 use jiff::{SignedDuration, Timestamp, civil, tz};
 use serde::{
     Deserialize, Deserializer,
@@ -113,10 +113,10 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(
 
 /// A quantity in milli-units, rounded up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Milli(pub(super) i64);
+pub(super) struct Milli(pub(super) MilliValue);
 
 impl<'de> Deserialize<'de> for Milli {
-    /// Reads what [`quantity::Quantity`] reads, without keeping the text. `null` is zero.
+    /// Reads what [`Quantity`] reads, without keeping the text. `null` is zero.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(MilliVisitor)
     }
@@ -133,7 +133,7 @@ impl de::Visitor<'_> for MilliVisitor {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Milli, E> {
         let trimmed = text.trim();
-        match quantity::parse_milli(trimmed) {
+        match trimmed.parse() {
             Ok(milli) => Ok(Milli(milli)),
             Err(error) => {
                 let shown: String = trimmed.chars().take(64).collect();
@@ -151,22 +151,22 @@ impl de::Visitor<'_> for MilliVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Milli, E> {
-        let read = quantity::Quantity::deserialize(de::value::F64Deserializer::new(number))?;
+        let read = Quantity::deserialize(de::value::F64Deserializer::new(number))?;
         Ok(Milli(read.milli_value()))
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<Milli, E> {
-        Ok(Milli(0))
+        Ok(Milli(MilliValue::ZERO))
     }
 }
 
 /// What a container uses, by resource, in milli-units. An absent or `null` map is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage(Box<[(ResourceName, i64)]>);
+pub struct Usage(Box<[(ResourceName, MilliValue)]>);
 
 impl Usage {
     /// The use of one resource in milli-units, rounded up; `None` if the container reports none.
-    pub fn get(&self, resource: &ResourceName) -> Option<i64> {
+    pub fn get(&self, resource: &ResourceName) -> Option<MilliValue> {
         // Of equal keys the last counts, as in a Go map.
         self.0.iter().rev().find(|(own, _)| own == resource).map(|(_, milli)| *milli)
     }

@@ -11,6 +11,7 @@ mod reduce;
 #[cfg(test)]
 mod tests;
 
+use hpa_calc::MilliValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
@@ -116,7 +117,7 @@ pub struct MetricValue {
     /// The length of the window in seconds: `windowSeconds` in v1beta2, `window` in v1beta1.
     pub window_seconds: Option<i64>,
     /// The value in milli-units, rounded up.
-    pub value: i64,
+    pub value: MilliValue,
 }
 
 impl<'de> Deserialize<'de> for MetricValue {
@@ -164,7 +165,7 @@ pub struct ExternalMetricValue {
     /// When the value was measured.
     pub timestamp: Timestamp,
     /// The value in milli-units, rounded up.
-    pub value: i64,
+    pub value: MilliValue,
 }
 
 impl<'de> Deserialize<'de> for ExternalMetricValue {

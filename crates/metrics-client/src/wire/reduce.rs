@@ -1,6 +1,7 @@
 //! Items of an answer to the reading that a decision uses, as the reference controller reduces them.
 
 use hpa_calc::{
+    MilliValue,
     api::ResourceName,
     readings::{MetricsApi, PodSample, PodSamples, ReadError},
 };
@@ -48,7 +49,7 @@ where
         .collect())
 }
 
-fn whole_pod(item: &PodMetrics, resource: &ResourceName) -> Option<i64> {
+fn whole_pod(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
     let values = item.containers.iter().map(|one| one.usage.get(resource));
     let sum = values.reduce(|sum, value| Some(sum?.saturating_add(value?)));
     sum.flatten()
@@ -79,7 +80,7 @@ where
 /// The value of a metric of one object, in milli-units.
 ///
 /// Any number of items but one gives [`ReadError::Fetch`] with the text of the reference's client.
-pub fn object_value(items: &[MetricValue]) -> Result<i64, ReadError> {
+pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
     match items {
         [item] => Ok(item.value),
         _ => Err(ReadError::Fetch {
@@ -95,10 +96,10 @@ pub fn object_value(items: &[MetricValue]) -> Result<i64, ReadError> {
 /// The value of every series, in milli-units and in the order of the answer.
 ///
 /// No items give [`ReadError::Empty`].
-pub fn external_values<'a, I>(items: I) -> Result<Vec<i64>, ReadError>
+pub fn external_values<'a, I>(items: I) -> Result<Vec<MilliValue>, ReadError>
 where
     I: IntoIterator<Item = &'a ExternalMetricValue>,
 {
-    let values: Vec<i64> = items.into_iter().map(|item| item.value).collect();
+    let values: Vec<MilliValue> = items.into_iter().map(|item| item.value).collect();
     if values.is_empty() { Err(ReadError::Empty(MetricsApi::External)) } else { Ok(values) }
 }

@@ -1,4 +1,5 @@
 use hpa_calc::{
+    MilliValue,
     api::ResourceName,
     readings::{MetricsApi, PodSample, ReadError},
     selector::{Labels, Selector},
@@ -13,7 +14,7 @@ fn cpu_of(containers: &str, container: Option<&str>) -> Option<i64> {
     let item = format!(r#"[{{"metadata":{{"name":"web-1"}},"containers":{containers}}}]"#);
     let items: Vec<PodMetrics> = serde_json::from_str(&item).unwrap();
     let samples = resource_samples(&items, &ResourceName::Cpu, container).unwrap();
-    samples.get("web-1").map(|sample| sample.value)
+    samples.get("web-1").map(|sample| sample.value.as_milli())
 }
 
 #[rstest]
@@ -75,7 +76,7 @@ fn reads_a_pod_metrics_list() {
     let items: Vec<PodMetrics> = decode_list(body).unwrap();
     let memory = resource_samples(&items, &ResourceName::Memory, None).unwrap();
     let expected = PodSample {
-        value: 817_664_381_000,
+        value: MilliValue::from_units(817_664_381),
         timestamp: "2000-01-01T00:00:47Z".parse().unwrap(),
         window: SignedDuration::from_millis(60_500),
     };
@@ -84,7 +85,11 @@ fn reads_a_pod_metrics_list() {
     let gpu =
         resource_samples(&items, &ResourceName::from("example.com/gpu"), Some("app")).unwrap();
     let zero_time: Timestamp = "0001-01-01T00:00:00Z".parse().unwrap();
-    let expected = PodSample { value: 2000, timestamp: zero_time, window: SignedDuration::ZERO };
+    let expected = PodSample {
+        value: MilliValue::from_units(2),
+        timestamp: zero_time,
+        window: SignedDuration::ZERO,
+    };
     assert_eq!(gpu.get("web-2"), Some(&expected));
     assert_eq!(gpu.len(), 1);
 
@@ -116,12 +121,12 @@ fn reads_both_versions_of_custom_metrics() {
     let items: Vec<MetricValue> = decode_list(old).unwrap();
     assert_eq!(items, decode_list(new).unwrap());
     let sample = PodSample {
-        value: 500,
+        value: MilliValue::from_milli(500),
         timestamp: "2000-01-01T00:00:10Z".parse().unwrap(),
         window: SignedDuration::from_secs(30),
     };
     assert_eq!(pod_samples(&items).unwrap().get("web-1"), Some(&sample));
-    assert_eq!(object_value(&items), Ok(500));
+    assert_eq!(object_value(&items), Ok(MilliValue::from_milli(500)));
 }
 
 #[rstest]
@@ -139,7 +144,7 @@ fn reads_external_metrics() {
         {"metricName":"q","metricLabels":{"queue":"a"},"timestamp":null,"value":"404m"},
         {"metricName":"q","metricLabels":null,"value":"12"},{}]}"#;
     let items: Vec<ExternalMetricValue> = decode_list(body).unwrap();
-    assert_eq!(external_values(&items), Ok(vec![404, 12_000, 0]));
+    assert_eq!(external_values(&items), Ok([404, 12_000, 0].map(MilliValue::from_milli).to_vec()));
     assert_eq!(items[0].labels.label("queue"), Some("a"));
 }
 

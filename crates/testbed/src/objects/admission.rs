@@ -107,7 +107,9 @@ fn autoscaler(
     })?;
     let old = old.and_then(|old| spec_of(old).ok());
     apply_defaults(&mut spec);
-    let options = ValidationOptions { scale_to_zero: config.scale_to_zero, old: old.as_ref() };
+    let options = ValidationOptions::default()
+        .with_scale_to_zero(config.scale_to_zero)
+        .with_old(old.as_ref());
     let causes = validate(&spec, &options);
     json::set(object, &["spec"], serde_json::to_value(&spec).map_err(ApiError::internal)?);
     json::set_default(object, &["status"], json!({ "currentMetrics": null, "desiredReplicas": 0 }));

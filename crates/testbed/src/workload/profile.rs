@@ -1,13 +1,11 @@
 //! What a pod of a workload is like.
 
-use hpa_calc::quantity::{Format, Quantity};
+use hpa_calc::quantity::{Format, MilliValue, Quantity};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::seconds::Seconds;
 use crate::json;
-
-const MILLI_CPU: i64 = 1000;
 
 /// What a pod asks for, how long it takes to get ready, what it can do and what that costs, and how often it fails.
 ///
@@ -142,11 +140,11 @@ impl Default for PodProfile {
 }
 
 fn milli(cpu: i64) -> Quantity {
-    Quantity::from_milli(cpu, Format::DecimalSI)
+    MilliValue::from_milli(cpu).into()
 }
 
 fn mebi(memory: i64) -> Quantity {
-    Quantity::from_milli((memory << 20) * MILLI_CPU, Format::BinarySI)
+    Quantity::from_milli(MilliValue::from_units(memory << 20), Format::BinarySI)
 }
 
 impl PodProfile {

@@ -1,6 +1,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::{
+    MilliValue,
     api::{ContainerRequests, Pod, PodPhase, PodRequests, ResourceName, ResourceRequest},
     selector::Selector,
 };
@@ -13,7 +14,10 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     let mut labels: Vec<(Box<str>, Box<str>)> =
         labels.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
     labels.sort_unstable();
-    let requests = Box::new([ResourceRequest { resource: ResourceName::Cpu, milli }]);
+    let requests = Box::new([ResourceRequest {
+        resource: ResourceName::Cpu,
+        amount: MilliValue::from_milli(milli),
+    }]);
     let container = ContainerRequests { name: "main".into(), requests };
     Pod {
         name: name.into(),

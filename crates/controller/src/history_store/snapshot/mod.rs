@@ -4,15 +4,15 @@
 mod tests;
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus, ScalingRules},
+    EffectiveBehavior,
+    api::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
+    behavior::MAX_POLICY_PERIOD,
     history::{History, Recommendation, ScaleEvent},
     settings::Settings,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// The longest policy period that the API allows.
-const MAX_POLICY_PERIOD: SignedDuration = SignedDuration::from_secs(1800);
 /// The maximum number of stored points of each kind: the largest and the smallest recommendations,
 /// scale-ups, scale-downs. If there are more, those closest in time are merged.
 const MAX_POINTS: usize = 32;
@@ -147,13 +147,7 @@ impl HistorySnapshot {
 
 /// The longest stabilization window of an autoscaler.
 fn longest_window(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> SignedDuration {
-    let behavior = spec.behavior.as_ref();
-    let window = |rules: Option<&ScalingRules>| {
-        rules?.stabilization_window_seconds.map(|seconds| SignedDuration::from_secs(seconds.into()))
-    };
-    let up = window(behavior.and_then(|behavior| behavior.scale_up.as_ref()));
-    let down = window(behavior.and_then(|behavior| behavior.scale_down.as_ref()));
-    up.unwrap_or_default().max(down.unwrap_or(settings.downscale_stabilization))
+    EffectiveBehavior::new(spec, settings).longest_stabilization_window()
 }
 
 /// A time in milliseconds, rounded up so that a restored window does not end early.

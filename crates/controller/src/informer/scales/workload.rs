@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use hpa_calc::{
     api::Scale,
-    selector::{LabelSelector, selector_of},
+    selector::{LabelSelector, Selector},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::core::{ApiResource, DynamicResourceScope, Resource};
@@ -206,7 +206,7 @@ impl ScaleSource for Workload {
             spec_replicas: replicas(&spec.replicas)?,
             // The API server omits a zero.
             status_replicas: if status.is_null() { 0 } else { replicas(status)? },
-            selector: selector_of(selector.as_ref()).ok()?.to_string(),
+            selector: Selector::from_label_selector(selector.as_ref()).ok()?.to_string(),
         }))
     }
 }

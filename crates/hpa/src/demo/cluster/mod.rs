@@ -189,7 +189,7 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
 fn options(speed: f64) -> Options {
     let sync_period = Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD);
     Options {
-        settings: Settings { strict_scale_to_zero: true, ..Settings::default() },
+        settings: Settings::default().with_strict_scale_to_zero(true),
         sync_period,
         workers: WORKERS,
         namespaces: Vec::new(),

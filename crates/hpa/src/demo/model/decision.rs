@@ -1,6 +1,7 @@
 //! A decision of the controller, in words.
 
 use hpa_calc::{
+    EffectiveBehavior, Settings,
     api::{ConditionReason, HorizontalPodAutoscaler},
     explain::{Explanation, Summary},
 };
@@ -8,9 +9,6 @@ use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
 
 use super::{measurement::Measurement, sentence::sentence};
-
-/// The downscale stabilization of the controller's default settings, in seconds.
-const DEFAULT_WINDOW: i32 = 300;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
@@ -107,7 +105,6 @@ impl Reason {
 
 /// The stabilization window for scaling down, in seconds.
 pub(super) fn downscale_window(hpa: &HorizontalPodAutoscaler) -> f64 {
-    let rules = hpa.spec.behavior.as_ref().and_then(|behavior| behavior.scale_down.as_ref());
-    let window = rules.and_then(|rules| rules.stabilization_window_seconds);
-    f64::from(window.unwrap_or(DEFAULT_WINDOW))
+    let behavior = EffectiveBehavior::new(&hpa.spec, &Settings::default());
+    behavior.down().stabilization_window().as_secs_f64()
 }

@@ -1,9 +1,9 @@
 //! The value of a metric beside its target.
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, MetricSpec, MetricTarget},
-    explain::Explanation,
-    quantity::{Format, Quantity},
+    Explanation, HorizontalPodAutoscaler, MilliValue,
+    api::{MetricSpec, MetricTarget},
+    explain::TargetValue,
 };
 
 use crate::demo::format::number;
@@ -25,8 +25,14 @@ impl Measurement {
         let index = explanation.winner.or(readable)?;
         let (spec, metric) = (hpa.spec.metrics.get(index)?, explanation.metrics.get(index)?);
         let name = metric_name(spec);
-        let (unit, format): (_, fn(i64) -> String) = match target(spec) {
-            _ if metric.utilization.is_some() => (" of requests", |percent| format!("{percent}%")),
+        let target_value = match metric.target? {
+            TargetValue::Value(value) => value,
+            TargetValue::Utilization(target) => {
+                let (current, target) = (format!("{}%", metric.utilization?), format!("{target}%"));
+                return Some(Self { metric: name, current, target, unit: " of requests" });
+            }
+        };
+        let (unit, format): (_, fn(MilliValue) -> String) = match target(spec) {
             _ if name.contains("memory") => (" per pod", mebibytes),
             // Without pods, the usage is a total.
             Some(target) if target.average_value.is_some() && explanation.current_replicas > 0 => {
@@ -34,18 +40,17 @@ impl Measurement {
             }
             _ => ("", quantity),
         };
-        let current = metric.utilization.map(i64::from).or(metric.usage_milli)?;
-        let (current, target) = (format(current), format(metric.target?));
+        let (current, target) = (format(metric.usage?), format(target_value));
         Some(Self { metric: name, current, target, unit })
     }
 }
 
-fn quantity(milli: i64) -> String {
-    number(Quantity::from_milli(milli, Format::DecimalSI).as_f64())
+fn quantity(value: MilliValue) -> String {
+    number(value.as_f64())
 }
 
-fn mebibytes(milli: i64) -> String {
-    format!("{}Mi", number(milli as f64 / 1000.0 / 1024.0 / 1024.0))
+fn mebibytes(value: MilliValue) -> String {
+    format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
 }
 
 pub(super) fn metric_name(spec: &MetricSpec) -> String {

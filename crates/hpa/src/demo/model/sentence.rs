@@ -95,7 +95,7 @@ fn limit(hpa: &HorizontalPodAutoscaler, explanation: &Explanation, reason: Reaso
 
 #[cfg(test)]
 mod tests {
-    use hpa_calc::api::ConditionReason;
+    use hpa_calc::{MilliValue, api::ConditionReason, explain::TargetValue};
     use rstest::rstest;
     use serde_json::{Value, json};
 
@@ -124,8 +124,8 @@ mod tests {
     fn explanation(proposed: i32, stabilized: i32, desired: i32) -> Explanation {
         let metric = MetricExplanation {
             utilization: Some(120),
-            usage_milli: Some(240),
-            target: Some(60),
+            usage: Some(MilliValue::from_milli(240)),
+            target: Some(TargetValue::Utilization(60)),
             rule: Some(Rule::Proportional),
             ..MetricExplanation::default()
         };
@@ -218,8 +218,8 @@ mod tests {
     fn values_have_units() {
         let mut explanation = explanation(8, 8, 8);
         explanation.metrics[0].utilization = None;
-        explanation.metrics[0].usage_milli = Some(35_250);
-        explanation.metrics[0].target = Some(30_000);
+        explanation.metrics[0].usage = Some(MilliValue::from_milli(35_250));
+        explanation.metrics[0].target = Some(TargetValue::Value(MilliValue::from_units(30)));
         assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2 per pod, target 30");
         explanation.current_replicas = 0;
         assert_eq!(explain(&queue(), &explanation), "waiting is at 35.2, target 30");

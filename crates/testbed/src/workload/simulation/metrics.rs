@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hpa_calc::quantity::{Format, Quantity};
+use hpa_calc::MilliValue;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -212,7 +212,7 @@ fn guess_plural(kind: &str) -> String {
 }
 
 fn milli_quantity(value: f64) -> String {
-    Quantity::from_milli(number::round(value * MILLI), Format::DecimalSI).to_string()
+    MilliValue::from_milli(number::round(value * MILLI)).to_string()
 }
 
 fn metric_not_found(what: &str) -> ApiError {

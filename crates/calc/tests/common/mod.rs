@@ -1,16 +1,11 @@
-//! A world around one autoscaler, and how its reconciles read.
+//! A reconcile of one autoscaler with literal inputs, and its outcome as text.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Pod, Scale},
-    conclude::Conclusion,
-    decide::Decision,
-    history::{History, Recommendation},
-    pause::Pause,
-    plan::{Plan, ScaleReadError, SelectedPods},
-    readings::{MetricsApi, ReadError, Reading},
-    settings::Settings,
+    Conclusion, Decision, History, HorizontalPodAutoscaler, MetricsApi, MilliValue, Pause, Plan,
+    Pod, ReadError, Reading, Scale, ScaleReadError, ScaleWriteError, SelectedPods, Settings,
+    api::HorizontalPodAutoscalerStatus, history::Recommendation,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,7 +17,7 @@ pub(crate) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// An External metric with a target of 1 per replica: it proposes as many replicas as it reads.
+/// An External metric with a target of 1 per replica: it proposes as many replicas as its value.
 pub(crate) fn external(name: &str) -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": "1" });
     json!({ "type": "External", "external": { "metric": { "name": name }, "target": target } })
@@ -33,7 +28,7 @@ pub(crate) fn cpu() -> Value {
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-/// An autoscaler from 2 to 10, with these members of its spec and this status.
+/// An autoscaler from 2 to 10 replicas, with these members of its spec and this status.
 pub(crate) fn hpa(spec: Value, status: Value) -> HorizontalPodAutoscaler {
     let mut hpa = json!({
         "metadata": { "name": "web", "namespace": "shop" },
@@ -52,28 +47,28 @@ pub(crate) fn hpa(spec: Value, status: Value) -> HorizontalPodAutoscaler {
 }
 
 pub(crate) fn scale(replicas: i32) -> Scale {
-    // Nothing is within tolerance of no replicas.
+    // With 0 `status.replicas`, no ratio is within tolerance.
     Scale { spec_replicas: replicas, status_replicas: 0, selector: "app=web".into() }
 }
 
-/// What a world has for an autoscaler; by default one that lets it decide freely.
-pub(crate) struct World {
+/// The inputs of a reconcile. By default, nothing limits the decision.
+pub(crate) struct Scenario {
     pub(crate) scale: Result<Scale, ScaleReadError>,
-    /// What each external metric reads in whole units; `None` where it cannot be read.
-    pub(crate) reads: Vec<Option<i64>>,
+    /// The value of each external metric in whole units; `None` if it can't be read.
+    pub(crate) values: Vec<Option<i64>>,
     pub(crate) autoscalers: Vec<String>,
     pub(crate) history: History,
     pub(crate) settings: Settings,
-    pub(crate) written: Result<(), String>,
+    pub(crate) written: Result<(), ScaleWriteError>,
     pub(crate) pause: Pause,
 }
 
-impl World {
-    pub(crate) fn of(replicas: i32, reads: &[Option<i64>]) -> Self {
+impl Scenario {
+    pub(crate) fn new(replicas: i32, values: &[Option<i64>]) -> Self {
         let long_ago = Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH };
         Self {
             scale: Ok(scale(replicas)),
-            reads: reads.to_vec(),
+            values: values.to_vec(),
             autoscalers: vec!["shop/web".into()],
             history: History { recommendations: vec![long_ago], ..History::default() },
             settings: Settings::default(),
@@ -91,7 +86,7 @@ impl World {
         self.decide(hpa, |decision| decision.conclude(written, now()))
     }
 
-    /// What is stored before the scale is written.
+    /// The status that is stored before the scale is written.
     pub(crate) fn status_before_scale(
         self,
         hpa: &HorizontalPodAutoscaler,
@@ -100,18 +95,18 @@ impl World {
     }
 
     fn decide<T>(self, hpa: &HorizontalPodAutoscaler, then: impl FnOnce(Decision<'_>) -> T) -> T {
-        let Self { scale, reads, autoscalers, history, settings, pause, .. } = self;
+        let Self { scale, values, autoscalers, history, settings, pause, .. } = self;
         let pods = vec![
             Pod::clone(&serde_json::from_value(json!({ "metadata": { "name": "p" } })).unwrap())
                 .into(),
         ];
         let plan = Plan::new(hpa, scale, &settings, |_| SelectedPods { pods, autoscalers });
         let read = |read: Option<i64>| match read {
-            Some(value) => Ok(Reading::External(vec![value * 1000])),
-            None => Err(ReadError::Fetch { api: MetricsApi::External, message: "down".into() }),
+            Some(value) => Ok(Reading::External(vec![MilliValue::from_units(value)])),
+            None => Err(ReadError::fetch(MetricsApi::External, "down")),
         };
-        let readings = reads.into_iter().map(|value| Some(read(value))).collect();
-        then(plan.decide(readings, history, now()).paused(pause))
+        let readings = values.into_iter().map(read).enumerate().collect();
+        then(plan.decide(readings, history, now()).with_pause(pause))
     }
 }
 

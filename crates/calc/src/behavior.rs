@@ -1,0 +1,425 @@
+//! The effective behavior of an autoscaler: `spec.behavior` with its defaults, and how it limits
+//! the rate of scaling (KEP-853).
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    api::{HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingPolicy, ScalingRules},
+    history::{Direction, History},
+    replicas::ceil_to_replicas,
+    settings::{Settings, Tolerances},
+};
+
+/// The longest period that the API accepts for a policy, and so the longest time for which a scale
+/// event can count.
+pub const MAX_POLICY_PERIOD: SignedDuration = SignedDuration::from_mins(30);
+
+/// The longest stabilization window that the API accepts, and so the longest time for which a
+/// recommendation can count, unless the controller's own downscale stabilization is longer.
+pub const MAX_STABILIZATION_WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// Without `behavior`, one step may double the replicas, or raise them to this number if that is
+/// more.
+const SCALE_UP_LIMIT_MINIMUM: i32 = 4;
+
+/// The unit of a policy's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PolicyUnit {
+    Pods,
+    Percent,
+}
+
+/// A scaling policy, given or default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// `None` for a policy type that this crate doesn't know.
+    pub(crate) unit: Option<PolicyUnit>,
+    pub(crate) value: i32,
+    pub(crate) period_seconds: i32,
+}
+
+/// The policies for scaling up if `behavior` sets none: 4 pods or 100 % in 15 seconds.
+pub(crate) const DEFAULT_SCALE_UP: [Policy; 2] = [
+    Policy { unit: Some(PolicyUnit::Pods), value: 4, period_seconds: 15 },
+    Policy { unit: Some(PolicyUnit::Percent), value: 100, period_seconds: 15 },
+];
+/// The policies for scaling down if `behavior` sets none: 100 % in 15 seconds.
+pub(crate) const DEFAULT_SCALE_DOWN: [Policy; 1] =
+    [Policy { unit: Some(PolicyUnit::Percent), value: 100, period_seconds: 15 }];
+
+impl From<&ScalingPolicy> for Policy {
+    fn from(policy: &ScalingPolicy) -> Self {
+        let unit = match policy.policy_type {
+            PolicyType::Pods => Some(PolicyUnit::Pods),
+            PolicyType::Percent => Some(PolicyUnit::Percent),
+            PolicyType::Other(_) => None,
+        };
+        Self { unit, value: policy.value, period_seconds: policy.period_seconds }
+    }
+}
+
+/// The most replicas that one step may reach without `behavior`.
+pub(crate) fn scale_up_limit(current: i32) -> i32 {
+    current.saturating_mul(2).max(SCALE_UP_LIMIT_MINIMUM)
+}
+
+/// What an autoscaler's `behavior` and the controller's settings come to together: the windows,
+/// policies and tolerances that decisions use.
+///
+/// ```
+/// use hpa_calc::{EffectiveBehavior, HorizontalPodAutoscaler, Settings};
+/// use jiff::SignedDuration;
+/// use serde_json::json;
+///
+/// let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+///     "spec": { "maxReplicas": 5, "behavior": { "scaleUp": { "stabilizationWindowSeconds": 30 } } },
+/// }))?;
+/// let behavior = EffectiveBehavior::new(&hpa.spec, &Settings::default());
+/// assert_eq!(behavior.up().stabilization_window(), SignedDuration::from_secs(30));
+/// assert_eq!(behavior.down().stabilization_window(), SignedDuration::from_mins(5));
+/// assert_eq!(behavior.longest_policy_period(), SignedDuration::from_secs(15));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct EffectiveBehavior<'a> {
+    up: EffectiveRules<'a>,
+    down: EffectiveRules<'a>,
+    tolerances: Tolerances,
+    is_set: bool,
+}
+
+impl<'a> EffectiveBehavior<'a> {
+    /// The effective behavior of a spec under a controller's settings.
+    ///
+    /// If the spec has no `behavior`, no policies apply: replicas may at most double in one step,
+    /// or rise to 4, and scaling down is limited by the stabilization window alone. If it has one,
+    /// the defaults of the API apply to every member that is unset. Of the controller's downscale
+    /// stabilization, only whole seconds count then, as in the reference.
+    pub fn new(spec: &'a HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {
+        let behavior = spec.behavior.as_deref();
+        let default_down = match behavior {
+            Some(_) => SignedDuration::from_secs(settings.downscale_stabilization.as_secs()),
+            None => settings.downscale_stabilization,
+        };
+        let rules = |direction, rules, default_window| EffectiveRules {
+            direction,
+            rules,
+            default_window,
+            has_policies: behavior.is_some(),
+        };
+        let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
+        let down = behavior.and_then(|behavior| behavior.scale_down.as_ref());
+        Self {
+            up: rules(Direction::Up, up, SignedDuration::ZERO),
+            down: rules(Direction::Down, down, default_down),
+            tolerances: Tolerances::for_spec(spec, settings),
+            is_set: behavior.is_some(),
+        }
+    }
+
+    /// Whether the spec has a `behavior`.
+    pub fn is_set(&self) -> bool {
+        self.is_set
+    }
+
+    /// The rules for scaling up.
+    pub fn up(&self) -> EffectiveRules<'a> {
+        self.up
+    }
+
+    /// The rules for scaling down.
+    pub fn down(&self) -> EffectiveRules<'a> {
+        self.down
+    }
+
+    /// The rules of one direction.
+    pub fn rules(&self, direction: Direction) -> EffectiveRules<'a> {
+        match direction {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
+        }
+    }
+
+    /// The effective tolerances.
+    pub fn tolerances(&self) -> Tolerances {
+        self.tolerances
+    }
+
+    /// The longer of the two stabilization windows: older recommendations don't count.
+    pub fn longest_stabilization_window(&self) -> SignedDuration {
+        self.up.stabilization_window().max(self.down.stabilization_window())
+    }
+
+    /// The longest period of all policies: older scale events don't count. Zero without policies.
+    pub fn longest_policy_period(&self) -> SignedDuration {
+        self.up.longest_policy_period().max(self.down.longest_policy_period())
+    }
+}
+
+/// The effective rules of one direction: a stabilization window and policies.
+#[derive(Clone, Copy, Debug)]
+pub struct EffectiveRules<'a> {
+    direction: Direction,
+    rules: Option<&'a ScalingRules>,
+    default_window: SignedDuration,
+    has_policies: bool,
+}
+
+impl<'a> EffectiveRules<'a> {
+    /// The stabilization window: for how long past recommendations count.
+    pub fn stabilization_window(&self) -> SignedDuration {
+        let seconds = self.rules.and_then(|rules| rules.stabilization_window_seconds);
+        seconds.map_or(self.default_window, |seconds| SignedDuration::from_secs(seconds.into()))
+    }
+
+    /// Which policy applies if there are several. The default is `Max`, the largest change.
+    pub fn select_policy(&self) -> &'a PolicySelect {
+        self.rules.and_then(|rules| rules.select_policy.as_ref()).unwrap_or(&PolicySelect::Max)
+    }
+
+    /// The longest period of the policies. Zero without policies.
+    pub fn longest_policy_period(&self) -> SignedDuration {
+        let longest = self.policies().map(|policy| policy.period_seconds).max().unwrap_or(0);
+        SignedDuration::from_secs(longest.max(0).into())
+    }
+
+    fn policies(&self) -> impl Iterator<Item = Policy> + 'a {
+        let given = self.rules.and_then(|rules| rules.policies.as_deref());
+        let defaults: &[Policy] = match (given, self.direction) {
+            _ if !self.has_policies => &[],
+            (Some(_), _) => &[],
+            (None, Direction::Up) => &DEFAULT_SCALE_UP,
+            (None, Direction::Down) => &DEFAULT_SCALE_DOWN,
+        };
+        given.unwrap_or_default().iter().map(Policy::from).chain(defaults.iter().copied())
+    }
+
+    /// The most (up) or fewest (down) replicas that the policies allow at `now`.
+    ///
+    /// Each policy counts from the replicas at the start of its period: the current ones minus the
+    /// net change since. `Disabled` allows no change. Percentages are float arithmetic, rounded up
+    /// when scaling up and truncated when scaling down.
+    pub(crate) fn limit(&self, current: i32, history: &History, now: Timestamp) -> i32 {
+        let select = self.select_policy();
+        if *select == PolicySelect::Disabled {
+            return current;
+        }
+        // The largest change is the maximum of the limits upward, and the minimum downward.
+        let take_maximum = (self.direction == Direction::Up) != (*select == PolicySelect::Min);
+        let mut limit = if take_maximum { i32::MIN } else { i32::MAX };
+        let mut allowed = 0;
+        for policy in self.policies() {
+            let period = SignedDuration::from_secs(policy.period_seconds.into());
+            let at_start = i64::from(current) - history.net_change(period, now);
+            // A policy of an unknown type repeats the previous one's limit, as in the reference.
+            allowed = self.allowed_by(policy, at_start).unwrap_or(allowed);
+            limit = if take_maximum { limit.max(allowed) } else { limit.min(allowed) };
+        }
+        limit
+    }
+
+    fn allowed_by(&self, policy: Policy, at_start: i64) -> Option<i32> {
+        let (value, fraction) = (i64::from(policy.value), f64::from(policy.value) / 100.0);
+        Some(match (policy.unit?, self.direction) {
+            (PolicyUnit::Pods, Direction::Up) => saturate_replicas(at_start + value),
+            (PolicyUnit::Pods, Direction::Down) => saturate_replicas(at_start - value),
+            (PolicyUnit::Percent, Direction::Up) => {
+                ceil_to_replicas(at_start as f64 * (1.0 + fraction))
+            }
+            (PolicyUnit::Percent, Direction::Down) => {
+                ceil_to_replicas((at_start as f64 * (1.0 - fraction)).trunc())
+            }
+        })
+    }
+}
+
+/// Replicas, limited to the range of `i32`.
+fn saturate_replicas(replicas: i64) -> i32 {
+    i32::try_from(replicas).unwrap_or(if replicas < 0 { i32::MIN } else { i32::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::history::ScaleEvent;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn effective(direction: Direction, rules: Option<&ScalingRules>) -> EffectiveRules<'_> {
+        EffectiveRules {
+            direction,
+            rules,
+            default_window: SignedDuration::ZERO,
+            has_policies: true,
+        }
+    }
+
+    fn limit(direction: Direction, rules: Value, current: i32, history: &History) -> i32 {
+        let rules: Option<ScalingRules> = serde_json::from_value(rules).unwrap();
+        effective(direction, rules.as_ref()).limit(current, history, at(1000))
+    }
+
+    fn policies(list: &[(&str, i32)], select: &str) -> Value {
+        let policy = |(name, value): &(&str, i32)| json!({ "type": name, "value": value, "periodSeconds": 60 });
+        json!({ "selectPolicy": select, "policies": list.iter().map(policy).collect::<Vec<_>>() })
+    }
+
+    #[rstest]
+    #[case(0, 4)]
+    #[case(1, 4)]
+    #[case(2, 4)]
+    #[case(3, 6)]
+    #[case(i32::MAX, i32::MAX)]
+    fn limit_without_behavior_doubles_or_reaches_four(#[case] current: i32, #[case] expected: i32) {
+        assert_eq!(scale_up_limit(current), expected);
+    }
+
+    #[rstest]
+    #[case::pods(&[("Pods", 4)], "Max", 10, 14)]
+    #[case::percent_is_float_arithmetic(&[("Percent", 10)], "Max", 100, 111)]
+    #[case::percent_rounds_up(&[("Percent", 50)], "Max", 3, 5)]
+    #[case::percent_of_zero(&[("Percent", 900)], "Max", 0, 0)]
+    #[case::max_takes_the_largest_limit(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Max", 3, 7)]
+    #[case::min_takes_the_smallest_limit(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Min", 3, 4)]
+    #[case::unknown_select_policy_is_max(&[("Pods", 4), ("Pods", 1)], "Newest", 3, 7)]
+    #[case::disabled(&[("Pods", 4)], "Disabled", 3, 3)]
+    #[case::unknown_type_repeats_the_previous_limit(&[("Pods", 1), ("Nodes", 9)], "Max", 3, 4)]
+    #[case::unknown_type_first(&[("Nodes", 9)], "Max", 3, 0)]
+    #[case::no_policy_allows_nothing(&[], "Max", 3, i32::MIN)]
+    #[case::no_policy_with_min(&[], "Min", 3, i32::MAX)]
+    #[case::pods_saturate(&[("Pods", i32::MAX)], "Max", i32::MAX, i32::MAX)]
+    #[case::percent_saturates(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MAX)]
+    fn scale_up_limit_of_policies(
+        #[case] list: &[(&str, i32)],
+        #[case] select: &str,
+        #[case] current: i32,
+        #[case] expected: i32,
+    ) {
+        assert_eq!(
+            limit(Direction::Up, policies(list, select), current, &History::default()),
+            expected
+        );
+    }
+
+    #[rstest]
+    #[case::pods(&[("Pods", 4)], "Max", 10, 6)]
+    #[case::percent_is_float_arithmetic(&[("Percent", 80)], "Max", 10, 1)]
+    #[case::percent_truncates(&[("Percent", 50)], "Max", 3, 1)]
+    #[case::max_takes_the_smallest_limit(&[("Pods", 4), ("Percent", 10)], "Max", 10, 6)]
+    #[case::min_takes_the_largest_limit(&[("Pods", 4), ("Percent", 10)], "Min", 10, 9)]
+    #[case::disabled(&[("Pods", 4)], "Disabled", 3, 3)]
+    #[case::unknown_type_repeats_the_previous_limit(&[("Pods", 1), ("Nodes", 9)], "Max", 3, 2)]
+    #[case::no_policy_with_max(&[], "Max", 3, i32::MAX)]
+    #[case::no_policy_with_min(&[], "Min", 3, i32::MIN)]
+    #[case::below_zero(&[("Pods", i32::MAX)], "Max", 1, 1 - i32::MAX)]
+    #[case::percent_saturates(&[("Percent", i32::MAX)], "Max", i32::MAX, i32::MIN)]
+    fn scale_down_limit_of_policies(
+        #[case] list: &[(&str, i32)],
+        #[case] select: &str,
+        #[case] current: i32,
+        #[case] expected: i32,
+    ) {
+        assert_eq!(
+            limit(Direction::Down, policies(list, select), current, &History::default()),
+            expected
+        );
+    }
+
+    #[rstest]
+    #[case::up_adds_four(Direction::Up, 3, 7)]
+    #[case::up_doubles(Direction::Up, 5, 10)]
+    #[case::down_removes_all(Direction::Down, 5, 0)]
+    fn default_policies_limit(
+        #[case] direction: Direction,
+        #[case] current: i32,
+        #[case] expected: i32,
+        #[values(json!(null), json!({}), json!({ "selectPolicy": "Max" }))] rules: Value,
+    ) {
+        assert_eq!(limit(direction, rules, current, &History::default()), expected);
+    }
+
+    // The period is 60 seconds and the time 1000, so the period starts at 940.
+    #[rstest]
+    #[case::outside(939, 12)]
+    #[case::at_the_edge(940, 12)]
+    #[case::just_inside(941, 9)]
+    fn period_excludes_its_start(#[case] second: i64, #[case] expected: i32) {
+        let event = |change| vec![ScaleEvent { change, at: at(second), outdated: false }];
+        let history = History { scale_ups: event(3), ..History::default() };
+        assert_eq!(limit(Direction::Up, policies(&[("Pods", 2)], "Max"), 10, &history), expected);
+        let history = History { scale_downs: event(3), ..History::default() };
+        // Downward, the limit is 10 - 2 outside the period and 13 - 2 inside.
+        assert_eq!(
+            limit(Direction::Down, policies(&[("Pods", 2)], "Max"), 10, &history),
+            20 - expected
+        );
+    }
+
+    #[test]
+    fn replicas_at_period_start_saturate() {
+        let event = ScaleEvent { change: i32::MAX, at: at(999), outdated: false };
+        let history = History { scale_ups: vec![event; 3], ..History::default() };
+        assert_eq!(limit(Direction::Up, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MIN);
+        assert_eq!(
+            limit(Direction::Up, policies(&[("Percent", 100)], "Max"), 1, &history),
+            i32::MIN
+        );
+        let history = History { scale_downs: vec![event; 3], ..History::default() };
+        assert_eq!(limit(Direction::Down, policies(&[("Pods", 1)], "Max"), 1, &history), i32::MAX);
+    }
+
+    #[rstest]
+    #[case::defaults(json!({}), 15)]
+    #[case::longest(json!({ "policies": [{ "periodSeconds": 20 }, { "periodSeconds": 30 }, {}] }), 30)]
+    #[case::none(json!({ "policies": [] }), 0)]
+    #[case::negative(json!({ "policies": [{ "periodSeconds": -5 }] }), 0)]
+    fn longest_policy_period(#[case] rules: Value, #[case] seconds: i64) {
+        let rules: ScalingRules = serde_json::from_value(rules).unwrap();
+        let rules = effective(Direction::Up, Some(&rules));
+        assert_eq!(rules.longest_policy_period(), SignedDuration::from_secs(seconds));
+    }
+
+    fn spec(behavior: Value) -> HorizontalPodAutoscalerSpec {
+        serde_json::from_value(json!({ "maxReplicas": 5, "behavior": behavior })).unwrap()
+    }
+
+    #[rstest]
+    #[case::none(json!(null), 0, 90_500, 0)]
+    #[case::empty(json!({}), 0, 90_000, 15)]
+    #[case::windows_and_periods(
+        json!({
+            "scaleUp": { "stabilizationWindowSeconds": 7 },
+            "scaleDown": {
+                "stabilizationWindowSeconds": 0,
+                "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 60 }],
+            },
+        }),
+        7000,
+        0,
+        60,
+    )]
+    fn effective_behavior(
+        #[case] behavior: Value,
+        #[case] up_milliseconds: i64,
+        #[case] down_milliseconds: i64,
+        #[case] period_seconds: i64,
+    ) {
+        let window = SignedDuration::from_millis(90_500);
+        let settings = Settings::default().with_downscale_stabilization(window);
+        let (spec, is_set) = (spec(behavior.clone()), !behavior.is_null());
+        let behavior = EffectiveBehavior::new(&spec, &settings);
+        let up = SignedDuration::from_millis(up_milliseconds);
+        let down = SignedDuration::from_millis(down_milliseconds);
+        assert_eq!(behavior.is_set(), is_set);
+        assert_eq!(behavior.up().stabilization_window(), up);
+        assert_eq!(behavior.down().stabilization_window(), down);
+        assert_eq!(behavior.longest_stabilization_window(), up.max(down));
+        let period = SignedDuration::from_secs(period_seconds);
+        assert_eq!(behavior.longest_policy_period(), period);
+    }
+}

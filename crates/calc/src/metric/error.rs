@@ -1,0 +1,61 @@
+//! Why a metric gives no proposal. All texts are those of the reference controller.
+
+use crate::{
+    api::MetricSourceType, readings::ReadError, replicas::CalculationError, selector::SelectorError,
+};
+
+/// A metric spec that can't be queried or computed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MetricSpecError {
+    #[error("unknown metric source type {0:?}")]
+    UnknownType(Box<str>),
+    #[error("invalid metric source: type is {source_type} but {member} is not set")]
+    MissingSource { source_type: MetricSourceType, member: &'static str },
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    #[error(
+        "invalid object metric source: neither a value target nor an average value target was set"
+    )]
+    ObjectTarget,
+    #[error("invalid pods metric source: no average value target was set")]
+    PodsTarget,
+    #[error(
+        "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set"
+    )]
+    ResourceTarget,
+    #[error(
+        "invalid external metric source: neither a value target nor an average value target was set"
+    )]
+    ExternalTarget,
+}
+
+/// A metric without a usable reading.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReadingError {
+    /// The caller gave no reading, or one that doesn't answer the query.
+    #[error("the metric was not read")]
+    NotRead,
+    #[error(transparent)]
+    Api(#[from] ReadError),
+}
+
+/// Why evaluating a metric failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EvaluateError {
+    #[error(transparent)]
+    Spec(#[from] MetricSpecError),
+    /// The metric has no reading. The text before the cause names it.
+    #[error("unable to get {metric}: {error}")]
+    Reading { metric: String, error: ReadingError },
+    #[error(transparent)]
+    Calculation(#[from] CalculationError),
+    /// Resource metrics name the resource and the kind of target before the cause.
+    #[error("failed to get {resource} {target}: {error}")]
+    Resource { resource: String, target: &'static str, error: Box<Self> },
+}
+
+impl EvaluateError {
+    pub(super) fn reading(metric: String) -> impl FnOnce(ReadingError) -> Self {
+        |error| Self::Reading { metric, error }
+    }
+}
