@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use hpa_controller::{Observer, Reconciled};
 use hpa_test_harness::VirtualClock;
-use hpa_testbed::{ChangeListener, ResourceName};
+use hpa_testbed::{ChangeListener, GroupResource};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -146,7 +146,7 @@ fn name(object: &Value) -> String {
 }
 
 impl ChangeListener for Journal {
-    fn changed(&self, resource: &ResourceName<'_>, old: Option<&Value>, new: Option<&Value>) {
+    fn on_change(&self, resource: &GroupResource<'_>, old: Option<&Value>, new: Option<&Value>) {
         match (resource.plural, new) {
             ("deployments", Some(new)) => self.deployment_changed(old, new),
             ("deployments", None) => self.scaled.notify_one(),

@@ -132,8 +132,8 @@ fn printed_scenario_can_be_run() {
 fn invalid_scenario_is_rejected_with_its_error() {
     for (scenario, expected) in [
         ("workloads: [{name: web, profile: {cpu: 1}}]", "line 1 column"),
-        ("duration: soon", "\"soon\" is no span of time"),
-        ("workloads: [{name: web}, {name: web}]", "workloads[1].name: is there twice"),
+        ("duration: soon", "\"soon\" is not a duration"),
+        ("workloads: [{name: web}, {name: web}]", "workloads[1].name: is a duplicate"),
         ("faults: [{effect: {}}]", "faults[0]: fault"),
         (&SCENARIO.replace("maxReplicas: 10", "maxReplicas: 1"), "spec.maxReplicas"),
     ] {

@@ -4,34 +4,36 @@ use jiff::Timestamp;
 
 use crate::{faults::Interceptor, metrics_provider::MetricsProvider, store::ChangeListener};
 
-const LOG_LIMIT: usize = 10_000;
+const WATCH_CACHE_SIZE: usize = 10_000;
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How the server behaves.
+/// Configuration of a testbed.
 #[derive(Clone)]
 pub struct Config {
-    /// How many changes of each resource a watch can go back.
-    pub log_limit: usize,
-    /// How long a watch that wants bookmarks goes without one.
+    /// How many changes of each resource the watch cache keeps. A watch from an older resource
+    /// version gets 410 `Expired`.
+    pub watch_cache_size: usize,
+    /// Interval of `BOOKMARK` events, for watches that allow them.
     pub bookmark_interval: Duration,
-    /// Whether `metadata.generation` of autoscalers counts the changes of the spec (Kubernetes 1.37 and later).
-    pub autoscalers_count_generations: bool,
-    /// Whether `minReplicas` may be 0 (feature gate `HPAScaleToZero`).
+    /// Whether spec changes increment `metadata.generation` of autoscalers, as they do since
+    /// Kubernetes 1.37.
+    pub hpa_generation: bool,
+    /// Feature gate `HPAScaleToZero`: `minReplicas` may be 0.
     pub scale_to_zero: bool,
-    /// Answers the three metrics APIs. Unset: they are not there.
+    /// Answers the three metrics APIs. If unset, they are not served.
     pub metrics: Option<Arc<dyn MetricsProvider>>,
-    /// Sees every request first.
+    /// Called for every request before it is handled, to inject faults.
     pub interceptor: Option<Arc<dyn Interceptor>>,
-    /// Is told of every change.
+    /// Called for every change of an object.
     pub listener: Option<Arc<dyn ChangeListener>>,
-    /// What time it is.
+    /// The server's wall clock.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// What `/version` tells, such as `v1.37.0`.
+    /// `gitVersion` in the response of `/version`.
     pub git_version: String,
 }
 
 impl Config {
-    /// The groups and versions of the metrics APIs that are served.
+    /// Groups and versions of the metrics APIs that are served.
     pub(crate) fn metrics_apis(&self) -> Vec<(String, String)> {
         self.metrics.as_ref().map(|provider| provider.served()).unwrap_or_default()
     }
@@ -40,9 +42,9 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            log_limit: LOG_LIMIT,
+            watch_cache_size: WATCH_CACHE_SIZE,
             bookmark_interval: BOOKMARK_INTERVAL,
-            autoscalers_count_generations: true,
+            hpa_generation: true,
             scale_to_zero: true,
             metrics: None,
             interceptor: None,
@@ -56,9 +58,9 @@ impl Default for Config {
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
-            .field("log_limit", &self.log_limit)
+            .field("watch_cache_size", &self.watch_cache_size)
             .field("bookmark_interval", &self.bookmark_interval)
-            .field("autoscalers_count_generations", &self.autoscalers_count_generations)
+            .field("hpa_generation", &self.hpa_generation)
             .field("scale_to_zero", &self.scale_to_zero)
             .field("git_version", &self.git_version)
             .finish_non_exhaustive()

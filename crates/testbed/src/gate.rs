@@ -1,12 +1,12 @@
 use tokio::sync::watch;
 
-/// What a held request waits at; clones are the same gate.
+/// Holds requests back until its [`Release`] is dropped. Clones share the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate {
     closed: watch::Receiver<()>,
 }
 
-/// Opens a [`Gate`] when it is dropped.
+/// Opens the [`Gate`] when dropped.
 #[derive(Debug)]
 #[must_use = "the gate opens when this is dropped"]
 pub struct Release {
@@ -14,15 +14,15 @@ pub struct Release {
 }
 
 impl Gate {
-    /// A closed gate and what opens it.
+    /// A closed gate, and the guard that opens it.
     pub fn new() -> (Self, Release) {
         let (open, closed) = watch::channel(());
         (Self { closed }, Release { _open: open })
     }
 
-    /// Returns when the gate is open.
+    /// Waits until the gate opens.
     pub async fn pass(mut self) {
-        // Nothing is ever sent: an error is the end of the sender.
+        // Nothing is ever sent, so `changed` fails once the sender is dropped.
         while self.closed.changed().await.is_ok() {}
     }
 }

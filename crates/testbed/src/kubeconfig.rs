@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-/// A kubeconfig for a server without TLS and users.
+/// A kubeconfig for a server without TLS or authentication.
 pub(crate) fn kubeconfig(address: SocketAddr) -> String {
     format!(
         "apiVersion: v1

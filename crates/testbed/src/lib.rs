@@ -1,8 +1,8 @@
-//! A Kubernetes API server in memory, with what a HorizontalPodAutoscaler controller touches, for tests and
-//! demonstrations.
+//! A Kubernetes API server in memory, for tests and demonstrations of a HorizontalPodAutoscaler
+//! controller. It supports everything that such a controller uses.
 //!
-//! It is reached without a socket by [`Testbed::client`], over HTTP after [`Testbed::serve`], and directly by
-//! [`Testbed::apply`] and [`Testbed::get`]:
+//! Clients call it without a socket ([`Testbed::client`]) or over HTTP ([`Testbed::serve`]). Tests
+//! access the stored objects directly ([`Testbed::apply`], [`Testbed::get`]):
 //!
 //! ```
 //! # use serde_json::json;
@@ -18,12 +18,32 @@
 //! # Ok::<(), hpa_testbed::ApiError>(())
 //! ```
 //!
-//! Versions, conflicts, generations, watches, patches, subresources, discovery, tables and errors are as those of a
-//! real server. There is no authentication, no admission but of autoscalers, no garbage collection, and no controller:
-//! a Deployment gets no pods unless a [`workload::Simulation`] runs.
+//! Resource versions, conflicts, generations, watches, patches, subresources, discovery, tables
+//! and errors behave as in kube-apiserver. There is no authentication, no garbage collection, no
+//! admission except validation and defaults of some kinds, and no controller: a Deployment gets
+//! pods only from a [`workload::Simulation`].
 //!
-//! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. A server can be stopped
-//! and started again with an older state or none ([`Testbed::restart`]), and its clock can go wrong ([`SkewedClock`]).
+//! Metrics come from a [`MetricsProvider`], faults from [`Faults`] or another [`Interceptor`]. The
+//! server can restart with an older or empty state ([`Testbed::restart`]), and its clock can be
+//! skewed ([`SkewedClock`]).
+//!
+//! # Path of a request
+//!
+//! ```text
+//! service          HTTP or tower; asks the interceptor which faults affect the request
+//!   fault_injection    delays, replaces or corrupts the response
+//!     router           by path
+//!       discovery          groups, versions, resources, OpenAPI, health
+//!       metrics_api        queries the MetricsProvider
+//!       rest               lists, watches, reads, writes
+//!         patch                the four patch formats
+//!         objects              validation, defaults, generations, deletion
+//!           store                objects, resource versions, watch cache
+//!           registry             resources: built-in and from CRDs
+//!         output               full objects, metadata, tables
+//! ```
+//!
+//! Modules import only modules below them.
 
 #![allow(missing_docs, reason = "no other project embeds the testbed")]
 
@@ -61,7 +81,7 @@ pub use self::{
     config::Config,
     error::{ApiError, Disconnected},
     faults::{
-        Action, Active, Effect, Fault, FaultId, Faults, Interceptor, InvalidFault, Match,
+        Action, ActiveFault, Effect, Fault, FaultId, Faults, Interceptor, InvalidFault, Match,
         SkewedClock, Trigger,
     },
     gate::{Gate, Release},
@@ -72,6 +92,6 @@ pub use self::{
     request::RequestInfo,
     restart::{Restart, Snapshot},
     service::{ServerHandle, Service},
-    store::{ChangeListener, ResourceName},
+    store::{ChangeListener, GroupResource},
     testbed::Testbed,
 };

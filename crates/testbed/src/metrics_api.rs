@@ -6,43 +6,46 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    error::{ApiError, Subject},
+    error::{ApiError, ObjectReference},
     json,
     metrics_provider::{
         CUSTOM, CustomMetricQuery, ExternalMetricQuery, MetricsProvider, PodMetrics,
         PodMetricsQuery, RESOURCE,
     },
     registry::api_version,
-    request::Call,
-    response::{self, no_page},
-    selection::{labels, matches_labels},
+    request::ApiRequest,
+    response::{self, not_found_page},
+    selection::{matches_labels, parse_label_selector},
     server::Server,
 };
 
-/// Answers a request for metrics.
-pub(crate) fn answer(server: &Server, call: &Call) -> Result<Response<Body>, ApiError> {
-    let info = &call.info;
-    let asked = (info.group.clone(), info.version.clone());
+pub(crate) fn handle(server: &Server, request: &ApiRequest) -> Result<Response<Body>, ApiError> {
+    let info = &request.info;
+    let version = (info.group.clone(), info.version.clone());
     let provider =
-        server.config.metrics.as_ref().filter(|provider| provider.served().contains(&asked));
-    let Some(provider) = provider else { return Ok(no_page()) };
-    if call.method != Method::GET {
+        server.config.metrics.as_ref().filter(|provider| provider.served().contains(&version));
+    let Some(provider) = provider else { return Ok(not_found_page()) };
+    if request.method != Method::GET {
         return Err(ApiError::method_not_allowed());
     }
     let body = match info.group.as_str() {
-        RESOURCE => pods(server, call, &**provider)?,
-        CUSTOM => custom(server, call, &**provider)?,
-        _ => external(server, call, &**provider)?,
+        RESOURCE => pods(server, request, &**provider)?,
+        CUSTOM => custom(server, request, &**provider)?,
+        _ => external(server, request, &**provider)?,
     };
     Ok(response::json(StatusCode::OK, &body))
 }
 
-fn pods(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<Value, ApiError> {
-    let info = &call.info;
+fn pods(
+    server: &Server,
+    request: &ApiRequest,
+    provider: &dyn MetricsProvider,
+) -> Result<Value, ApiError> {
+    let info = &request.info;
     if info.resource != "pods" {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::unknown_resource());
     }
-    let selector = labels(call.parameter("labelSelector"))?;
+    let selector = parse_label_selector(request.parameter("labelSelector"))?;
     let mut pods = selected_pods(server, &info.namespace, &selector);
     pods.retain(|(_, name)| info.name.is_empty() || info.name == *name);
     let query = PodMetricsQuery { namespace: info.namespace.clone(), selector, pods };
@@ -53,10 +56,11 @@ fn pods(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<
         let items: Vec<Value> = items.collect();
         return Ok(list("PodMetricsList", &api_version, &items));
     }
-    let subject = Subject { group: RESOURCE, plural: "pods", kind: "PodMetrics", name: &info.name };
+    let reference =
+        ObjectReference { group: RESOURCE, plural: "pods", kind: "PodMetrics", name: &info.name };
     items
         .find(|pod| json::str_at(pod, "/metadata/name") == info.name)
-        .ok_or_else(|| ApiError::not_found(&subject))
+        .ok_or_else(|| ApiError::not_found(&reference))
 }
 
 fn pod_metrics(server: &Server, pod: &PodMetrics, api_version: &str) -> Value {
@@ -73,8 +77,12 @@ fn pod_metrics(server: &Server, pod: &PodMetrics, api_version: &str) -> Value {
     })
 }
 
-fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Result<Value, ApiError> {
-    let info = &call.info;
+fn custom(
+    server: &Server,
+    request: &ApiRequest,
+    provider: &dyn MetricsProvider,
+) -> Result<Value, ApiError> {
+    let info = &request.info;
     let is_of_namespace = info.resource == "metrics" && info.subresource.is_empty();
     let (resource, name, metric) = if is_of_namespace {
         ("namespaces", info.namespace.as_str(), info.name.as_str())
@@ -82,9 +90,9 @@ fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Resul
         (info.resource.as_str(), info.name.as_str(), info.subresource.as_str())
     };
     if metric.is_empty() {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::unknown_resource());
     }
-    let selector = labels(call.parameter("labelSelector"))?;
+    let selector = parse_label_selector(request.parameter("labelSelector"))?;
     let pods = if resource == "pods" {
         selected_pods(server, &info.namespace, &selector)
     } else {
@@ -96,7 +104,7 @@ fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Resul
         name: name.to_owned(),
         selector,
         metric: metric.to_owned(),
-        metric_selector: labels(call.parameter("metricLabelSelector"))?,
+        metric_selector: parse_label_selector(request.parameter("metricLabelSelector"))?,
         pods,
     };
     let items = provider.custom(&query)?.into_iter().map(|mut value| {
@@ -111,14 +119,14 @@ fn custom(server: &Server, call: &Call, provider: &dyn MetricsProvider) -> Resul
 
 fn external(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     provider: &dyn MetricsProvider,
 ) -> Result<Value, ApiError> {
-    let info = &call.info;
+    let info = &request.info;
     let query = ExternalMetricQuery {
         namespace: info.namespace.clone(),
         metric: info.resource.clone(),
-        selector: labels(call.parameter("labelSelector"))?,
+        selector: parse_label_selector(request.parameter("labelSelector"))?,
     };
     let items = provider.external(&query)?.into_iter().map(|mut value| {
         value.timestamp = or_now(server, &value.timestamp);

@@ -1,4 +1,4 @@
-//! Where the answers of the metrics APIs come from.
+//! The source of the metrics that the metrics APIs return.
 
 use std::collections::BTreeMap;
 
@@ -12,115 +12,103 @@ pub(crate) const RESOURCE: &str = "metrics.k8s.io";
 pub(crate) const CUSTOM: &str = "custom.metrics.k8s.io";
 pub(crate) const EXTERNAL: &str = "external.metrics.k8s.io";
 
-/// Knows metrics: the place of a metrics server and of the adapters.
+/// Provides the data of the metrics APIs, in place of metrics-server and metrics adapters.
 pub trait MetricsProvider: Send + Sync {
-    /// The groups and versions that are served; unless it says otherwise, all that a cluster may have.
+    /// Groups and versions to serve. By default all versions that the controller can use.
     fn served(&self) -> Vec<(String, String)> {
         let all =
             [(RESOURCE, "v1"), (RESOURCE, "v1beta1"), (CUSTOM, "v1beta2"), (EXTERNAL, "v1beta1")];
         all.map(|(group, version)| (group.to_owned(), version.to_owned())).to_vec()
     }
 
-    /// What the selected pods use (`metrics.k8s.io`).
+    /// Resource usage of pods (`metrics.k8s.io`).
     fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
         let _ = query;
         Ok(Vec::new())
     }
 
-    /// A metric of objects (`custom.metrics.k8s.io`).
+    /// A metric that describes objects (`custom.metrics.k8s.io`).
     fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
         let _ = query;
         Ok(Vec::new())
     }
 
-    /// A metric of no object (`external.metrics.k8s.io`).
+    /// A metric that isn't related to an object (`external.metrics.k8s.io`).
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         let _ = query;
         Ok(Vec::new())
     }
 }
 
-/// Asks for what pods use.
+/// A query for the resource usage of pods.
 #[derive(Clone, Debug)]
 pub struct PodMetricsQuery {
-    /// The namespace, empty for all.
+    /// Empty for all namespaces.
     pub namespace: String,
-    /// The pods' labels.
     pub selector: Selector,
-    /// The pods that the server has in this namespace and that match, by namespace and name.
+    /// Namespace and name of the stored pods that match.
     pub pods: Vec<(String, String)>,
 }
 
-/// What a pod uses.
+/// Resource usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodMetrics {
-    /// The pod's namespace.
     pub namespace: String,
-    /// The pod's name.
     pub name: String,
-    /// The end of the time over which the use was measured; empty: now.
+    /// End of the measured window. If empty, the current time.
     pub timestamp: String,
-    /// How long that time was, such as `30s`.
+    /// Length of the measured window, such as `30s`.
     pub window: String,
-    /// By container and resource a quantity.
+    /// Quantities by container and resource.
     pub containers: BTreeMap<String, BTreeMap<String, String>>,
 }
 
-/// Asks for a metric of objects.
+/// A query for a metric that describes objects.
 #[derive(Clone, Debug)]
 pub struct CustomMetricQuery {
-    /// The namespace, empty for objects of the cluster.
+    /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// The resource, such as `pods` or `deployments.apps`.
+    /// Such as `pods` or `deployments.apps`.
     pub resource: String,
-    /// The object's name, `*` for those that `selector` selects.
+    /// The object's name, or `*` for all that match `selector`.
     pub name: String,
-    /// The objects' labels.
     pub selector: Selector,
-    /// The metric.
     pub metric: String,
-    /// The labels of the metric's series.
     pub metric_selector: Selector,
-    /// If pods are asked for: those that the server has and that match.
+    /// If `resource` is `pods`: namespace and name of the stored pods that match.
     pub pods: Vec<(String, String)>,
 }
 
-/// A metric of one object.
+/// The value of a metric for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomMetric {
-    /// The object: `apiVersion`, `kind`, `namespace`, `name`.
+    /// Reference with `apiVersion`, `kind`, `namespace` and `name`.
     pub described_object: Value,
-    /// The value, a quantity.
+    /// A quantity.
     pub value: String,
-    /// When it was measured; empty: now.
+    /// If empty, the current time.
     pub timestamp: String,
-    /// Over how many seconds.
     pub window_seconds: Option<i64>,
 }
 
-/// Asks for a metric of no object.
+/// A query for a metric that isn't related to an object.
 #[derive(Clone, Debug)]
 pub struct ExternalMetricQuery {
-    /// The namespace of who asks.
     pub namespace: String,
-    /// The metric.
     pub metric: String,
-    /// The labels of the metric's series.
     pub selector: Selector,
 }
 
-/// One series of a metric.
+/// The value of one series of an external metric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
-    /// The metric.
     pub metric_name: String,
-    /// The series' labels.
     pub metric_labels: BTreeMap<String, String>,
-    /// When it was measured; empty: now.
+    /// If empty, the current time.
     pub timestamp: String,
-    /// The value, a quantity.
+    /// A quantity.
     pub value: String,
 }
 
@@ -128,12 +116,13 @@ pub(crate) fn is_metrics_group(group: &str) -> bool {
     [RESOURCE, CUSTOM, EXTERNAL].contains(&group)
 }
 
-/// What discovery tells of a group's resources.
+/// The resources of a metrics API in discovery. Custom and external metrics aren't listed.
 pub(crate) fn resources(group: &str) -> Vec<Value> {
     if group != RESOURCE {
         return Vec::new();
     }
     vec![json!({
-        "name": "pods", "singularName": "pod", "namespaced": true, "kind": "PodMetrics", "verbs": ["get", "list"],
+        "name": "pods", "singularName": "pod", "namespaced": true, "kind": "PodMetrics",
+        "verbs": ["get", "list"],
     })]
 }

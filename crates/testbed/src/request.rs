@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Parsed requests.
 
 use axum::body::Bytes;
 use axum::extract::Query as UriQuery;
@@ -8,33 +8,29 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// Which operation on what; the members that do not apply are empty.
+/// The operation and the resource of a request, as in kube-apiserver's `RequestInfo`. Parts that
+/// don't apply are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RequestInfo {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; in lower case the method, if
-    /// the path names no resource.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`. If the
+    /// path names no resource: the HTTP method in lower case.
     pub verb: String,
-    /// The API group, empty for the core one.
+    /// Empty for the core group.
     pub group: String,
-    /// The version.
     pub version: String,
-    /// The resource's plural name.
+    /// Plural name.
     pub resource: String,
-    /// `status`, `scale`; for a custom metric, its name.
+    /// `status` or `scale`. For a custom metric, the metric's name.
     pub subresource: String,
-    /// The namespace.
     pub namespace: String,
-    /// The object's name.
     pub name: String,
-    /// The path as it came.
     pub path: String,
-    /// Who asks: the name given to [`Testbed::client_named`](crate::Testbed::client_named), or else the product of
-    /// the `User-Agent` (`kubectl` of `kubectl/v1.37.0`).
+    /// The name given to [`Testbed::client_named`](crate::Testbed::client_named), or else the
+    /// product in the `User-Agent` header: `kubectl` of `kubectl/v1.37.0`.
     pub client: String,
 }
 
 impl RequestInfo {
-    /// Reads it from a method, a path and whether a watch is asked for.
     pub(crate) fn new(method: &Method, path: &str, watch: bool) -> Self {
         let mut info = Self { path: path.to_owned(), ..Self::default() };
         let segments: Vec<String> =
@@ -93,9 +89,9 @@ fn decode(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }
 
-/// A request, read as a whole.
+/// A request with its body.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     pub(crate) info: RequestInfo,
     query: Vec<(String, String)>,
@@ -103,11 +99,11 @@ pub(crate) struct Call {
     pub(crate) content_type: String,
     user_agent: String,
     pub(crate) body: Bytes,
-    /// How many versions before the present state to read.
+    /// Serve reads from the state this many resource versions ago, because of a fault.
     pub(crate) revisions_back: u64,
 }
 
-impl Call {
+impl ApiRequest {
     pub(crate) fn new(method: Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Self {
         let query: Vec<(String, String)> =
             UriQuery::try_from_uri(uri).map(|UriQuery(query)| query).unwrap_or_default();
@@ -132,7 +128,7 @@ impl Call {
         }
     }
 
-    /// A parameter of the query, empty if it is not given.
+    /// A query parameter, or `""`.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         self.query.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
@@ -141,7 +137,7 @@ impl Call {
         matches!(self.parameter(name), "true" | "1")
     }
 
-    /// A parameter that is a number; one that is not reads as none.
+    /// A numeric query parameter. If it is absent or not a number: `None`.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.parameter(name).parse().ok()
     }
@@ -150,7 +146,7 @@ impl Call {
         self.parameter("dryRun") == "All"
     }
 
-    /// Who writes: as given, or the client's name.
+    /// The `fieldManager` parameter, or the product in the `User-Agent` header.
     pub(crate) fn field_manager(&self) -> &str {
         match self.parameter("fieldManager") {
             "" => self.user_agent.split('/').next().unwrap_or_default(),
@@ -158,7 +154,7 @@ impl Call {
         }
     }
 
-    /// The body, which must be JSON.
+    /// The body, whose media type must be JSON.
     pub(crate) fn json(&self) -> Result<Value, ApiError> {
         let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
         if !media_type.is_empty() && media_type != "application/json" {
@@ -167,7 +163,7 @@ impl Call {
         self.any_json()
     }
 
-    /// The body as JSON, whatever its media type.
+    /// The body as JSON, regardless of its media type.
     pub(crate) fn any_json(&self) -> Result<Value, ApiError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))

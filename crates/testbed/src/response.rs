@@ -1,4 +1,4 @@
-//! Building responses.
+//! HTTP responses.
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
@@ -6,13 +6,12 @@ use serde_json::Value;
 
 use crate::error::ApiError;
 
-/// An answer in JSON.
 pub(crate) fn json(code: StatusCode, body: &Value) -> Response<Body> {
-    stream(code, Body::from(body.to_string()))
+    json_stream(code, Body::from(body.to_string()))
 }
 
-/// An answer in JSON whose body is there already.
-pub(crate) fn stream(code: StatusCode, body: Body) -> Response<Body> {
+/// A JSON response with this body, which may be a stream.
+pub(crate) fn json_stream(code: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response
@@ -21,7 +20,7 @@ pub(crate) fn stream(code: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// The answer that tells of an error.
+/// The response for an error.
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
     let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json(code, &error.to_status());
@@ -31,15 +30,14 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     response
 }
 
-/// The answer where there is not even a group and version.
-pub(crate) fn no_page() -> Response<Body> {
-    let mut response = plain("404 page not found\n");
+/// The response if not even the group and version exist.
+pub(crate) fn not_found_page() -> Response<Body> {
+    let mut response = plain_text("404 page not found\n");
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
 
-/// An answer in plain text.
-pub(crate) fn plain(text: &str) -> Response<Body> {
+pub(crate) fn plain_text(text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(text.to_owned()));
     response
         .headers_mut()

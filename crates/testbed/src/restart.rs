@@ -1,4 +1,4 @@
-//! Servers that stop and come back, with the state they had or another.
+//! Stopping and starting the server, with the previous state or another one.
 
 use std::collections::BTreeMap;
 
@@ -6,59 +6,61 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{
     registry::Registry,
-    store::{Id, Key, Object},
+    store::{Object, ObjectId, ResourceKey},
 };
 
-/// All objects of a server at a moment. It is cheap: it shares the objects with the server.
+/// All objects of a server at one time. Taking a snapshot is cheap: it shares the objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) registry: Registry,
-    pub(crate) objects: BTreeMap<Key, BTreeMap<Id, Object>>,
+    pub(crate) objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
 }
 
-/// The state with which a server comes back.
+/// The state that a server starts with.
 #[derive(Clone, Debug)]
 pub enum Restart {
-    /// The one it had. A watch goes on from the last version; the changes before are forgotten, as the watch cache of
-    /// a new kube-apiserver does not have them.
+    /// The state before the stop. Watches can resume from the last resource version only: like a
+    /// new kube-apiserver, the server starts with an empty watch cache.
     Same,
-    /// An earlier one, as after `etcdutl snapshot restore --bump-revision --mark-compacted`, the way to restore under
-    /// clients that run: versions go on above the highest that was ever given, and all before count as compacted.
-    /// Every watch gets 410 and its client lists anew.
+    /// An earlier state, as after `etcdutl snapshot restore --bump-revision --mark-compacted`,
+    /// which is how to restore under running clients: resource versions continue above the highest
+    /// one ever used, and all earlier ones count as compacted. Every watch gets 410 and its client
+    /// relists.
     Older(Snapshot),
-    /// None: only the namespaces that every cluster has. Of versions the same holds as for an older state.
+    /// An empty state, with the default namespaces only. Resource versions continue as for
+    /// [`Restart::Older`].
     Fresh,
 }
 
-/// Whether the server takes requests.
+/// Whether the server accepts requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Up {
-    Always,
-    From(Instant),
-    Never,
+pub(crate) enum Availability {
+    Up,
+    UpFrom(Instant),
+    Down,
 }
 
-/// When the server runs.
+/// Tracks whether the server is up.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    pub(crate) up: watch::Sender<Up>,
+    pub(crate) availability: watch::Sender<Availability>,
 }
 
 impl Lifecycle {
     pub(crate) fn new() -> Self {
-        Self { up: watch::Sender::new(Up::Always) }
+        Self { availability: watch::Sender::new(Availability::Up) }
     }
 
     pub(crate) fn is_down(&self) -> bool {
-        match *self.up.borrow() {
-            Up::Always => false,
-            Up::From(time) => Instant::now() < time,
-            Up::Never => true,
+        match *self.availability.borrow() {
+            Availability::Up => false,
+            Availability::UpFrom(time) => Instant::now() < time,
+            Availability::Down => true,
         }
     }
 
-    /// Tells of the next time that the server stops.
-    pub(crate) fn stops(&self) -> watch::Receiver<Up> {
-        self.up.subscribe()
+    /// Notifies about the next stop.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Availability> {
+        self.availability.subscribe()
     }
 }

@@ -1,4 +1,4 @@
-//! From a request to its handler.
+//! Dispatches requests to their handlers.
 
 use std::sync::Arc;
 
@@ -6,26 +6,29 @@ use axum::body::Body;
 use http::Response;
 
 use crate::{
-    discovery, error::ApiError, metrics_api, metrics_provider, request::Call, response::no_page,
-    rest, server::Server,
+    discovery, error::ApiError, metrics_api, metrics_provider, request::ApiRequest,
+    response::not_found_page, rest, server::Server,
 };
 
-/// Answers a request that meets no fault.
-pub(crate) fn route(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
-    if call.info.resource.is_empty() {
-        return discovery::answer(server, call).unwrap_or_else(|| Ok(no_page()));
+/// Handles a request that no fault affects.
+pub(crate) fn route(
+    server: &Arc<Server>,
+    request: &ApiRequest,
+) -> Result<Response<Body>, ApiError> {
+    if request.info.resource.is_empty() {
+        return discovery::handle(server, request).unwrap_or_else(|| Ok(not_found_page()));
     }
-    if metrics_provider::is_metrics_group(&call.info.group) {
-        return metrics_api::answer(server, call);
+    if metrics_provider::is_metrics_group(&request.info.group) {
+        return metrics_api::handle(server, request);
     }
     if !server
         .state
         .lock()
         .registry
-        .versions(&call.info.group)
-        .contains(&call.info.version.as_str())
+        .versions(&request.info.group)
+        .contains(&request.info.version.as_str())
     {
-        return Ok(no_page());
+        return Ok(not_found_page());
     }
-    rest::answer(server, call)
+    rest::handle(server, request)
 }

@@ -1,39 +1,39 @@
-//! Which objects a list or a watch is about.
+//! Selecting objects for lists, watches and `deletecollection`.
 
 use hpa_calc::selector::Selector;
 use serde_json::Value;
 
-use crate::{error::ApiError, json, registry::Resource, request::Call, store::Id};
+use crate::{error::ApiError, json, registry::Resource, request::ApiRequest, store::ObjectId};
 
-/// Namespace, label selector and field selector.
+/// The namespace, label selector and field selector of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     namespace: String,
     labels: Selector,
-    fields: Vec<FieldTerm>,
+    fields: Vec<FieldRequirement>,
 }
 
 #[derive(Clone, Debug)]
-struct FieldTerm {
+struct FieldRequirement {
     pointer: String,
     value: String,
     equal: bool,
 }
 
 impl Selection {
-    pub(crate) fn new(call: &Call, resource: &Resource) -> Result<Self, ApiError> {
+    pub(crate) fn new(request: &ApiRequest, resource: &Resource) -> Result<Self, ApiError> {
         Ok(Self {
-            namespace: call.info.namespace.clone(),
-            labels: labels(call.parameter("labelSelector"))?,
-            fields: fields(call.parameter("fieldSelector"), resource)?,
+            namespace: request.info.namespace.clone(),
+            labels: parse_label_selector(request.parameter("labelSelector"))?,
+            fields: parse_field_selector(request.parameter("fieldSelector"), resource)?,
         })
     }
 
-    pub(crate) fn is_in_scope(&self, id: &Id) -> bool {
+    pub(crate) fn is_in_scope(&self, id: &ObjectId) -> bool {
         self.namespace.is_empty() || self.namespace == id.0
     }
 
-    pub(crate) fn matches(&self, id: &Id, object: &Value) -> bool {
+    pub(crate) fn matches(&self, id: &ObjectId, object: &Value) -> bool {
         self.is_in_scope(id)
             && matches_labels(&self.labels, object)
             && self
@@ -43,7 +43,6 @@ impl Selection {
     }
 }
 
-/// Whether an object's labels match.
 pub(crate) fn matches_labels(selector: &Selector, object: &Value) -> bool {
     if selector.is_empty() {
         return true;
@@ -52,16 +51,21 @@ pub(crate) fn matches_labels(selector: &Selector, object: &Value) -> bool {
     selector.matches_by(|key| labels?.get(key)?.as_str())
 }
 
-/// Parses a label selector of a query.
-pub(crate) fn labels(text: &str) -> Result<Selector, ApiError> {
+pub(crate) fn parse_label_selector(text: &str) -> Result<Selector, ApiError> {
     Selector::parse(text).map_err(|error| ApiError::bad_request(error.to_string()))
 }
 
-fn fields(text: &str, resource: &Resource) -> Result<Vec<FieldTerm>, ApiError> {
-    text.split(',').filter(|term| !term.is_empty()).map(|term| field(term, resource)).collect()
+fn parse_field_selector(
+    text: &str,
+    resource: &Resource,
+) -> Result<Vec<FieldRequirement>, ApiError> {
+    text.split(',')
+        .filter(|term| !term.is_empty())
+        .map(|term| parse_field_term(term, resource))
+        .collect()
 }
 
-fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
+fn parse_field_term(term: &str, resource: &Resource) -> Result<FieldRequirement, ApiError> {
     let (name, value, equal) = if let Some((name, value)) = term.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = term.split_once("==").or_else(|| term.split_once('=')) {
@@ -73,7 +77,7 @@ fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
     if !is_selectable(name, resource) {
         return Err(ApiError::bad_request(not_selectable(name, resource)));
     }
-    Ok(FieldTerm {
+    Ok(FieldRequirement {
         pointer: format!("/{}", name.replace('.', "/")),
         value: value.to_owned(),
         equal,
@@ -82,7 +86,7 @@ fn field(term: &str, resource: &Resource) -> Result<FieldTerm, ApiError> {
 
 fn not_selectable(field: &str, resource: &Resource) -> String {
     let has_own = ["pods", "namespaces", "events", "replicasets", "replicationcontrollers"];
-    if resource.custom || has_own.contains(&resource.plural.as_str()) {
+    if resource.is_custom || has_own.contains(&resource.plural.as_str()) {
         return format!("field label not supported: {field}");
     }
     let known = "only \"metadata.name\", \"metadata.namespace\"";

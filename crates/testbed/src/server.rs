@@ -1,4 +1,4 @@
-//! What handlers share: the configuration, the state, and whether the server is up.
+//! The server as handlers see it: configuration, state and availability.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,26 +11,25 @@ use crate::{
     names,
     objects::create,
     registry::Registry,
-    restart::{Lifecycle, Restart, Snapshot, Up},
+    restart::{Availability, Lifecycle, Restart, Snapshot},
     state::State,
     store::Store,
     target::Target,
 };
 
-/// The server.
 pub(crate) struct Server {
     pub(crate) config: Config,
     pub(crate) state: Mutex<State>,
-    /// A new value ends the watches that run.
+    /// A new value ends all running watches.
     pub(crate) watches_dropped: watch::Sender<u64>,
     pub(crate) lifecycle: Lifecycle,
 }
 
 impl Server {
-    /// A server with the namespaces that every cluster has.
+    /// A server with the default namespaces only.
     pub(crate) fn new(config: Config) -> Self {
-        let registry = Registry::new(config.autoscalers_count_generations);
-        let store = Store::new(config.log_limit, config.listener.clone());
+        let registry = Registry::new(config.hpa_generation);
+        let store = Store::new(config.watch_cache_size, config.listener.clone());
         let state = Mutex::new(State { registry, store });
         let watches_dropped = watch::Sender::new(0);
         let server = Self { config, state, watches_dropped, lifecycle: Lifecycle::new() };
@@ -38,7 +37,6 @@ impl Server {
         server
     }
 
-    /// Creates the namespaces that every cluster has.
     pub(crate) fn create_namespaces(&self) {
         for name in ["default", "kube-system"] {
             self.create_namespace(name);
@@ -55,32 +53,32 @@ impl Server {
             name: String::new(),
         };
         let body = json!({ "metadata": { "name": name } });
-        // It cannot be refused: the server is new.
+        // Can't fail: the namespace is valid and doesn't exist yet.
         let _ = create(&mut state, &self.config, &target, body, false);
     }
 
-    /// The time in the API's form.
+    /// The current time in the format of the API.
     pub(crate) fn now(&self) -> String {
         names::timestamp((self.config.clock)())
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let state = self.state.lock();
-        Snapshot { registry: state.registry.clone(), objects: state.store.all() }
+        Snapshot { registry: state.registry.clone(), objects: state.store.snapshot() }
     }
 
-    /// Takes no requests, and breaks those that run and the watches.
+    /// Rejects new requests, and aborts running requests and watches.
     pub(crate) fn stop(&self) {
-        self.lifecycle.up.send_replace(Up::Never);
+        self.lifecycle.availability.send_replace(Availability::Down);
         self.drop_watches();
     }
 
-    /// Ends all watches that run.
+    /// Ends all running watches.
     pub(crate) fn drop_watches(&self) {
         self.watches_dropped.send_modify(|count| *count += 1);
     }
 
-    /// Takes requests again, after a time, with this state.
+    /// Accepts requests again after a delay, with this state.
     pub(crate) fn start(&self, state: Restart, after: Duration) {
         self.stop();
         match state {
@@ -93,15 +91,19 @@ impl Server {
             Restart::Fresh => {
                 {
                     let mut state = self.state.lock();
-                    state.registry = Registry::new(self.config.autoscalers_count_generations);
+                    state.registry = Registry::new(self.config.hpa_generation);
                     state.store.restore(BTreeMap::new());
                 }
                 self.create_namespaces();
             }
         }
-        // None may have begun between the stop and the change of the state.
+        // A watch may have started between the stop and the change of the state.
         self.drop_watches();
-        let up = if after.is_zero() { Up::Always } else { Up::From(Instant::now() + after) };
-        self.lifecycle.up.send_replace(up);
+        let up = if after.is_zero() {
+            Availability::Up
+        } else {
+            Availability::UpFrom(Instant::now() + after)
+        };
+        self.lifecycle.availability.send_replace(up);
     }
 }

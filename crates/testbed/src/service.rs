@@ -1,4 +1,4 @@
-//! The server as a tower service and over HTTP.
+//! The server as a tower service and as an HTTP handler.
 
 use std::{
     fmt,
@@ -18,12 +18,12 @@ use crate::{
     error::{ApiError, Disconnected},
     fault_injection,
     faults::Action,
-    request::Call,
+    request::ApiRequest,
     response, router,
     server::Server,
 };
 
-/// A [`Testbed`] as a tower service.
+/// A [`Testbed`](crate::Testbed) as a tower service.
 #[derive(Clone)]
 pub struct Service {
     pub(crate) server: Arc<Server>,
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Serves HTTP as long as it lives.
+/// Stops serving HTTP when dropped.
 #[derive(Debug)]
 pub struct ServerHandle {
     pub(crate) task: JoinHandle<io::Result<()>>,
@@ -67,7 +67,6 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Answers a request of a client that may have a name.
 async fn handle<B>(
     server: Arc<Server>,
     client: Option<Arc<str>>,
@@ -85,28 +84,30 @@ where
         Ok(body) => body.to_bytes(),
         Err(error) => {
             return Ok(response::error(&ApiError::bad_request(format!(
-                "the body broke off: {error}"
+                "cannot read the request body: {error}"
             ))));
         }
     };
-    let mut call = Call::new(parts.method, &parts.uri, &parts.headers, body);
+    let mut api_request = ApiRequest::new(parts.method, &parts.uri, &parts.headers, body);
     if let Some(client) = client {
-        (*client).clone_into(&mut call.info.client);
+        (*client).clone_into(&mut api_request.info.client);
     }
-    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&call.info));
+    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&api_request.info));
     let action = action.unwrap_or_default();
     if let Action::Hold(gate) = &action {
         gate.clone().pass().await;
     }
     let met = action.into_faults();
     if met.is_empty() {
-        return Ok(router::route(&server, &call).unwrap_or_else(|error| response::error(&error)));
+        return Ok(
+            router::route(&server, &api_request).unwrap_or_else(|error| response::error(&error))
+        );
     }
-    // Apart, so that a request without faults does not carry its state.
-    Box::pin(fault_injection::answer(&server, call, met)).await
+    // Boxed, because its large state isn't needed for requests without faults.
+    Box::pin(fault_injection::handle(&server, api_request, met)).await
 }
 
-/// Answers over HTTP: a body that fails at once makes the server close the connection.
+/// Handles an HTTP request. To close the connection without a response, the body fails at once.
 pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
     handle(server, None, request).await.unwrap_or_else(|broken| {
         let body = futures::stream::once(async move { Err::<Bytes, _>(broken) });

@@ -1,8 +1,8 @@
-//! What changes while the server runs.
+//! The mutable state of the server.
 
 use crate::{registry::Registry, store::Store};
 
-/// What changes: the objects, and with the definitions the resources.
+/// The stored objects, and the resources that are served: built-in ones and those of CRDs.
 pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) store: Store,

@@ -1,4 +1,5 @@
-//! The objects, one counter of versions, and for each resource a bounded log of changes.
+//! Object storage: all objects, one resource version counter, and a bounded watch cache per
+//! resource.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,66 +11,65 @@ use tokio::sync::watch;
 
 use crate::json;
 
-/// An object as it is stored; a reader keeps its own hold on it.
+/// A stored object, shared with readers.
 pub(crate) type Object = Arc<Value>;
 
-/// Namespace (empty for cluster scope) and name.
-pub(crate) type Id = (String, String);
+/// Namespace (empty if cluster-scoped) and name.
+pub(crate) type ObjectId = (String, String);
 
-/// Group and plural.
-pub(crate) type Key = (String, String);
+/// Group and plural name.
+pub(crate) type ResourceKey = (String, String);
 
-/// One change of one object.
+/// One change to one object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) revision: u64,
-    pub(crate) id: Id,
+    pub(crate) id: ObjectId,
     pub(crate) old: Option<Object>,
-    /// None if the object was removed.
+    /// `None` if the object was deleted.
     pub(crate) new: Option<Object>,
 }
 
-/// Is told of every change of an object when it is stored, whoever made it. The server is locked meanwhile: it must
-/// neither wait nor ask the server anything.
+/// Called for every change of an object, by any client. The server is locked during the call, so
+/// the listener must neither block nor call the server.
 pub trait ChangeListener: Send + Sync {
-    /// An object is stored (`new`) in place of another (`old`), or removed.
-    fn changed(&self, resource: &ResourceName<'_>, old: Option<&Value>, new: Option<&Value>);
+    /// An object was created (no `old`), updated, or deleted (no `new`).
+    fn on_change(&self, resource: &GroupResource<'_>, old: Option<&Value>, new: Option<&Value>);
 }
 
-/// Names a resource.
+/// Identifies a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResourceName<'a> {
-    /// The API group, empty for the core one.
+pub struct GroupResource<'a> {
+    /// Empty for the core group.
     pub group: &'a str,
-    /// The plural name.
     pub plural: &'a str,
 }
 
-/// The requested version lies before what the log still holds.
+/// The requested resource version is no longer in the watch cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too old resource version: {asked} ({oldest})")]
+#[error("too old resource version: {requested} ({oldest})")]
 pub(crate) struct Compacted {
-    asked: u64,
+    requested: u64,
     oldest: u64,
 }
 
-/// The objects of one resource.
+/// The objects and the watch cache of one resource.
 #[derive(Debug)]
 pub(crate) struct Collection {
-    objects: BTreeMap<Id, Object>,
+    objects: BTreeMap<ObjectId, Object>,
     log: VecDeque<Change>,
-    /// Changes up to this version are no longer in the log.
+    /// Changes up to this resource version are no longer in `log`.
     compacted: u64,
     latest: watch::Sender<u64>,
-    /// What was last listed in pages, so that not all is copied for each of them.
-    paged: Option<Listed>,
+    /// The last paginated list, so that each page doesn't copy all objects.
+    paged: Option<ListSnapshot>,
 }
 
-/// All objects as they were at a version.
+/// All objects at one resource version.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListSnapshot {
     pub(crate) revision: u64,
-    pub(crate) objects: Arc<BTreeMap<Id, Object>>,
+    pub(crate) objects: Arc<BTreeMap<ObjectId, Object>>,
 }
 
 impl Collection {
@@ -78,13 +78,16 @@ impl Collection {
         Self { objects: BTreeMap::new(), log: VecDeque::new(), compacted, latest, paged: None }
     }
 
-    /// All objects now.
-    pub(crate) fn objects(&self) -> &BTreeMap<Id, Object> {
+    /// The current objects.
+    pub(crate) fn objects(&self) -> &BTreeMap<ObjectId, Object> {
         &self.objects
     }
 
-    /// All objects as they were at a version.
-    pub(crate) fn objects_at(&self, revision: u64) -> Result<BTreeMap<Id, Object>, Compacted> {
+    /// The objects at a resource version.
+    pub(crate) fn objects_at(
+        &self,
+        revision: u64,
+    ) -> Result<BTreeMap<ObjectId, Object>, Compacted> {
         self.check(revision)?;
         let mut objects = self.objects.clone();
         for change in self.log.iter().rev().take_while(|change| change.revision > revision) {
@@ -96,42 +99,41 @@ impl Collection {
         Ok(objects)
     }
 
-    /// The same, with the version.
-    pub(crate) fn snapshot_at(&self, revision: u64) -> Result<Listed, Compacted> {
-        Ok(Listed { revision, objects: Arc::new(self.objects_at(revision)?) })
+    pub(crate) fn list_at(&self, revision: u64) -> Result<ListSnapshot, Compacted> {
+        Ok(ListSnapshot { revision, objects: Arc::new(self.objects_at(revision)?) })
     }
 
-    /// The same, for a list in pages: it is kept for the pages to come.
-    pub(crate) fn page_at(&mut self, revision: u64) -> Result<Listed, Compacted> {
+    /// Like [`Self::list_at`], and kept for the next pages.
+    pub(crate) fn page_at(&mut self, revision: u64) -> Result<ListSnapshot, Compacted> {
         self.check(revision)?;
         if let Some(paged) = self.paged.as_ref().filter(|paged| paged.revision == revision) {
             return Ok(paged.clone());
         }
-        let paged = self.snapshot_at(revision)?;
+        let paged = self.list_at(revision)?;
         self.paged = Some(paged.clone());
         Ok(paged)
     }
 
-    /// The oldest version whose objects are still known.
-    pub(crate) fn oldest(&self) -> u64 {
+    /// The oldest resource version whose objects are available.
+    pub(crate) fn compacted_revision(&self) -> u64 {
         self.compacted
     }
 
-    /// The changes after a version.
+    /// The changes after a resource version.
     pub(crate) fn changes_after(&self, revision: u64) -> Result<Vec<Change>, Compacted> {
         self.check(revision)?;
         let from = self.log.partition_point(|change| change.revision <= revision);
         Ok(self.log.range(from..).cloned().collect())
     }
 
-    /// Tells of every change to come.
+    /// Notifies about new changes with their resource version.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
 
     fn check(&self, revision: u64) -> Result<(), Compacted> {
         if revision < self.compacted {
-            return Err(Compacted { asked: revision, oldest: self.compacted });
+            return Err(Compacted { requested: revision, oldest: self.compacted });
         }
         Ok(())
     }
@@ -146,77 +148,75 @@ impl Collection {
     }
 }
 
-/// All objects of the server.
+/// The objects of all resources.
 pub(crate) struct Store {
     listener: Option<Arc<dyn ChangeListener>>,
     revision: u64,
-    log_limit: usize,
-    /// Changes up to this version were forgotten in all collections.
+    watch_cache_size: usize,
+    /// Changes up to this resource version are compacted in all collections.
     compacted: u64,
-    collections: BTreeMap<Key, Collection>,
+    collections: BTreeMap<ResourceKey, Collection>,
 }
 
 impl Store {
-    pub(crate) fn new(log_limit: usize, listener: Option<Arc<dyn ChangeListener>>) -> Self {
-        Self { listener, revision: 1, log_limit, compacted: 0, collections: BTreeMap::new() }
+    pub(crate) fn new(watch_cache_size: usize, listener: Option<Arc<dyn ChangeListener>>) -> Self {
+        Self { listener, revision: 1, watch_cache_size, compacted: 0, collections: BTreeMap::new() }
     }
 
-    /// The version of the last change.
+    /// The resource version of the last change.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The objects of a resource.
-    pub(crate) fn collection(&mut self, key: &Key) -> &mut Collection {
+    pub(crate) fn collection(&mut self, key: &ResourceKey) -> &mut Collection {
         let (revision, compacted) = (self.revision, self.compacted);
         self.collections.entry(key.clone()).or_insert_with(|| Collection::new(revision, compacted))
     }
 
-    /// One object.
-    pub(crate) fn get(&self, key: &Key, id: &Id) -> Option<&Object> {
+    pub(crate) fn get(&self, key: &ResourceKey, id: &ObjectId) -> Option<&Object> {
         self.collections.get(key)?.objects.get(id)
     }
 
-    /// Stores an object under the next version.
-    pub(crate) fn put(&mut self, key: &Key, id: Id, mut object: Value) -> Object {
+    /// Stores an object with the next resource version.
+    pub(crate) fn put(&mut self, key: &ResourceKey, id: ObjectId, mut object: Value) -> Object {
         self.revision += 1;
-        let (revision, limit) = (self.revision, self.log_limit);
+        let (revision, limit) = (self.revision, self.watch_cache_size);
         json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
         let object = Arc::new(object);
         let old = self.collection(key).objects.insert(id.clone(), Arc::clone(&object));
-        self.tell(key, old.as_deref(), Some(&object));
+        self.notify(key, old.as_deref(), Some(&object));
         let collection = self.collection(key);
         collection.record(Change { revision, id, old, new: Some(Arc::clone(&object)) }, limit);
         object
     }
 
-    /// Removes an object; the answer is its last state, with the version of the removal.
-    pub(crate) fn remove(&mut self, key: &Key, id: &Id) -> Option<Object> {
+    /// Deletes an object. Returns its last state, with the resource version of the deletion.
+    pub(crate) fn remove(&mut self, key: &ResourceKey, id: &ObjectId) -> Option<Object> {
         let old = self.collections.get_mut(key)?.objects.remove(id)?;
         self.revision += 1;
-        let (revision, limit) = (self.revision, self.log_limit);
-        self.tell(key, Some(&old), None);
+        let (revision, limit) = (self.revision, self.watch_cache_size);
+        self.notify(key, Some(&old), None);
         let change = Change { revision, id: id.clone(), old: Some(Arc::clone(&old)), new: None };
         self.collection(key).record(change, limit);
-        Some(at_version(&old, revision))
+        Some(with_resource_version(&old, revision))
     }
 
-    fn tell(&self, (group, plural): &Key, old: Option<&Value>, new: Option<&Value>) {
+    fn notify(&self, (group, plural): &ResourceKey, old: Option<&Value>, new: Option<&Value>) {
         if let Some(listener) = &self.listener {
-            listener.changed(&ResourceName { group, plural }, old, new);
+            listener.on_change(&GroupResource { group, plural }, old, new);
         }
     }
 
-    /// All objects of one namespace.
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<(Key, Id)> {
-        let of = |(key, collection): (&Key, &Collection)| {
+    /// The objects of a namespace.
+    pub(crate) fn ids_in_namespace(&self, namespace: &str) -> Vec<(ResourceKey, ObjectId)> {
+        let entries = |(key, collection): (&ResourceKey, &Collection)| {
             let ids = collection.objects.keys().filter(|(own, _)| own == namespace);
             ids.map(|id| (key.clone(), id.clone())).collect::<Vec<_>>()
         };
-        self.collections.iter().flat_map(of).collect()
+        self.collections.iter().flat_map(entries).collect()
     }
 
-    /// Forgets all changes up to now.
+    /// Removes all changes from the watch caches.
     pub(crate) fn compact(&mut self) {
         let revision = self.revision;
         self.compacted = revision;
@@ -226,21 +226,22 @@ impl Store {
         }
     }
 
-    /// All objects.
-    pub(crate) fn all(&self) -> BTreeMap<Key, BTreeMap<Id, Object>> {
-        let of = |(key, collection): (&Key, &Collection)| (key.clone(), collection.objects.clone());
-        self.collections.iter().map(of).collect()
+    pub(crate) fn snapshot(&self) -> BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>> {
+        let entries = |(key, collection): (&ResourceKey, &Collection)| {
+            (key.clone(), collection.objects.clone())
+        };
+        self.collections.iter().map(entries).collect()
     }
 
-    /// Makes these all objects, under the next version; no watch gets from the versions before to those after.
-    pub(crate) fn restore(&mut self, objects: BTreeMap<Key, BTreeMap<Id, Object>>) {
+    /// Replaces all objects, at the next resource version. No watch can continue across it.
+    pub(crate) fn restore(&mut self, objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>) {
         self.revision += 1;
         for collection in self.collections.values_mut() {
             collection.objects.clear();
         }
         for (key, objects) in objects {
             for object in objects.values() {
-                self.tell(&key, None, Some(object));
+                self.notify(&key, None, Some(object));
             }
             self.collection(&key).objects = objects;
         }
@@ -248,8 +249,8 @@ impl Store {
     }
 }
 
-/// The object with another resource version.
-pub(crate) fn at_version(object: &Value, revision: u64) -> Object {
+/// A copy of the object with another `resourceVersion`.
+pub(crate) fn with_resource_version(object: &Value, revision: u64) -> Object {
     let mut object = object.clone();
     json::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
     Arc::new(object)

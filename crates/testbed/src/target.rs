@@ -1,14 +1,14 @@
-//! What a request works on.
+//! The target of a request.
 
 use std::sync::Arc;
 
 use crate::{
-    error::{ApiError, Subject},
+    error::{ApiError, ObjectReference},
     registry::{Resource, Version},
-    store::Id,
+    store::ObjectId,
 };
 
-/// What an operation works on.
+/// A resource in one version, with the namespace and name of an object, if any.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) resource: Arc<Resource>,
@@ -18,24 +18,24 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn id(&self) -> Id {
+    pub(crate) fn id(&self) -> ObjectId {
         (self.namespace.clone(), self.name.clone())
     }
 
-    pub(crate) fn subject(&self) -> Subject<'_> {
-        self.resource.subject(&self.name)
+    pub(crate) fn reference(&self) -> ObjectReference<'_> {
+        self.resource.reference(&self.name)
     }
 
-    pub(crate) fn served(&self) -> Result<&Version, ApiError> {
-        self.resource.version(&self.version).ok_or_else(ApiError::no_such_path)
+    pub(crate) fn served_version(&self) -> Result<&Version, ApiError> {
+        self.resource.version(&self.version).ok_or_else(ApiError::unknown_resource)
     }
 }
 
-/// What of an object a request writes.
+/// Which part of an object a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// All but the status, if that is apart.
-    Main,
-    /// The status alone.
+pub(crate) enum Subresource {
+    /// Everything except the status, if the resource has a status subresource.
+    None,
+    /// Only the status.
     Status,
 }

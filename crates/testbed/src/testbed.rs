@@ -15,11 +15,11 @@ use crate::{
     server::Server,
     service::{ServerHandle, Service, handle_http},
     state::State,
-    store::{Id, Key, Object},
-    target::{Part, Target},
+    store::{Object, ObjectId, ResourceKey},
+    target::{Subresource, Target},
 };
 
-/// A Kubernetes API server in memory. Clones are the same server.
+/// A Kubernetes API server in memory. Clones share the same server.
 #[derive(Clone)]
 pub struct Testbed {
     server: Arc<Server>,
@@ -38,17 +38,18 @@ impl Default for Testbed {
 }
 
 impl Testbed {
-    /// A server that has nothing but the namespaces `default` and `kube-system`.
+    /// A server with the namespaces `default` and `kube-system` only.
     pub fn new(config: Config) -> Self {
         Self { server: Arc::new(Server::new(config)) }
     }
 
-    /// A client of the server, without a socket in between; its namespace is `default`.
+    /// A client that calls the server directly, without a socket. Its namespace is `default`.
     pub fn client(&self) -> kube::Client {
         kube::Client::new(self.service(), "default")
     }
 
-    /// As [`client`](Self::client), with a name by which faults know it: see [`RequestInfo::client`].
+    /// Like [`client`](Self::client), with a name that faults can match: see
+    /// [`RequestInfo::client`].
     ///
     /// [`RequestInfo::client`]: crate::RequestInfo::client
     pub fn client_named(&self, name: &str) -> kube::Client {
@@ -60,34 +61,34 @@ impl Testbed {
         Service { server: Arc::clone(&self.server), client: None }
     }
 
-    /// As [`service`](Self::service), with a name by which faults know the client.
+    /// Like [`service`](Self::service), with a client name that faults can match.
     pub fn service_named(&self, name: &str) -> Service {
         Service { client: Some(name.into()), ..self.service() }
     }
 
-    /// Serves HTTP, on a port of the system's choice if it is 0. It is served as long as the handle lives.
+    /// Serves HTTP until the handle is dropped. For port 0, the system chooses the port.
     pub async fn serve(&self, address: SocketAddr) -> io::Result<(SocketAddr, ServerHandle)> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let server = Arc::clone(&self.server);
         let router =
             Router::new().fallback(move |request: Request<Body>| handle_http(server, request));
-        // As kube-apiserver does: an answer is not to wait for the acknowledgement of its first part.
+        // Like kube-apiserver: without it, a response would wait for the ACK of its first segment.
         let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
         let task = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok((address, ServerHandle { task }))
     }
 
-    /// A kubeconfig for the server at this address, to be written to a file.
+    /// The content of a kubeconfig for the server at this address.
     pub fn kubeconfig(address: SocketAddr) -> String {
         kubeconfig::kubeconfig(address)
     }
 
-    /// Makes an object what is given, its status too: creates it or replaces what there is, whatever its version.
-    /// Where it has to have a namespace and names none, that is `default`.
+    /// Creates or replaces an object, including its status and regardless of its resource version.
+    /// The default namespace is `default`.
     pub fn apply(&self, object: Value) -> Result<Value, ApiError> {
         let mut state = self.server.state.lock();
-        let target = target_of(&state, &object)?;
+        let target = target_for(&state, &object)?;
         let config = &self.server.config;
         let mut object = object;
         json::set(&mut object, &["metadata", "namespace"], target.namespace.as_str());
@@ -95,17 +96,17 @@ impl Testbed {
         json::remove(&mut object, &["metadata", "uid"]);
         let exists = state.store.get(&target.resource.key(), &target.id()).is_some();
         let mut stored = if exists {
-            update(&mut state, config, &target, Part::Main, false, |_| Ok(object.clone()))?
+            update(&mut state, config, &target, Subresource::None, false, |_| Ok(object.clone()))?
         } else {
             create(&mut state, config, &target, object.clone(), false)?
         };
-        let status = object.get("status").filter(|_| !target.resource.is_definition());
+        let status = object.get("status").filter(|_| !target.resource.is_crd());
         if let Some(status) =
-            status.filter(|_| target.served().is_ok_and(|version| version.has_status))
+            status.filter(|_| target.served_version().is_ok_and(|version| version.has_status))
         {
             let target =
                 Target { name: json::str_at(&stored, "/metadata/name").to_owned(), ..target };
-            stored = update(&mut state, config, &target, Part::Status, false, |live| {
+            stored = update(&mut state, config, &target, Subresource::Status, false, |live| {
                 let mut live = live.clone();
                 json::set(&mut live, &["status"], status.clone());
                 Ok(live)
@@ -114,7 +115,7 @@ impl Testbed {
         Ok((*stored).clone())
     }
 
-    /// An object, if it is there. The namespace is empty for what belongs to the cluster.
+    /// Returns a stored object. The namespace is empty for cluster-scoped objects.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.server.state.lock();
         let resource = resource(&state, api_version, kind)?;
@@ -122,7 +123,7 @@ impl Testbed {
         state.store.get(&resource.key(), &id).map(|object| (**object).clone())
     }
 
-    /// All objects of a kind, by namespace and name.
+    /// Returns all objects of a kind, ordered by namespace and name.
     pub fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
         let mut state = self.server.state.lock();
         let Some(resource) = resource(&state, api_version, kind) else { return Vec::new() };
@@ -135,7 +136,6 @@ impl Testbed {
             .collect()
     }
 
-    /// Deletes an object.
     pub fn delete(
         &self,
         api_version: &str,
@@ -147,19 +147,19 @@ impl Testbed {
         let metadata = json!({ "namespace": namespace, "name": name });
         let named = json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata });
         let mut state = self.server.state.lock();
-        let target = target_of(&state, &named)?;
+        let target = target_for(&state, &named)?;
         delete(&mut state, &target, &now).map(drop)
     }
 
-    /// All objects of a resource as they are stored.
-    pub(crate) fn objects(&self, key: &Key) -> Vec<Object> {
+    /// The stored objects of a resource.
+    pub(crate) fn objects(&self, key: &ResourceKey) -> Vec<Object> {
         let mut state = self.server.state.lock();
         state.store.collection(key).objects().values().map(Arc::clone).collect()
     }
 
-    /// Changes a stored object past all rules: what a controller or kubelet may write anywhere in it. A change that
-    /// changes nothing is none. Without the object nothing happens.
-    pub(crate) fn modify(&self, key: &Key, id: &Id, change: impl FnOnce(&mut Value)) {
+    /// Changes a stored object without validation, as controllers and the kubelet may. If the
+    /// object doesn't exist or doesn't change, nothing is written.
+    pub(crate) fn modify(&self, key: &ResourceKey, id: &ObjectId, change: impl FnOnce(&mut Value)) {
         let mut state = self.server.state.lock();
         let Some(old) = state.store.get(key, id).cloned() else { return };
         let mut new = (*old).clone();
@@ -169,8 +169,8 @@ impl Testbed {
         }
     }
 
-    /// The version of the last change of any of these resources.
-    pub(crate) fn latest_version(&self, keys: &[Key]) -> u64 {
+    /// The resource version of the last change to one of these resources.
+    pub(crate) fn latest_version(&self, keys: &[ResourceKey]) -> u64 {
         let mut state = self.server.state.lock();
         keys.iter()
             .map(|key| *state.store.collection(key).subscribe().borrow())
@@ -178,11 +178,11 @@ impl Testbed {
             .unwrap_or_default()
     }
 
-    /// The resources with a scale that are defined by a `CustomResourceDefinition`.
+    /// The custom resources with a scale subresource.
     pub(crate) fn scalable_custom_resources(&self) -> Vec<Arc<Resource>> {
         let state = self.server.state.lock();
         let is_scaled = |one: &Resource| one.versions.iter().any(|version| version.scale.is_some());
-        let scaled = |one: &&Arc<Resource>| one.custom && one.namespaced && is_scaled(one);
+        let scaled = |one: &&Arc<Resource>| one.is_custom && one.namespaced && is_scaled(one);
         state.registry.iter().filter(scaled).cloned().collect()
     }
 
@@ -191,32 +191,35 @@ impl Testbed {
         self.server.state.lock().store.revision()
     }
 
-    /// Forgets the changes so far: a watch or a list that starts from an older version gets 410.
+    /// Compacts the change history. A watch or list at an older resource version gets 410
+    /// `Expired`.
     pub fn compact(&self) {
         self.server.state.lock().store.compact();
     }
 
-    /// What there is now, to come back to by [`restart`](Self::restart).
+    /// The current state, for [`restart`](Self::restart).
     pub fn snapshot(&self) -> Snapshot {
         self.server.snapshot()
     }
 
-    /// Stops and starts again with this state: requests and watches that run break, and for this time others do too.
+    /// Restarts the server with this state. Running requests and watches are aborted. Further
+    /// requests fail until `down_for` has elapsed.
     pub fn restart(&self, state: Restart, down_for: Duration) {
         self.server.start(state, down_for);
     }
 
-    /// Stops: requests and watches break, until [`start`](Self::start). The methods here work all the while.
+    /// Stops the server: requests and watches fail until [`start`](Self::start). The methods of
+    /// this type still work.
     pub fn stop(&self) {
         self.server.stop();
     }
 
-    /// Starts, after [`stop`](Self::stop), with this state.
+    /// Starts the server with this state, after [`stop`](Self::stop).
     pub fn start(&self, state: Restart) {
         self.server.start(state, Duration::ZERO);
     }
 
-    /// Ends all watches that run.
+    /// Ends all running watches.
     pub fn drop_watches(&self) {
         self.server.drop_watches();
     }
@@ -227,7 +230,7 @@ fn resource(state: &State, api_version: &str, kind: &str) -> Option<Arc<Resource
     state.registry.find_kind(group, version, kind).cloned()
 }
 
-fn target_of(state: &State, object: &Value) -> Result<Target, ApiError> {
+fn target_for(state: &State, object: &Value) -> Result<Target, ApiError> {
     let (api_version, kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
     let resource = resource(state, api_version, kind).ok_or_else(|| {
         ApiError::bad_request(format!(

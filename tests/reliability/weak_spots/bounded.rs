@@ -123,7 +123,7 @@ async fn two_hours() {
     let cluster = Cluster::start_with(hpa_testbed::Config {
         interceptor: Some(std::sync::Arc::new(faults.clone())),
         // So that the server's own memory is full soon.
-        log_limit: 200,
+        watch_cache_size: 200,
         ..hpa_testbed::Config::default()
     });
     for fault in trouble() {

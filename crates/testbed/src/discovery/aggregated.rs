@@ -1,4 +1,4 @@
-//! Discovery of all groups in one answer (apidiscovery.k8s.io/v2).
+//! Aggregated discovery (`apidiscovery.k8s.io/v2`).
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,8 @@ pub(super) fn groups(state: &State, served: &[(String, String)]) -> Value {
 
 fn list(groups: Vec<Value>) -> Value {
     json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": groups,
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+        "items": groups,
     })
 }
 
@@ -46,8 +47,8 @@ fn resources(state: &State, group: &str, version: &str) -> Vec<Value> {
 }
 
 fn entry(resource: &Resource, version: &Version) -> Value {
-    // The kinds of built-in resources come without group and version: they are those of the document.
-    let own_kind = if resource.custom {
+    // As in kube-apiserver, the kinds of built-in resources have no group and version.
+    let own_kind = if resource.is_custom {
         kind(&resource.group, &version.name, &resource.kind)
     } else {
         kind("", "", &resource.kind)
@@ -67,8 +68,9 @@ fn entry(resource: &Resource, version: &Version) -> Value {
         );
     }
     if version.has_status {
-        subresources
-            .push(json!({ "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS }));
+        subresources.push(json!({
+            "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS,
+        }));
     }
     for (member, list) in [
         ("shortNames", json!(resource.short_names)),

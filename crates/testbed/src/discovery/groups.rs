@@ -1,8 +1,8 @@
-//! Groups, versions and verbs.
+//! Groups, versions and verbs, for both forms of discovery.
 
 use crate::{registry::Resource, state::State};
 
-/// What can be done with a resource: namespaces are deleted one by one.
+/// The verbs of a resource. Namespaces have no `deletecollection`.
 pub(super) fn verbs(resource: &Resource) -> Vec<&'static str> {
     let spared = if resource.is_namespace() { "deletecollection" } else { "" };
     VERBS.iter().copied().filter(|verb| *verb != spared).collect()
@@ -11,10 +11,10 @@ pub(super) fn verbs(resource: &Resource) -> Vec<&'static str> {
 const VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What a subresource can do.
+/// The verbs of a subresource.
 pub(super) const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// The groups but the core one, with their versions, the metrics APIs among them.
+/// All groups except the core group with their versions, the metrics APIs included.
 pub(super) fn all_groups<'a>(
     state: &'a State,
     served: &'a [(String, String)],

@@ -1,4 +1,4 @@
-//! Discovery one group and version at a time.
+//! Unaggregated discovery: one document per group and version.
 
 use serde_json::{Value, json};
 
@@ -59,14 +59,17 @@ pub(super) fn resources(
     let exists = is_metrics || !resources.is_empty();
     exists.then(|| {
         let group_version = api_version(group, version);
-        json!({ "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources })
+        json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
+            "resources": resources,
+        })
     })
 }
 
 fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut main = json!({
-        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": verbs(resource),
+        "name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
+        "namespaced": resource.namespaced, "verbs": verbs(resource),
     });
     if !resource.short_names.is_empty() {
         crate::json::set(&mut main, &["shortNames"], resource.short_names.clone());
@@ -77,14 +80,15 @@ fn entries(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entries = vec![main];
     if version.scale.is_some() {
         entries.push(json!({
-            "name": format!("{}/scale", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-            "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": SUBRESOURCE_VERBS,
+            "name": format!("{}/scale", resource.plural), "singularName": "", "kind": "Scale",
+            "group": "autoscaling", "version": "v1", "namespaced": resource.namespaced,
+            "verbs": SUBRESOURCE_VERBS,
         }));
     }
     if version.has_status {
         entries.push(json!({
-            "name": format!("{}/status", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-            "kind": resource.kind, "verbs": SUBRESOURCE_VERBS,
+            "name": format!("{}/status", resource.plural), "singularName": "",
+            "kind": resource.kind, "namespaced": resource.namespaced, "verbs": SUBRESOURCE_VERBS,
         }));
     }
     entries

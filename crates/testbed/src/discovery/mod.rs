@@ -1,4 +1,4 @@
-//! What the server tells about itself: groups, versions, resources, health.
+//! Discovery, OpenAPI, version and health endpoints.
 
 mod aggregated;
 mod groups;
@@ -11,30 +11,33 @@ use serde_json::{Value, json};
 
 use crate::{
     error::ApiError,
-    request::Call,
-    response::{self, plain},
+    request::ApiRequest,
+    response::{self, plain_text},
     server::Server,
 };
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a request for no resource; none if there is no such path.
-pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Body>, ApiError>> {
-    if call.method != Method::GET {
+/// Handles a request without a resource. Returns `None` if the path doesn't exist.
+pub(crate) fn handle(
+    server: &Server,
+    request: &ApiRequest,
+) -> Option<Result<Response<Body>, ApiError>> {
+    if request.method != Method::GET {
         return Some(Err(ApiError::method_not_allowed()));
     }
-    let path: Vec<&str> = call.info.path.split('/').filter(|part| !part.is_empty()).collect();
+    let path: Vec<&str> = request.info.path.split('/').filter(|part| !part.is_empty()).collect();
     if let ["healthz" | "readyz" | "livez", ..] = path.as_slice() {
-        return Some(Ok(plain("ok")));
+        return Some(Ok(plain_text("ok")));
     }
     let state = server.state.lock();
     let metrics_served = server.config.metrics_apis();
     let body = match path.as_slice() {
         ["version"] => version(&server.config.git_version),
-        ["api"] if wants_aggregated(call) => {
+        ["api"] if wants_aggregated(request) => {
             return Some(Ok(aggregated_answer(&aggregated::core(&state))));
         }
-        ["apis"] if wants_aggregated(call) => {
+        ["apis"] if wants_aggregated(request) => {
             return Some(Ok(aggregated_answer(&aggregated::groups(&state, &metrics_served))));
         }
         ["api"] => legacy::versions(),
@@ -46,15 +49,17 @@ pub(crate) fn answer(server: &Server, call: &Call) -> Option<Result<Response<Bod
         ["openapi", "v3", "api", version] => openapi::paths(&state, "", version),
         ["openapi", "v3", "apis", group, version] => openapi::paths(&state, group, version),
         [] => {
-            json!({ "paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"] })
+            let paths =
+                ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];
+            json!({ "paths": paths })
         }
         _ => return None,
     };
     Some(Ok(response::json(StatusCode::OK, &body)))
 }
 
-fn wants_aggregated(call: &Call) -> bool {
-    call.accept.split(',').any(|media_type| {
+fn wants_aggregated(request: &ApiRequest) -> bool {
+    request.accept.split(',').any(|media_type| {
         let parameters: Vec<&str> = media_type.split(';').map(str::trim).collect();
         parameters.contains(&"as=APIGroupDiscoveryList") && parameters.contains(&"v=v2")
     })
@@ -70,7 +75,8 @@ fn version(git_version: &str) -> Value {
     let mut numbers = git_version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     json!({
-        "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "", "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+        "major": major, "minor": minor, "gitVersion": git_version, "gitCommit": "",
+        "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "",
+        "compiler": "", "platform": "linux/amd64",
     })
 }

@@ -1,10 +1,10 @@
-//! As much of `OpenAPI` v3 as `kubectl` needs to leave validation to the server.
+//! The parts of `OpenAPI` v3 that `kubectl` needs for server-side validation.
 
 use serde_json::{Map, Value, json};
 
 use crate::{json, registry::api_version, state::State};
 
-/// Which documents there are.
+/// The list of documents.
 pub(super) fn index(state: &State) -> Value {
     let mut paths = Map::new();
     for resource in state.registry.iter() {
@@ -24,7 +24,7 @@ fn path(group: &str, version: &str) -> String {
     format!("{prefix}/{}", api_version(group, version))
 }
 
-/// The document of a group and version: how its objects are patched.
+/// The document of a group and version: only the PATCH operations.
 pub(super) fn paths(state: &State, group: &str, version: &str) -> Value {
     let mut paths = json!({});
     let resources =
@@ -36,8 +36,12 @@ pub(super) fn paths(state: &State, group: &str, version: &str) -> Value {
             |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
         let operation = json!({
             "x-kubernetes-action": "patch",
-            "x-kubernetes-group-version-kind": { "group": group, "version": version, "kind": resource.kind },
-            "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
+            "x-kubernetes-group-version-kind": {
+                "group": group, "version": version, "kind": resource.kind,
+            },
+            "parameters": [
+                parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation"),
+            ],
             "responses": {},
         });
         json::set(&mut paths, &[&path, "patch"], operation);

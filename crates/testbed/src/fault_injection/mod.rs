@@ -1,4 +1,4 @@
-//! From a request that meets faults to its answer.
+//! Applies faults to requests and responses.
 
 mod watch;
 
@@ -11,72 +11,78 @@ use serde_json::Value;
 
 use crate::{
     error::{ApiError, Disconnected},
-    faults::{Active, Effect, Turn, malformed, missing_group},
-    request::Call,
+    faults::{ActiveFault, Effect, StallTicket, malformed, missing_group},
+    request::ApiRequest,
     response, router,
     server::Server,
 };
 
-const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n<body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
+const HTML: &str = "<html>\n<head><title>Bad Gateway</title></head>\n\
+    <body>\n<h1>Bad Gateway</h1>\n</body>\n</html>\n";
 
-/// What a fault does before the request is handled.
-enum Before {
-    /// Nothing, or nothing more.
-    Pass,
-    /// The request is handled in its turn.
-    Turn(Turn),
-    /// It gets this answer instead.
-    Answer(Response<Body>),
+/// What a fault decides before the request is handled.
+enum Outcome {
+    Continue,
+    /// The request is handled before other stalled requests.
+    Stalled(StallTicket),
+    /// The request isn't handled and gets this response.
+    Respond(Response<Body>),
 }
 
-/// Answers a request that meets these faults.
-pub(crate) async fn answer(
+/// Handles a request that faults affect.
+pub(crate) async fn handle(
     server: &Arc<Server>,
-    mut call: Call,
-    faults: Vec<Active>,
+    mut request: ApiRequest,
+    faults: Vec<ActiveFault>,
 ) -> Result<Response<Body>, Disconnected> {
-    let mut stops = server.lifecycle.stops();
-    let mut turns = Vec::new();
+    let mut availability = server.lifecycle.subscribe();
+    let mut tickets = Vec::new();
     for fault in &faults {
         let outcome = tokio::select! {
             biased;
-            _ = stops.changed() => return Err(Disconnected),
-            outcome = before(fault, &mut call) => outcome?,
+            _ = availability.changed() => return Err(Disconnected),
+            outcome = before_handling(fault, &mut request) => outcome?,
         };
         match outcome {
-            Before::Pass => {}
-            Before::Turn(turn) => turns.push(turn),
-            Before::Answer(response) => return Ok(response),
+            Outcome::Continue => {}
+            Outcome::Stalled(turn) => tickets.push(turn),
+            Outcome::Respond(response) => return Ok(response),
         }
     }
-    let mut response = router::route(server, &call).unwrap_or_else(|error| response::error(&error));
-    drop(turns);
+    let mut response =
+        router::route(server, &request).unwrap_or_else(|error| response::error(&error));
+    drop(tickets);
     for fault in faults {
-        response = after(server, &call, fault, response).await?;
+        response = after_handling(server, &request, fault, response).await?;
     }
     Ok(response)
 }
 
-async fn before(fault: &Active, call: &mut Call) -> Result<Before, Disconnected> {
+async fn before_handling(
+    fault: &ActiveFault,
+    request: &mut ApiRequest,
+) -> Result<Outcome, Disconnected> {
     match &fault.effect {
         Effect::Slow { by } => tokio::time::sleep(*by).await,
         Effect::Stall => {
-            let turn = fault.span.turn().await;
+            let turn = fault.window.wait_in_line().await;
             let too_many = Effect::TooManyRequests { retry_after_seconds: Some(1) };
-            return Ok(turn.map_or_else(|| refusal(&too_many, call), Before::Turn));
+            return Ok(turn.map_or_else(|| reject(&too_many, request), Outcome::Stalled));
         }
         Effect::Disconnect { applied: false } => return Err(Disconnected),
-        Effect::Html { code } => return Ok(Before::Answer(html(*code))),
+        Effect::Html { code } => return Ok(Outcome::Respond(html(*code))),
         Effect::Stale { revisions } => {
-            call.revisions_back = call.revisions_back.saturating_add(*revisions)
+            request.revisions_back = request.revisions_back.saturating_add(*revisions)
         }
-        effect => return Ok(refusal(effect, call)),
+        effect => return Ok(reject(effect, request)),
     }
-    Ok(Before::Pass)
+    Ok(Outcome::Continue)
 }
 
-fn refusal(effect: &Effect, call: &Call) -> Before {
-    effect.error(&call.info).map_or(Before::Pass, |error| Before::Answer(response::error(&error)))
+fn reject(effect: &Effect, request: &ApiRequest) -> Outcome {
+    effect
+        .to_error(&request.info)
+        .map_or(Outcome::Continue, |error| Outcome::Respond(response::error(&error)))
 }
 
 fn html(code: u16) -> Response<Body> {
@@ -86,45 +92,44 @@ fn html(code: u16) -> Response<Body> {
     response
 }
 
-async fn after(
+async fn after_handling(
     server: &Server,
-    call: &Call,
-    fault: Active,
+    request: &ApiRequest,
+    fault: ActiveFault,
     response: Response<Body>,
 ) -> Result<Response<Body>, Disconnected> {
-    let is_watch = call.info.verb == "watch";
+    let is_watch = request.info.verb == "watch";
     let (parts, body) = response.into_parts();
     let body = match &fault.effect {
         Effect::Disconnect { .. } => return Err(Disconnected),
         Effect::LostAnswer => return Ok(response::error(&ApiError::timeout())),
-        // An answer that is an error is left alone.
+        // The faults below corrupt successful responses only.
         _ if !parts.status.is_success() => body,
-        effect if effect.is_of_watch() => watch::broken(server, body, fault),
-        Effect::Malformed { .. } if is_watch => watch::malformed(body, fault.effect),
+        effect if effect.affects_watch_events() => watch::break_off(server, body, fault),
+        Effect::Malformed { .. } if is_watch => watch::corrupt(body, fault.effect),
         Effect::Malformed { object, pointer, value } => {
-            changed(body, |shown| malformed::spoil(shown, object, pointer, value)).await
+            rewrite_json(body, |body| malformed::corrupt(body, object, pointer, value)).await
         }
         Effect::HalfBody => {
-            let whole = collected(body).await;
-            Body::from(whole.slice(..whole.len() / 2))
+            let bytes = read_to_end(body).await;
+            Body::from(bytes.slice(..bytes.len() / 2))
         }
         Effect::MissingGroup { group } => {
-            changed(body, |index| missing_group::hide(group, index)).await
+            rewrite_json(body, |index| missing_group::remove_group(group, index)).await
         }
         _ => body,
     };
     Ok(Response::from_parts(parts, body))
 }
 
-/// The body with its JSON changed.
-async fn changed(body: Body, change: impl FnOnce(&mut Value)) -> Body {
-    let whole = collected(body).await;
-    let Ok(mut value) = serde_json::from_slice(&whole) else { return Body::from(whole) };
+async fn rewrite_json(body: Body, change: impl FnOnce(&mut Value)) -> Body {
+    let bytes = read_to_end(body).await;
+    let Ok(mut value) = serde_json::from_slice(&bytes) else { return Body::from(bytes) };
     change(&mut value);
     Body::from(value.to_string())
 }
 
-/// What the server itself has answered, which is there as a whole.
-async fn collected(body: Body) -> Bytes {
+/// Reads a body that the server itself created, so reading can't fail.
+async fn read_to_end(body: Body) -> Bytes {
     body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default()
 }

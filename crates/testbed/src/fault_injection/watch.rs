@@ -1,4 +1,4 @@
-//! Watches that break. The server sends each event as one piece of the body.
+//! Faults of watches. The server sends each event as one chunk of the body.
 
 use std::convert::Infallible;
 
@@ -7,44 +7,42 @@ use futures::{StreamExt, stream};
 use tokio::sync::watch;
 
 use crate::{
-    faults::{Active, Effect, malformed},
+    faults::{ActiveFault, Effect, malformed},
     server::Server,
 };
 
-/// A watch that breaks after some events.
-struct Broken {
+/// A watch that a fault ends or silences after some events.
+struct FaultyWatch {
     events: BodyDataStream,
-    fault: Active,
+    fault: ActiveFault,
     dropped: watch::Receiver<u64>,
-    /// Whether the fault has begun.
-    begun: bool,
-    /// How many more events it lets pass.
-    left: usize,
-    ended: bool,
+    has_started: bool,
+    /// Events to pass before the fault takes effect.
+    remaining: usize,
+    has_ended: bool,
 }
 
-/// What becomes of a watch next.
 enum Step {
     Send(Bytes),
     End,
 }
 
-/// A watch that a fault breaks, which may begin later.
-pub(super) fn broken(server: &Server, body: Body, fault: Active) -> Body {
-    let left = match fault.effect {
+/// Applies a fault to a watch. The fault may start while the watch is running.
+pub(super) fn break_off(server: &Server, body: Body, fault: ActiveFault) -> Body {
+    let remaining = match fault.effect {
         Effect::DropWatch { after }
         | Effect::HalfEvent { after }
         | Effect::SilentWatch { after } => after,
         _ => usize::MAX,
     };
     let dropped = server.watches_dropped.subscribe();
-    let watch = Broken {
+    let watch = FaultyWatch {
         events: body.into_data_stream(),
         fault,
         dropped,
-        begun: false,
-        left,
-        ended: false,
+        has_started: false,
+        remaining,
+        has_ended: false,
     };
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
         match watch.next().await {
@@ -54,28 +52,28 @@ pub(super) fn broken(server: &Server, body: Body, fault: Active) -> Body {
     }))
 }
 
-impl Broken {
+impl FaultyWatch {
     async fn next(&mut self) -> Step {
-        if self.ended {
+        if self.has_ended {
             return Step::End;
         }
-        if !self.begun {
-            let span = self.fault.span.clone();
+        if !self.has_started {
+            let window = self.fault.window.clone();
             tokio::select! {
                 biased;
-                () = span.begun() => self.begun = true,
+                () = window.wait_for_start() => self.has_started = true,
                 event = self.event() => return event,
             }
         }
-        if self.fault.span.is_over() {
+        if self.fault.window.is_over() {
             return self.event().await;
         }
         match self.fault.effect {
-            Effect::DropWatch { .. } if self.left == 0 => Step::End,
-            Effect::SilentWatch { .. } if self.left == 0 => self.silence().await,
-            Effect::HalfEvent { .. } if self.left == 0 => self.half().await,
+            Effect::DropWatch { .. } if self.remaining == 0 => Step::End,
+            Effect::SilentWatch { .. } if self.remaining == 0 => self.stay_silent().await,
+            Effect::HalfEvent { .. } if self.remaining == 0 => self.truncated_event().await,
             _ => {
-                self.left = self.left.saturating_sub(1);
+                self.remaining = self.remaining.saturating_sub(1);
                 self.event().await
             }
         }
@@ -88,36 +86,38 @@ impl Broken {
         }
     }
 
-    async fn half(&mut self) -> Step {
+    async fn truncated_event(&mut self) -> Step {
         let event = self.event().await;
-        let (Step::Send(event), false) = (&event, self.fault.span.is_over()) else { return event };
-        self.ended = true;
+        let (Step::Send(event), false) = (&event, self.fault.window.is_over()) else {
+            return event;
+        };
+        self.has_ended = true;
         Step::Send(event.slice(..event.len() / 2))
     }
 
-    /// Tells nothing until the fault is over. A server that stops still ends the watch.
-    async fn silence(&mut self) -> Step {
+    /// Sends nothing until the fault ends or the server stops.
+    async fn stay_silent(&mut self) -> Step {
         self.events = Body::empty().into_data_stream();
         tokio::select! {
-            () = self.fault.span.over() => {}
+            () = self.fault.window.wait_for_end() => {}
             _ = self.dropped.changed() => {}
         }
         Step::End
     }
 }
 
-/// A watch whose objects have a wrong member.
-pub(super) fn malformed(body: Body, effect: Effect) -> Body {
+/// Corrupts the objects of all events.
+pub(super) fn corrupt(body: Body, effect: Effect) -> Body {
     Body::from_stream(
-        body.into_data_stream().map(move |event| event.map(|event| spoiled(event, &effect))),
+        body.into_data_stream().map(move |event| event.map(|event| corrupt_event(event, &effect))),
     )
 }
 
-fn spoiled(event: Bytes, effect: &Effect) -> Bytes {
+fn corrupt_event(event: Bytes, effect: &Effect) -> Bytes {
     let Effect::Malformed { object, pointer, value } = effect else { return event };
-    let Ok(mut shown) = serde_json::from_slice(&event) else { return event };
-    malformed::spoil(&mut shown, object, pointer, value);
-    let mut line = shown.to_string();
+    let Ok(mut decoded) = serde_json::from_slice(&event) else { return event };
+    malformed::corrupt(&mut decoded, object, pointer, value);
+    let mut line = decoded.to_string();
     line.push('\n');
     line.into()
 }

@@ -11,26 +11,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{clock::FaultClock, effect::Effect};
 
-/// How many requests a fault holds at a time; more are refused.
-const HELD_LIMIT: usize = 10_000;
+/// How many requests a fault may stall at a time. Further requests get 429.
+const MAX_STALLED: usize = 10_000;
 
-/// A fault that a request has met.
+/// A fault that affects a request.
 #[derive(Clone, Debug)]
-pub struct Active {
+pub struct ActiveFault {
     pub(crate) effect: Effect,
-    pub(crate) span: Span,
+    pub(crate) window: FaultWindow,
 }
 
-impl From<Effect> for Active {
-    /// The effect of a fault that is never over.
+impl From<Effect> for ActiveFault {
+    /// The effect of a fault that never ends.
     fn from(effect: Effect) -> Self {
-        Self { effect, span: Span::new(FaultClock::tokio(), Duration::ZERO, None) }
+        Self { effect, window: FaultWindow::new(FaultClock::tokio(), Duration::ZERO, None) }
     }
 }
 
-/// The time of a fault: from when on, and until when or until it is removed. Clones are the same.
+/// The time in which a fault is active. It can be ended early. Clones share the same state.
 #[derive(Clone, Debug)]
-pub(crate) struct Span {
+pub(crate) struct FaultWindow {
     shared: Arc<Shared>,
 }
 
@@ -40,34 +40,34 @@ struct Shared {
     from: Duration,
     until: Option<Duration>,
     ended: watch::Sender<bool>,
-    /// Whoever has its one permit goes on. It has none before the fault is over, and hands it out in order.
-    gate: Arc<Semaphore>,
+    /// Serializes the stalled requests. Its single permit is added when the window ends.
+    line: Arc<Semaphore>,
     is_open: AtomicBool,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
-/// Lets the next of those that wait go on when it is dropped.
+/// Permission for one stalled request to continue. Dropping it lets the next one continue.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    _gate: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+pub(crate) struct StallTicket {
+    _line: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 }
 
-impl Span {
+impl FaultWindow {
     pub(super) fn new(clock: FaultClock, from: Duration, until: Option<Duration>) -> Self {
         let shared = Shared {
             clock,
             from,
             until,
             ended: watch::Sender::new(false),
-            gate: Arc::new(Semaphore::new(0)),
+            line: Arc::new(Semaphore::new(0)),
             is_open: AtomicBool::new(false),
-            places: Arc::new(Semaphore::new(HELD_LIMIT)),
+            slots: Arc::new(Semaphore::new(MAX_STALLED)),
         };
         Self { shared: Arc::new(shared) }
     }
 
-    pub(crate) fn is_on(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.shared.clock.elapsed() >= self.shared.from && !self.is_over()
     }
 
@@ -77,7 +77,7 @@ impl Span {
             || until.is_some_and(|until| self.shared.clock.elapsed() >= until)
     }
 
-    /// Ends it before its time.
+    /// Ends the window early.
     pub(crate) fn end(&self) {
         self.shared.ended.send_replace(true);
         self.open();
@@ -85,43 +85,42 @@ impl Span {
 
     fn open(&self) {
         if !self.shared.is_open.swap(true, Ordering::SeqCst) {
-            self.shared.gate.add_permits(1);
+            self.shared.line.add_permits(1);
         }
     }
 
-    /// Waits for its beginning.
-    pub(crate) async fn begun(&self) {
+    pub(crate) async fn wait_for_start(&self) {
         self.shared.clock.sleep_until(self.shared.from).await;
     }
 
-    /// Waits for its end.
-    pub(crate) async fn over(&self) {
+    pub(crate) async fn wait_for_end(&self) {
         let mut ended = self.shared.ended.subscribe();
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => {}
-            () = self.until() => {}
+            () = self.wait_for_deadline() => {}
         }
     }
 
-    async fn until(&self) {
+    async fn wait_for_deadline(&self) {
         match self.shared.until {
             Some(until) => self.shared.clock.sleep_until(until).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Waits for its end and then for those that came before; none if too many wait already.
-    pub(crate) async fn turn(&self) -> Option<Turn> {
-        let place = Arc::clone(&self.shared.places).try_acquire_owned().ok()?;
-        let mut gate = pin!(Arc::clone(&self.shared.gate).acquire_owned());
-        let gate = tokio::select! {
+    /// Waits until the window has ended and all requests that stalled earlier were handled. Returns
+    /// `None` if too many requests are stalled already.
+    pub(crate) async fn wait_in_line(&self) -> Option<StallTicket> {
+        let slot = Arc::clone(&self.shared.slots).try_acquire_owned().ok()?;
+        let mut line = pin!(Arc::clone(&self.shared.line).acquire_owned());
+        let line = tokio::select! {
             biased;
-            gate = &mut gate => gate,
-            () = self.until() => {
+            line = &mut line => line,
+            () = self.wait_for_deadline() => {
                 self.open();
-                gate.await
+                line.await
             }
         };
-        Some(Turn { _gate: gate.ok()?, _place: place })
+        Some(StallTicket { _line: line.ok()?, _slot: slot })
     }
 }

@@ -4,19 +4,19 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long to sleep at most before looking again at a clock that need not run as tokio's does.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often to poll a custom clock, which may run at any speed.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A clock of which one can tell how it runs.
+/// A wall clock.
 type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// The time since the faults were made.
+/// Measures the time since the faults were created.
 #[derive(Clone)]
 pub(super) enum FaultClock {
-    /// Tokio's, which tests may pause.
+    /// Tokio's clock, which tests may pause.
     Tokio(Instant),
-    /// A clock and when it began.
-    Given(Clock, Timestamp),
+    /// A custom clock and its start.
+    Custom(Clock, Timestamp),
 }
 
 impl fmt::Debug for FaultClock {
@@ -30,15 +30,15 @@ impl FaultClock {
         Self::Tokio(Instant::now())
     }
 
-    pub(super) fn given(clock: Clock) -> Self {
+    pub(super) fn from_fn(clock: Clock) -> Self {
         let start = clock();
-        Self::Given(clock, start)
+        Self::Custom(clock, start)
     }
 
     pub(super) fn elapsed(&self) -> Duration {
         match self {
             Self::Tokio(start) => start.elapsed(),
-            Self::Given(clock, start) => {
+            Self::Custom(clock, start) => {
                 Duration::try_from(clock().duration_since(*start)).unwrap_or_default()
             }
         }
@@ -50,13 +50,14 @@ impl FaultClock {
             if left.is_zero() {
                 return;
             }
-            let sleep = if matches!(self, Self::Tokio(_)) { left } else { left.min(LOOK) };
+            let sleep = if matches!(self, Self::Tokio(_)) { left } else { left.min(POLL_INTERVAL) };
             tokio::time::sleep(sleep).await;
         }
     }
 }
 
-/// A clock that goes wrong by as much as it is told, for [`Config::clock`](crate::Config). Clones are the same.
+/// A clock with an adjustable offset, for [`Config::clock`](crate::Config). Clones share the same
+/// offset.
 #[derive(Clone)]
 pub struct SkewedClock {
     clock: Clock,
@@ -70,37 +71,37 @@ impl fmt::Debug for SkewedClock {
 }
 
 impl Default for SkewedClock {
-    /// Skews the time of the system.
+    /// A clock based on the system's.
     fn default() -> Self {
         Self::new(Arc::new(Timestamp::now))
     }
 }
 
 impl SkewedClock {
-    /// Goes as this clock, until it is told otherwise.
+    /// A clock based on `clock`, without an offset.
     pub fn new(clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
         Self { clock, skew: Arc::default() }
     }
 
-    /// Goes ahead by this much from now on; behind, if it is negative.
+    /// Sets the offset: positive is ahead, negative is behind.
     pub fn set(&self, skew: SignedDuration) {
         *self.skew.lock() = skew;
     }
 
-    /// By how much it goes ahead.
+    /// The current offset.
     pub fn skew(&self) -> SignedDuration {
         *self.skew.lock()
     }
 
-    /// What it shows.
+    /// The skewed time.
     pub fn now(&self) -> Timestamp {
         let (now, skew) = ((self.clock)(), self.skew());
         let bound = if skew.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
         now.checked_add(skew).unwrap_or(bound)
     }
 
-    /// The clock as [`Config::clock`](crate::Config) wants it.
-    pub fn as_clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
+    /// The clock as a function, for [`Config::clock`](crate::Config).
+    pub fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }

@@ -7,19 +7,21 @@ use serde_json::Value;
 use super::missing_group;
 use crate::{error::ApiError, request::RequestInfo};
 
-/// What becomes of a request that meets a fault.
+/// What a fault does to a request.
 ///
-/// As data it is a name (`conflict`), or an object of a name and parameters (`{"slow": {"by": "5s"}}`).
+/// Serialized as a name (`conflict`), or as an object with parameters
+/// (`{"slow": {"by": "5s"}}`). Effects that replace the response don't apply the request, unless
+/// documented otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Effect {
-    /// 409 `Conflict`: the object has been modified. Nothing is applied; so it is with all that answer themselves.
+    /// 409 `Conflict`: the object has been modified.
     Conflict,
     /// 410 `Expired`: the resource version is too old.
     Expired,
-    /// 429 `TooManyRequests`, with `Retry-After` if that is given.
+    /// 429 `TooManyRequests`.
     TooManyRequests {
-        /// For how many seconds the client should wait.
+        /// `Retry-After` header.
         #[serde(default)]
         retry_after_seconds: Option<u32>,
     },
@@ -31,88 +33,81 @@ pub enum Effect {
     Timeout,
     /// Any other status.
     Status {
-        /// The HTTP status code.
         code: u16,
-        /// The reason, such as `AlreadyExists`.
+        /// Such as `AlreadyExists`.
         #[serde(default)]
         reason: String,
-        /// The text for a person.
         #[serde(default)]
         message: String,
-        /// For how many seconds the client should wait.
+        /// `Retry-After` header.
         #[serde(default)]
         retry_after_seconds: Option<u32>,
     },
-    /// A page of HTML, as proxies have it.
+    /// An HTML page, as from a proxy.
     Html {
-        /// The HTTP status code, such as 502 or 200.
+        /// Such as 502 or 200.
         code: u16,
     },
-    /// The connection breaks, without an answer.
+    /// The connection is closed without a response.
     Disconnect {
-        /// Whether the request is applied first.
         #[serde(default)]
         applied: bool,
     },
-    /// The request is applied, but the answer is 504.
+    /// The request is applied, but the response is 504.
     LostAnswer,
-    /// The request is answered as usual, but this much later.
+    /// The request is handled after a delay.
     Slow {
-        /// The time.
         #[serde(with = "duration")]
         by: Duration,
     },
-    /// The request waits until the fault is over, and is handled then. Those that wait go on in the order in which
-    /// they came.
+    /// The request is handled when the fault ends. Stalled requests are handled in the order in
+    /// which they arrived.
     Stall,
-    /// A watch ends.
+    /// A watch ends after some events.
     DropWatch {
-        /// After how many events.
         #[serde(default)]
         after: usize,
     },
-    /// A watch ends in the middle of an event.
+    /// A watch ends in the middle of an event, after some events.
     HalfEvent {
-        /// After how many events.
         #[serde(default)]
         after: usize,
     },
-    /// A watch stays open but tells nothing more; it ends when the fault is over.
+    /// A watch stays open but sends no more events after some events. It ends with the fault.
     SilentWatch {
-        /// After how many events.
         #[serde(default)]
         after: usize,
     },
-    /// Objects that are read have a wrong member: one of another type, or none.
+    /// Objects in responses have a field with a wrong value, or without one.
     Malformed {
-        /// The name of the object, or of the one that a metric describes; empty for all.
+        /// Name of the object, or of the object that a metric describes. Empty for all.
         #[serde(default)]
         object: String,
-        /// The member, as a JSON pointer into the object such as `/spec/maxReplicas`.
+        /// JSON pointer to the field, such as `/spec/maxReplicas`.
         pointer: String,
-        /// What it is; null: it is left out.
+        /// The value. If null, the field is removed.
         #[serde(default)]
         value: Value,
     },
-    /// The body of the answer ends in its middle (not of watches: see [`Effect::HalfEvent`]).
+    /// The response body is truncated. For watches, use [`Effect::HalfEvent`].
     HalfBody,
-    /// An API group is not there: neither its resources nor what discovery tells of it.
+    /// An API group is missing, from discovery too.
     MissingGroup {
-        /// The group, such as `metrics.k8s.io`. It is told here because discovery is not for a group: the fault's
-        /// match should name clients at most.
+        /// Such as `metrics.k8s.io`. Because discovery requests have no group, the fault must not
+        /// match by group or resource.
         group: String,
     },
-    /// What is read is an earlier state (get and list of stored objects, also of the scale).
+    /// Reads return an earlier state: GET and list of stored objects, and GET of the scale.
     Stale {
-        /// How many resource versions earlier; it does not go back beyond what the log of changes holds, nor behind
-        /// the version that the request asks for.
+        /// How many resource versions earlier. Limited by the watch cache and by the resource
+        /// version in the request.
         revisions: u64,
     },
 }
 
 impl Effect {
-    /// The error that it is, if it is one.
-    pub(crate) fn error(&self, request: &RequestInfo) -> Option<ApiError> {
+    /// The error that replaces the response, if any.
+    pub(crate) fn to_error(&self, request: &RequestInfo) -> Option<ApiError> {
         let error = match self {
             Self::Conflict => conflict(request),
             Self::Expired => {
@@ -133,28 +128,28 @@ impl Effect {
                 retry_after: *retry_after,
                 ..ApiError::new(*code, reason.clone(), message.clone())
             },
-            Self::MissingGroup { group } if missing_group::is_of_group(group, request) => {
-                ApiError::no_such_path()
+            Self::MissingGroup { group } if missing_group::is_for_group(group, request) => {
+                ApiError::unknown_resource()
             }
             _ => return None,
         };
         Some(error)
     }
 
-    /// Whether it is an answer, so that nothing else can become of the request.
-    pub(crate) fn answers(&self, request: &RequestInfo) -> bool {
+    /// Whether the effect determines the response, so that later faults have no effect.
+    pub(crate) fn is_final(&self, request: &RequestInfo) -> bool {
         let has_no_status =
             matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostAnswer);
-        has_no_status || self.error(request).is_some()
+        has_no_status || self.to_error(request).is_some()
     }
 
-    /// Whether it acts on the events of a watch.
-    pub(crate) fn is_of_watch(&self) -> bool {
+    /// Whether the effect applies to single events of a watch.
+    pub(crate) fn affects_watch_events(&self) -> bool {
         matches!(self, Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. })
     }
 
-    /// Whether the request is of a kind that it can act on.
-    pub(crate) fn concerns(&self, request: &RequestInfo) -> bool {
+    /// Whether the effect is possible for this request.
+    pub(crate) fn applies_to(&self, request: &RequestInfo) -> bool {
         match self {
             Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. } => {
                 request.verb == "watch"
@@ -163,7 +158,7 @@ impl Effect {
             Self::Malformed { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
             Self::HalfBody => request.verb != "watch",
             Self::MissingGroup { group } => {
-                missing_group::is_of_group(group, request) || missing_group::is_index(request)
+                missing_group::is_for_group(group, request) || missing_group::is_group_list(request)
             }
             _ => true,
         }
@@ -177,7 +172,8 @@ fn conflict(request: &RequestInfo) -> ApiError {
     };
     let name = &request.name;
     let text = format!(
-        "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; please apply your changes to the latest version and try again"
+        "Operation cannot be fulfilled on {resource} \"{name}\": the object has been modified; \
+         please apply your changes to the latest version and try again"
     );
     ApiError::new(409, "Conflict", text)
 }

@@ -6,17 +6,19 @@ use serde_json::Value;
 
 use super::{effect::Effect, matcher::Match};
 
-/// A fault: which requests it meets, when, and what becomes of them.
+/// A fault: which requests it affects, when, and how.
 ///
-/// As data it is an object of `match`, `probability`, `nth`, `every`, `first`, `from`, `until` and `effect`.
+/// Serialized as an object with `match`, `probability`, `nth`, `every`, `first`, `from`, `until`
+/// and `effect`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Raw")]
+#[serde(try_from = "FaultData")]
 pub struct Fault {
     pub(super) trigger: Trigger,
     pub(super) effect: Effect,
 }
 
-/// Which requests a fault meets, and when. Unless it says otherwise, all that match; what is said has to hold together.
+/// Which requests a fault affects, and when. Without further conditions, all that match. Several
+/// conditions must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     pub(super) matching: Match,
@@ -28,16 +30,17 @@ pub struct Trigger {
     first: Option<u64>,
 }
 
-/// What is wrong with a fault that came as data, and where.
+/// Why a serialized fault is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct InvalidFault {
+    /// Path of the invalid field, starting with `fault`.
     path: String,
     message: String,
 }
 
 impl Fault {
-    /// Begins a fault for these requests.
+    /// Starts building a fault for the matching requests.
     pub fn on(matching: Match) -> Trigger {
         Trigger {
             matching,
@@ -50,7 +53,7 @@ impl Fault {
         }
     }
 
-    /// Reads a fault. The error tells the path to the member that is wrong, beginning with `fault`.
+    /// Deserializes a fault.
     pub fn from_json(value: &Value) -> Result<Self, InvalidFault> {
         serde_path_to_error::deserialize(value).map_err(|error| {
             let inner = error.path().to_string();
@@ -61,54 +64,55 @@ impl Fault {
 }
 
 impl Trigger {
-    /// Only with this probability, from 0 to 1.
+    /// Affects each request with this probability, from 0 to 1.
     #[must_use]
     pub fn probability(mut self, probability: f64) -> Self {
         self.probability = probability;
         self
     }
 
-    /// Only the nth request that matches while the fault is on, counted from 1.
+    /// Affects only the nth matching request while the fault is active, counted from 1.
     #[must_use]
     pub fn nth(mut self, nth: u64) -> Self {
         self.nth = Some(nth);
         self
     }
 
-    /// Only every so many requests that match while the fault is on: with 3 the 3rd, the 6th and so on.
+    /// Affects every nth matching request while the fault is active: with 3 the 3rd, the 6th, ...
     #[must_use]
     pub fn every(mut self, count: u64) -> Self {
         self.every = Some(count);
         self
     }
 
-    /// Only until it has acted this many times.
+    /// Affects at most this many requests.
     #[must_use]
     pub fn first(mut self, count: u64) -> Self {
         self.first = Some(count);
         self
     }
 
-    /// Not before this time since the [`Faults`](super::Faults) were made.
+    /// Starts the fault at this time after the [`Faults`](super::Faults) were created.
     #[must_use]
     pub fn from(mut self, from: Duration) -> Self {
         self.from = from;
         self
     }
 
-    /// Only before this time since the [`Faults`](super::Faults) were made.
+    /// Ends the fault at this time after the [`Faults`](super::Faults) were created.
     #[must_use]
     pub fn until(mut self, until: Duration) -> Self {
         self.until = Some(until);
         self
     }
 
-    /// The fault with this effect.
+    /// Completes the fault.
     pub fn effect(self, effect: Effect) -> Fault {
         Fault { trigger: self, effect }
     }
 
-    /// Whether the `count`th match is met, after so many hits; `draw` lies in [0, 1).
+    /// Whether the fault affects the `count`th match, after `hits` affected requests. `draw` is a
+    /// random number in [0, 1).
     pub(super) fn fires(&self, count: u64, hits: u64, draw: f64) -> bool {
         self.nth.is_none_or(|nth| count == nth)
             && self.every.is_none_or(|every| every != 0 && count.is_multiple_of(every))
@@ -117,9 +121,19 @@ impl Trigger {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+enum TriggerError {
+    #[error("probability: {0} is not from 0 to 1")]
+    Probability(f64),
+    #[error("{0}: must be 1 or more")]
+    Zero(&'static str),
+    #[error("until: must be later than from")]
+    EndsBeforeStart,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Raw {
+struct FaultData {
     #[serde(default, rename = "match")]
     matching: Match,
     probability: Option<f64>,
@@ -133,24 +147,24 @@ struct Raw {
     effect: Effect,
 }
 
-impl TryFrom<Raw> for Fault {
-    type Error = String;
+impl TryFrom<FaultData> for Fault {
+    type Error = TriggerError;
 
-    fn try_from(raw: Raw) -> Result<Self, String> {
-        let from = raw.from.unwrap_or_default();
-        let probability = raw.probability.unwrap_or(1.0);
+    fn try_from(data: FaultData) -> Result<Self, TriggerError> {
+        let from = data.from.unwrap_or_default();
+        let probability = data.probability.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&probability) {
-            return Err(format!("probability: {probability} is not from 0 to 1"));
+            return Err(TriggerError::Probability(probability));
         }
-        for (name, count) in [("nth", raw.nth), ("every", raw.every), ("first", raw.first)] {
+        for (name, count) in [("nth", data.nth), ("every", data.every), ("first", data.first)] {
             if count == Some(0) {
-                return Err(format!("{name}: must be 1 or more"));
+                return Err(TriggerError::Zero(name));
             }
         }
-        if raw.until.is_some_and(|until| until <= from) {
-            return Err("until: must be later than from".to_owned());
+        if data.until.is_some_and(|until| until <= from) {
+            return Err(TriggerError::EndsBeforeStart);
         }
-        let Raw { matching, nth, every, first, until, effect, .. } = raw;
+        let FaultData { matching, nth, every, first, until, effect, .. } = data;
         let trigger = Trigger { matching, from, until, probability, nth, every, first };
         Ok(Self { trigger, effect })
     }

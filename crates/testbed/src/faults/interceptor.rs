@@ -1,46 +1,44 @@
 use std::time::Duration;
 
-use super::{active::Active, effect::Effect};
+use super::{active::ActiveFault, effect::Effect};
 use crate::{gate::Gate, request::RequestInfo};
 
-/// Decides what becomes of a request before the server looks at it: the place for faults.
+/// Decides what happens to a request before it is handled. [`Faults`](super::Faults) is the usual
+/// implementation.
 pub trait Interceptor: Send + Sync {
-    /// What to do with this request.
     fn intercept(&self, request: &RequestInfo) -> Action;
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
-    /// It is answered as usual.
+    /// It is handled normally.
     #[default]
     Pass,
-    /// It gets this answer.
+    /// It gets this error.
     Status {
-        /// The HTTP status code.
         code: u16,
-        /// The reason, such as `TooManyRequests`.
+        /// Such as `TooManyRequests`.
         reason: String,
-        /// The text for a person.
         message: String,
-        /// For how many seconds the client should wait.
+        /// `Retry-After` header, in seconds.
         retry_after: Option<u32>,
     },
-    /// It is answered as usual, but this much later.
+    /// It is handled after a delay.
     Delay(Duration),
-    /// It is answered as usual, but only once the gate is open: what it finds then may have changed since it came.
+    /// It is handled when the gate opens, with the state at that time.
     Hold(Gate),
-    /// It is answered as usual; if it is a watch, it ends after this many events.
+    /// It is handled normally. A watch ends after this many events.
     DropWatchAfter(usize),
-    /// It meets these faults, in this order.
-    Faults(Vec<Active>),
+    /// These faults affect it, in this order.
+    Faults(Vec<ActiveFault>),
 }
 
 impl Action {
-    /// The faults that it comes to.
-    pub(crate) fn into_faults(self) -> Vec<Active> {
+    /// The faults that have the same effect.
+    pub(crate) fn into_faults(self) -> Vec<ActiveFault> {
         let effect = match self {
-            // Whoever answers has waited for the gate.
+            // The service has already waited for the gate.
             Self::Pass | Self::Hold(_) => return Vec::new(),
             Self::Faults(faults) => return faults,
             Self::Status { code, reason, message, retry_after: retry_after_seconds } => {

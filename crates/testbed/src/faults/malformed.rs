@@ -1,40 +1,41 @@
-//! Objects with a member that is wrong.
+//! Corrupts objects in response bodies.
 
 use serde_json::Value;
 
 use crate::json;
 
-/// Spoils what a body shows: an object, the items of a list, or the object of a watch's event.
-pub(crate) fn spoil(body: &mut Value, object: &str, pointer: &str, value: &Value) {
+/// Corrupts the objects in a body: a single object, the items of a list, or the object of a watch
+/// event.
+pub(crate) fn corrupt(body: &mut Value, object: &str, pointer: &str, value: &Value) {
     if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
         for item in items {
-            spoil_one(item, object, pointer, value);
+            corrupt_object(item, object, pointer, value);
         }
         return;
     }
     match json::str_at(body, "/type") {
         "ADDED" | "MODIFIED" | "DELETED" => {
-            if let Some(shown) = body.get_mut("object") {
-                spoil_one(shown, object, pointer, value);
+            if let Some(target) = body.get_mut("object") {
+                corrupt_object(target, object, pointer, value);
             }
         }
         "BOOKMARK" | "ERROR" => {}
-        _ => spoil_one(body, object, pointer, value),
+        _ => corrupt_object(body, object, pointer, value),
     }
 }
 
-fn spoil_one(shown: &mut Value, object: &str, pointer: &str, value: &Value) {
-    let is_named = || {
+fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value) {
+    let has_name = || {
         ["/metadata/name", "/describedObject/name"]
             .iter()
-            .any(|name| json::str_at(shown, name) == object)
+            .any(|name| json::str_at(target, name) == object)
     };
-    if !object.is_empty() && !is_named() {
+    if !object.is_empty() && !has_name() {
         return;
     }
     let Some((parent, member)) = pointer.rsplit_once('/') else { return };
     let member = member.replace("~1", "/").replace("~0", "~");
-    match shown.pointer_mut(parent) {
+    match target.pointer_mut(parent) {
         Some(Value::Object(members)) if value.is_null() => {
             members.remove(&member);
         }

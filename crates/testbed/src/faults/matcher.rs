@@ -2,9 +2,10 @@ use serde::Deserialize;
 
 use crate::request::RequestInfo;
 
-/// Which requests a fault is for. Of what is not named, all.
+/// Matches requests. A property that isn't set matches every request.
 ///
-/// Requests that are for no resource (discovery, health) are met only by what names nothing but clients and verbs.
+/// Requests without a resource (discovery, health) are matched only if just clients and verbs are
+/// set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Match {
@@ -18,57 +19,59 @@ pub struct Match {
 }
 
 impl Match {
-    /// All requests.
+    /// Matches all requests.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Requests with this verb, such as `list` or `update`.
+    /// Matches requests with this verb, such as `list` or `update`.
     pub fn verb(verb: &str) -> Self {
         Self::verbs([verb])
     }
 
-    /// Requests with one of these verbs.
+    /// Matches requests with one of these verbs.
     pub fn verbs<'a>(verbs: impl IntoIterator<Item = &'a str>) -> Self {
         Self { verbs: verbs.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// Of this client: see [`RequestInfo::client`]. More than one may be given; so it is with what follows.
+    /// Matches requests of this client: see [`RequestInfo::client`]. This method and those below
+    /// can be called repeatedly to match several values.
     #[must_use]
     pub fn client(mut self, client: &str) -> Self {
         self.clients.push(client.to_owned());
         self
     }
 
-    /// For this API group, empty for the core one.
+    /// Matches this API group. Empty for the core group.
     #[must_use]
     pub fn group(mut self, group: &str) -> Self {
         self.groups.push(group.to_owned());
         self
     }
 
-    /// For this resource, by its plural name.
+    /// Matches this resource, by its plural name.
     #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         self.resources.push(resource.to_owned());
         self
     }
 
-    /// For this subresource, empty for the object itself.
+    /// Matches this subresource. Empty for the object itself.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         self.subresources.push(subresource.to_owned());
         self
     }
 
-    /// In this namespace; empty for what is asked for across all or belongs to none.
+    /// Matches this namespace. Empty for cluster-scoped requests and for those across all
+    /// namespaces.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespaces.push(namespace.to_owned());
         self
     }
 
-    /// For the object of this name; empty for requests that name none.
+    /// Matches the object with this name. Empty for requests without a name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.names.push(name.to_owned());
@@ -86,12 +89,12 @@ impl Match {
         let has_resource = !request.resource.is_empty();
         has(&self.clients, &request.client)
             && has(&self.verbs, &request.verb)
-            && of_resource
-                .iter()
-                .all(|(wanted, own)| wanted.is_empty() || has_resource && has(wanted, own))
+            && of_resource.iter().all(|(accepted, actual)| {
+                accepted.is_empty() || has_resource && has(accepted, actual)
+            })
     }
 }
 
-fn has(wanted: &[String], own: &str) -> bool {
-    wanted.is_empty() || wanted.iter().any(|one| one == own)
+fn has(accepted: &[String], actual: &str) -> bool {
+    accepted.is_empty() || accepted.iter().any(|one| one == actual)
 }

@@ -1,11 +1,11 @@
-//! An API group that is not there.
+//! Requests and discovery documents of a missing API group.
 
 use serde_json::Value;
 
 use crate::{json, request::RequestInfo};
 
-/// Whether the request is for a resource of the group, or for what discovery tells of it.
-pub(crate) fn is_of_group(group: &str, request: &RequestInfo) -> bool {
+/// Whether the request is for a resource of the group, or for its discovery document.
+pub(crate) fn is_for_group(group: &str, request: &RequestInfo) -> bool {
     if !request.resource.is_empty() {
         return request.group == group;
     }
@@ -23,13 +23,13 @@ pub(crate) fn is_of_group(group: &str, request: &RequestInfo) -> bool {
     }
 }
 
-/// Whether the request is for what discovery tells of all groups.
-pub(crate) fn is_index(request: &RequestInfo) -> bool {
+/// Whether the response lists all API groups.
+pub(crate) fn is_group_list(request: &RequestInfo) -> bool {
     ["/apis", "/openapi/v3"].contains(&request.path.trim_end_matches('/'))
 }
 
-/// Takes a group out of what discovery tells of all.
-pub(crate) fn hide(group: &str, index: &mut Value) {
+/// Removes a group from a list of API groups.
+pub(crate) fn remove_group(group: &str, index: &mut Value) {
     if let Some(groups) = index.get_mut("groups").and_then(Value::as_array_mut) {
         groups.retain(|one| json::str_at(one, "/name") != group);
     }

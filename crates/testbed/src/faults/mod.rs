@@ -1,4 +1,4 @@
-//! Faults on demand: which requests fail, when, and how.
+//! Faults: which requests fail, when and how. [`crate::fault_injection`] applies them.
 
 mod active;
 mod clock;
@@ -15,27 +15,27 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use self::active::Turn;
+pub(crate) use self::active::StallTicket;
 pub use self::{
-    active::Active,
+    active::ActiveFault,
     clock::SkewedClock,
     effect::Effect,
     fault::{Fault, InvalidFault, Trigger},
     interceptor::{Action, Interceptor},
     matcher::Match,
 };
-use self::{active::Span, clock::FaultClock};
+use self::{active::FaultWindow, clock::FaultClock};
 use crate::request::RequestInfo;
 
-/// Names a fault that was added.
+/// Identifies a fault in [`Faults`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(u64);
 
-/// The faults of a server, to be its [`Interceptor`]. Clones are the same faults.
+/// The faults of a server, to be used as its [`Interceptor`]. Clones share the same faults.
 ///
-/// Of the faults that a request meets all act, in the order in which they were added, up to one that answers it
-/// itself. The same requests in the same order meet the same faults for the same seed; how one fault draws does not
-/// depend on the others.
+/// All faults that match a request affect it, in the order in which they were added, up to the
+/// first that determines the response. For the same seed, the same sequence of requests is
+/// affected in the same way, and the random numbers of one fault don't depend on the others.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,13 +45,14 @@ pub struct FaultId(u64);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let faults = Faults::new(1);
-/// let testbed = Testbed::new(Config { interceptor: Some(Arc::new(faults.clone())), ..Config::default() });
-/// let of_the_controller = testbed.client_named("controller");
+/// let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+/// let testbed = Testbed::new(Config { interceptor, ..Config::default() });
+/// let controller = testbed.client_named("controller");
 /// let version = Match::verb("get").client("controller");
 /// let fault = faults.add(Fault::on(version).first(1).effect(Effect::ServiceUnavailable));
 /// assert!(testbed.client().apiserver_version().await.is_ok());
-/// assert!(of_the_controller.apiserver_version().await.is_err());
-/// assert!(of_the_controller.apiserver_version().await.is_ok());
+/// assert!(controller.apiserver_version().await.is_err());
+/// assert!(controller.apiserver_version().await.is_ok());
 /// assert_eq!(faults.hits(fault), 1);
 /// # }
 /// ```
@@ -70,16 +71,16 @@ struct Shared {
 struct Entries {
     next: u64,
     active: BTreeMap<FaultId, Entry>,
-    /// How often faults acted that are no longer there.
+    /// Hits of removed faults.
     removed: BTreeMap<FaultId, u64>,
 }
 
 struct Entry {
     fault: Fault,
-    span: Span,
-    /// How many requests matched while the fault was on.
+    window: FaultWindow,
+    /// Matching requests while the fault was active.
     matched: u64,
-    /// How many of them it acted on.
+    /// Affected requests.
     hits: watch::Sender<u64>,
 }
 
@@ -94,48 +95,46 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// No faults yet. Their time is tokio's and begins now.
+    /// An empty set of faults, whose times are measured by tokio's clock from now on.
     pub fn new(seed: u64) -> Self {
-        Self::of(seed, FaultClock::tokio())
+        Self::with_fault_clock(seed, FaultClock::tokio())
     }
 
-    /// No faults yet. Their time is the clock's and begins now.
+    /// An empty set of faults, whose times are measured by `clock` from now on.
     pub fn with_clock(seed: u64, clock: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
-        Self::of(seed, FaultClock::given(clock))
+        Self::with_fault_clock(seed, FaultClock::from_fn(clock))
     }
 
-    fn of(seed: u64, clock: FaultClock) -> Self {
+    fn with_fault_clock(seed: u64, clock: FaultClock) -> Self {
         Self { shared: Arc::new(Shared { seed, clock, entries: Mutex::default() }) }
     }
 
-    /// The time since these faults were made, in which `from` and `until` of a fault are told.
+    /// The time since creation, which `from` and `until` refer to.
     pub fn elapsed(&self) -> Duration {
         self.shared.clock.elapsed()
     }
 
-    /// Adds a fault.
     pub fn add(&self, fault: Fault) -> FaultId {
         let mut entries = self.shared.entries.lock();
         let id = FaultId(entries.next);
         entries.next += 1;
         let trigger = &fault.trigger;
-        let span = Span::new(self.shared.clock.clone(), trigger.from, trigger.until);
-        let entry = Entry { span, matched: 0, hits: watch::Sender::new(0), fault };
+        let window = FaultWindow::new(self.shared.clock.clone(), trigger.from, trigger.until);
+        let entry = Entry { window, matched: 0, hits: watch::Sender::new(0), fault };
         entries.active.insert(id, entry);
         id
     }
 
-    /// Removes a fault: what it holds up goes on. Whether it was there.
+    /// Removes a fault and releases the requests that it stalls. Returns whether it existed.
     pub fn remove(&self, id: FaultId) -> bool {
         let mut entries = self.shared.entries.lock();
         let Some(entry) = entries.active.remove(&id) else { return false };
-        entry.span.end();
+        entry.window.end();
         let hits = *entry.hits.borrow();
         entries.removed.insert(id, hits);
         true
     }
 
-    /// Removes all faults.
     pub fn clear(&self) {
         let ids: Vec<FaultId> = self.shared.entries.lock().active.keys().copied().collect();
         for id in ids {
@@ -143,26 +142,26 @@ impl Faults {
         }
     }
 
-    /// On how many requests a fault acted, also if it was removed since.
+    /// The number of requests that a fault affected, even if it was removed since.
     pub fn hits(&self, id: FaultId) -> u64 {
         let entries = self.shared.entries.lock();
         let active = entries.active.get(&id).map(|entry| *entry.hits.borrow());
         active.or_else(|| entries.removed.get(&id).copied()).unwrap_or_default()
     }
 
-    /// How often faults acted in all.
+    /// The sum of the hits of all faults.
     pub fn total_hits(&self) -> u64 {
         let entries = self.shared.entries.lock();
         let active: u64 = entries.active.values().map(|entry| *entry.hits.borrow()).sum();
         active + entries.removed.values().sum::<u64>()
     }
 
-    /// Waits until a fault has acted on this many requests, or is removed; how many there were then.
+    /// Waits until a fault has affected `count` requests, or is removed. Returns its hits.
     pub async fn wait_for_hits(&self, id: FaultId, count: u64) -> u64 {
         let receiver =
             self.shared.entries.lock().active.get(&id).map(|entry| entry.hits.subscribe());
         if let Some(mut receiver) = receiver {
-            // An error says that the fault was removed.
+            // An error means that the fault was removed.
             let _ = receiver.wait_for(|hits| *hits >= count).await;
         }
         self.hits(id)
@@ -175,28 +174,32 @@ impl Interceptor for Faults {
         if entries.active.is_empty() {
             return Action::Pass;
         }
-        let mut met = Vec::new();
+        let mut effective = Vec::new();
         for (id, entry) in &mut entries.active {
-            let Some(active) = entry.meets(request, self.shared.seed, *id) else { continue };
-            let answers = active.effect.answers(request);
-            met.push(active);
-            if answers {
+            let Some(fault) = entry.evaluate(request, self.shared.seed, *id) else { continue };
+            let is_final = fault.effect.is_final(request);
+            effective.push(fault);
+            if is_final {
                 break;
             }
         }
-        if met.is_empty() { Action::Pass } else { Action::Faults(met) }
+        if effective.is_empty() { Action::Pass } else { Action::Faults(effective) }
     }
 }
 
 impl Entry {
-    fn meets(&mut self, request: &RequestInfo, seed: u64, id: FaultId) -> Option<Active> {
+    fn evaluate(&mut self, request: &RequestInfo, seed: u64, id: FaultId) -> Option<ActiveFault> {
         let Fault { trigger, effect } = &self.fault;
-        if !trigger.matching.matches(request) || !effect.concerns(request) {
+        if !trigger.matching.matches(request) || !effect.applies_to(request) {
             return None;
         }
-        // A watch that begins before the fault does meets it on the way.
-        let is_on = if effect.is_of_watch() { !self.span.is_over() } else { self.span.is_on() };
-        if !is_on {
+        // A watch that starts before the fault is affected once the fault starts.
+        let is_active = if effect.affects_watch_events() {
+            !self.window.is_over()
+        } else {
+            self.window.is_active()
+        };
+        if !is_active {
             return None;
         }
         self.matched += 1;
@@ -206,14 +209,14 @@ impl Entry {
             return None;
         }
         self.hits.send_replace(hits + 1);
-        Some(Active { effect: effect.clone(), span: self.span.clone() })
+        Some(ActiveFault { effect: effect.clone(), window: self.window.clone() })
     }
 }
 
-/// A number in [0, 1) that depends on nothing else (`SplitMix64`).
+/// A random number in [0, 1) that depends on the arguments only (`SplitMix64`).
 fn draw(seed: u64, id: FaultId, count: u64) -> f64 {
     let stream = mixed(seed ^ mixed(id.0));
-    // The 53 bits that a float holds.
+    // An f64 has 53 bits of precision.
     (mixed(stream.wrapping_add(count)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 

@@ -1,4 +1,4 @@
-//! What the server fills in and checks by kind.
+//! Defaults and validation by kind.
 
 use hpa_calc::{
     api::HorizontalPodAutoscalerSpec,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{config::Config, error::ApiError, json, target::Target};
 
-/// Completes and checks a new or a changed object.
+/// Sets defaults and validates a new or an updated object.
 pub(crate) fn admit(
     config: &Config,
     target: &Target,
@@ -29,13 +29,13 @@ pub(crate) fn admit(
         ("", "namespaces") => namespace(target, object),
         _ => {}
     }
-    if !target.resource.custom {
+    if !target.resource.is_custom {
         causes.extend(negative_replicas(object));
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.subject(), &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.reference(), &causes)) }
 }
 
-/// Completes and checks a status that is written.
+/// Sets defaults and validates a written status.
 pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), ApiError> {
     let causes = match (target.resource.group.as_str(), target.resource.plural.as_str()) {
         ("autoscaling", "horizontalpodautoscalers") => autoscaler_status(object),
@@ -45,10 +45,10 @@ pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), Ap
         }
         _ => Vec::new(),
     };
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.subject(), &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(&target.reference(), &causes)) }
 }
 
-/// What an autoscaler's status always has is there, and an empty list is none.
+/// Sets the required fields of an autoscaler's status and clears an empty metrics list.
 fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
     if json::array_at(object, "/status/currentMetrics").next().is_none() {
         json::set(object, &["status", "currentMetrics"], Value::Null);
@@ -72,7 +72,7 @@ fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
     causes
 }
 
-/// A workload's status without the counts that are left out if they are zero.
+/// Removes the counters of a workload's status that the API omits when they are 0.
 fn without_zeros(object: &mut Value) {
     let kept: &[&str] = match json::str_at(object, "/kind") {
         "StatefulSet" => &["replicas", "availableReplicas"],
@@ -90,7 +90,7 @@ fn without_zeros(object: &mut Value) {
     }
 }
 
-/// Why a member that may not change is refused.
+/// The cause for a changed immutable field.
 pub(crate) fn immutable(field: &str, value: &str) -> Cause {
     let message = format!("Invalid value: \"{value}\": field is immutable");
     Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }
@@ -102,7 +102,8 @@ fn autoscaler(
     old: Option<&Value>,
 ) -> Result<Vec<Cause>, ApiError> {
     let mut spec = spec_of(object).map_err(|error| {
-        let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler";
+        let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
+            HorizontalPodAutoscaler";
         ApiError::bad_request(format!("{text}: {error}"))
     })?;
     let old = old.and_then(|old| spec_of(old).ok());
@@ -138,7 +139,7 @@ fn workload(object: &mut Value) {
     }
 }
 
-/// The protocol of a port is TCP.
+/// Sets the protocol of container ports to TCP.
 fn containers(containers: Option<&mut Value>) {
     for container in containers.and_then(Value::as_array_mut).into_iter().flatten() {
         for port in container.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -161,7 +162,7 @@ fn negative_replicas(object: &Value) -> Option<Cause> {
     Some(negative("spec.replicas", replicas))
 }
 
-/// Why a negative number is refused.
+/// The cause for a negative number.
 pub(crate) fn negative(field: &str, value: i64) -> Cause {
     let message = format!("Invalid value: {value}: must be greater than or equal to 0");
     Cause { reason: CauseReason::Invalid, message, field: field.to_owned() }

@@ -1,16 +1,16 @@
-//! What is checked of objects that are written, whatever their kind.
+//! Checks of written objects that don't depend on the kind.
 
 use hpa_calc::validation::{Cause, CauseReason};
 use serde_json::Value;
 
 use crate::{
-    error::{ApiError, Subject},
+    error::{ApiError, ObjectReference},
     json,
     target::Target,
 };
 
-/// Members of `metadata` that only the server writes.
-pub(super) const SERVERS_OWN: &[&str] = &[
+/// Fields of `metadata` that only the server writes.
+pub(super) const SERVER_FIELDS: &[&str] = &[
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
@@ -25,7 +25,7 @@ pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiE
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
     let (wanted, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
-    if target.resource.custom && json::str_at(object, "/kind").is_empty() {
+    if target.resource.is_custom && json::str_at(object, "/kind").is_empty() {
         let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
         return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
     }
@@ -35,20 +35,21 @@ pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiE
     if given == wanted && given_kind == kind {
         return Ok(());
     }
-    if !target.resource.custom {
+    if !target.resource.is_custom {
         return Err(not_convertible(kind, given, given_kind));
     }
     let text = if given == wanted {
         format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
     } else {
         format!(
-            "the API version in the data ({given}) does not match the expected API version ({wanted})"
+            "the API version in the data ({given}) does not match the expected API version \
+             ({wanted})"
         )
     };
     Err(ApiError::bad_request(text))
 }
 
-/// The answer to an object of another type than the path is about.
+/// The error for an object of another type than the URL's.
 pub(crate) fn not_convertible(kind: &str, given: &str, given_kind: &str) -> ApiError {
     let version = given.rsplit('/').next().unwrap_or_default();
     let why = format!("no kind \"{given_kind}\" is registered for version \"{given}\"");
@@ -73,7 +74,7 @@ pub(crate) fn check_namespace(target: &Target, object: &mut Value) -> Result<(),
     Ok(())
 }
 
-/// Refuses a PUT of an object that is not the one that is stored.
+/// Rejects an object whose UID differs from the stored one.
 pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(), ApiError> {
     let (given, stored) = (json::str_at(new, "/metadata/uid"), json::str_at(old, "/metadata/uid"));
     if given.is_empty() || given == stored {
@@ -82,23 +83,24 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
     let place = [target.resource.plural.as_str(), &target.namespace, &target.name];
     let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+        "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
+         AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
         place.join("/"),
     );
-    Err(ApiError::conflict(&target.subject(), &why))
+    Err(ApiError::conflict(&target.reference(), &why))
 }
 
-/// Refuses a PUT of a custom resource that does not say which version it replaces.
+/// Rejects a PUT of a custom resource without a resource version.
 pub(crate) fn check_version_given(target: &Target, new: &Value) -> Result<(), ApiError> {
-    if !target.resource.custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
+    if !target.resource.is_custom || !json::str_at(new, "/metadata/resourceVersion").is_empty() {
         return Ok(());
     }
     let message = "Invalid value: 0: must be specified for an update".to_owned();
     let (reason, field) = (CauseReason::Invalid, "metadata.resourceVersion".to_owned());
-    let subject = target.subject();
+    let reference = target.reference();
     Err(ApiError::invalid(
-        &Subject { kind: subject.plural, ..subject },
+        &ObjectReference { kind: reference.plural, ..reference },
         &[Cause { reason, message, field }],
     ))
 }

@@ -1,23 +1,22 @@
-//! Creating objects.
+//! Creates objects.
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
     admission,
-    checks::{SERVERS_OWN, check_namespace, check_type},
+    checks::{SERVER_FIELDS, check_namespace, check_type},
 };
 use crate::{
     config::Config,
     error::ApiError,
     json, names,
-    registry::{establish, resource_of},
+    registry::{establish, resource_from_crd},
     state::State,
     store::Object,
     target::Target,
 };
 
-/// Creates an object.
 pub(crate) fn create(
     state: &mut State,
     config: &Config,
@@ -27,9 +26,9 @@ pub(crate) fn create(
 ) -> Result<Object, ApiError> {
     check_type(target, &mut object)?;
     check_namespace(target, &mut object)?;
-    require_namespace(state, target)?;
+    check_namespace_exists(state, target)?;
     if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {
-        return Err(ApiError::unforeseen(
+        return Err(ApiError::without_reason(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -41,45 +40,45 @@ pub(crate) fn create(
     let target =
         Target { name: json::str_at(&object, "/metadata/name").to_owned(), ..target.clone() };
     let now = names::timestamp((config.clock)());
-    begin(&target, &mut object, &now)?;
+    set_server_fields(&target, &mut object, &now)?;
     admission::admit(config, &target, &mut object, None)?;
     if state.store.get(&target.resource.key(), &target.id()).is_some() {
-        return Err(ApiError::already_exists(&target.subject()));
+        return Err(ApiError::already_exists(&target.reference()));
     }
     if dry_run {
         return Ok(object.into());
     }
-    if target.resource.is_definition() {
+    if target.resource.is_crd() {
         establish(&mut object, &now);
-        state.registry.insert(resource_of(&object));
+        state.registry.insert(resource_from_crd(&object));
     }
     Ok(state.store.put(&target.resource.key(), target.id(), object))
 }
 
-/// Gives a new object what the server gives it.
-fn begin(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
+/// Sets the fields of a new object that the server owns.
+fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
     let metadata =
         json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
-    for member in SERVERS_OWN.iter().filter(|member| **member != "generateName") {
+    for member in SERVER_FIELDS.iter().filter(|member| **member != "generateName") {
         metadata.remove(*member);
     }
     metadata.remove("resourceVersion");
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
-    if target.resource.counts_generations {
+    if target.resource.has_generation {
         metadata.insert("generation".to_owned(), 1.into());
     }
-    if target.served()?.has_status {
+    if target.served_version()?.has_status {
         json::remove(object, &["status"]);
     }
     Ok(())
 }
 
-fn require_namespace(state: &State, target: &Target) -> Result<(), ApiError> {
+fn check_namespace_exists(state: &State, target: &Target) -> Result<(), ApiError> {
     let Some(namespaces) = state.registry.find("", "v1", "namespaces") else { return Ok(()) };
     let id = (String::new(), target.namespace.clone());
     if !target.resource.namespaced || state.store.get(&namespaces.key(), &id).is_some() {
         return Ok(());
     }
-    Err(ApiError::not_found(&namespaces.subject(&target.namespace)))
+    Err(ApiError::not_found(&namespaces.reference(&target.namespace)))
 }

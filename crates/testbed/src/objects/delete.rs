@@ -1,4 +1,4 @@
-//! Deleting objects.
+//! Deletes objects.
 
 use serde_json::Value;
 
@@ -6,41 +6,42 @@ use super::checks::has_finalizers;
 use crate::{
     error::ApiError,
     json,
-    registry::resource_of,
+    registry::resource_from_crd,
     state::State,
-    store::{Id, Object},
+    store::{Object, ObjectId},
     target::Target,
 };
 
-/// What became of an object.
+/// The result of a deletion.
 pub(crate) enum Deleted {
-    /// It is gone; its last state.
-    Gone(Object),
-    /// Its finalizers keep it for now.
-    Waits(Object),
+    /// The object was removed. This is its last state.
+    Removed(Object),
+    /// The object has finalizers, so it is only marked as deleted.
+    Finalizing(Object),
 }
 
-/// Deletes an object, or marks it as deleted while it has finalizers.
+/// Deletes an object, or marks it as deleted while it has finalizers. The deletion of a namespace
+/// or a CRD deletes its objects too.
 pub(crate) fn delete(state: &mut State, target: &Target, now: &str) -> Result<Deleted, ApiError> {
     let (key, id) = (target.resource.key(), target.id());
     let Some(object) = state.store.get(&key, &id).cloned() else {
-        return Err(ApiError::not_found(&target.subject()));
+        return Err(ApiError::not_found(&target.reference()));
     };
     if has_finalizers(&object) {
-        return Ok(Deleted::Waits(mark(state, target, &object, now)));
+        return Ok(Deleted::Finalizing(mark_deleted(state, target, &object, now)));
     }
-    if target.resource.is_definition() {
-        remove_custom(state, &object);
+    if target.resource.is_crd() {
+        remove_custom_resources(state, &object);
     }
     if target.resource.is_namespace() {
-        for (key, id) in state.store.in_namespace(&target.name) {
+        for (key, id) in state.store.ids_in_namespace(&target.name) {
             state.store.remove(&key, &id);
         }
     }
-    Ok(Deleted::Gone(state.store.remove(&key, &id).unwrap_or(object)))
+    Ok(Deleted::Removed(state.store.remove(&key, &id).unwrap_or(object)))
 }
 
-fn mark(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {
+fn mark_deleted(state: &mut State, target: &Target, object: &Object, now: &str) -> Object {
     if object.pointer("/metadata/deletionTimestamp").is_some() {
         return Object::clone(object);
     }
@@ -53,10 +54,11 @@ fn mark(state: &mut State, target: &Target, object: &Object, now: &str) -> Objec
     state.store.put(&target.resource.key(), target.id(), marked)
 }
 
-/// Removes what a definition defines.
-fn remove_custom(state: &mut State, definition: &Value) {
-    let resource = resource_of(definition);
-    let ids: Vec<Id> = state.store.collection(&resource.key()).objects().keys().cloned().collect();
+/// Removes the resource that a CRD defines, and its objects.
+fn remove_custom_resources(state: &mut State, definition: &Value) {
+    let resource = resource_from_crd(definition);
+    let ids: Vec<ObjectId> =
+        state.store.collection(&resource.key()).objects().keys().cloned().collect();
     for id in ids {
         state.store.remove(&resource.key(), &id);
     }

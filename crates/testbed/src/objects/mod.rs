@@ -1,4 +1,6 @@
-//! Creating, changing and deleting objects: one path for PUT, PATCH, the scale and the testbed itself.
+//! Creates, updates and deletes stored objects, with validation, defaults and generations.
+//!
+//! PUT, PATCH, the scale subresource and [`Testbed`](crate::Testbed) all use these functions.
 
 mod admission;
 mod checks;

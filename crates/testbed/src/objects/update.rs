@@ -1,50 +1,50 @@
-//! Changing objects.
+//! Updates objects.
 
 use serde_json::Value;
 
 use super::{
     admission,
-    checks::{SERVERS_OWN, check_namespace, check_type, has_finalizers},
+    checks::{SERVER_FIELDS, check_namespace, check_type, has_finalizers},
 };
 use crate::{
     config::Config,
     error::ApiError,
     json,
-    registry::resource_of,
+    registry::resource_from_crd,
     state::State,
     store::Object,
-    target::{Part, Target},
+    target::{Subresource, Target},
 };
 
-/// Changes an object: `change` makes the new one of the stored one.
+/// Updates an object. `change` computes the new object from the stored one.
 pub(crate) fn update(
     state: &mut State,
     config: &Config,
     target: &Target,
-    part: Part,
+    subresource: Subresource,
     dry_run: bool,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
     let (key, id) = (target.resource.key(), target.id());
     let Some(old) = state.store.get(&key, &id).cloned() else {
-        return Err(ApiError::not_found(&target.subject()));
+        return Err(ApiError::not_found(&target.reference()));
     };
-    // What is stored may be of another version than the one asked for.
+    // The stored object may have another version than the request's.
     let mut shown = (*old).clone();
     json::set(&mut shown, &["apiVersion"], target.resource.api_version(&target.version));
     let mut new = change(&shown)?;
     check_type(target, &mut new)?;
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
-    keep_servers_own(&mut new, &old);
+    keep_server_fields(&mut new, &old);
     json::copy(&old, &mut new, &["apiVersion"]);
-    let mut new = only_part(target, part, new, &old)?;
-    if part == Part::Main {
+    let mut new = restrict_to_subresource(target, subresource, new, &old)?;
+    if subresource == Subresource::None {
         admission::admit(config, target, &mut new, Some(&old))?;
     } else {
         admission::admit_status(target, &mut new)?;
     }
-    count_generation(target, &mut new, &old)?;
+    update_generation(target, &mut new, &old)?;
     json::copy(&old, &mut new, &["metadata", "resourceVersion"]);
     if new == *old {
         return Ok(old);
@@ -52,11 +52,11 @@ pub(crate) fn update(
     if dry_run {
         return Ok(new.into());
     }
-    if target.resource.is_definition() {
-        state.registry.insert(resource_of(&new));
+    if target.resource.is_crd() {
+        state.registry.insert(resource_from_crd(&new));
     }
     let object = state.store.put(&key, id.clone(), new);
-    if is_finished(&object) {
+    if can_be_removed(&object) {
         return Ok(state.store.remove(&key, &id).unwrap_or(object));
     }
     Ok(object)
@@ -73,42 +73,47 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
     }
     let version = json::str_at(new, "/metadata/resourceVersion");
     if !version.is_empty() && version != json::str_at(old, "/metadata/resourceVersion") {
-        return Err(ApiError::modified(&target.subject()));
+        return Err(ApiError::modified(&target.reference()));
     }
     let uid = json::str_at(new, "/metadata/uid");
     if !uid.is_empty() && uid != json::str_at(old, "/metadata/uid") {
-        // Each of the two validations of an update says so.
+        // kube-apiserver validates updates twice and reports the cause twice.
         let cause = admission::immutable("metadata.uid", uid);
-        return Err(ApiError::invalid(&target.subject(), &[cause.clone(), cause]));
+        return Err(ApiError::invalid(&target.reference(), &[cause.clone(), cause]));
     }
     Ok(())
 }
 
-fn keep_servers_own(new: &mut Value, old: &Value) {
-    for member in SERVERS_OWN {
+fn keep_server_fields(new: &mut Value, old: &Value) {
+    for member in SERVER_FIELDS {
         json::copy(old, new, &["metadata", member]);
     }
 }
 
-/// The stored object with the part of the new one that the request may write.
-fn only_part(target: &Target, part: Part, mut new: Value, old: &Value) -> Result<Value, ApiError> {
-    if part == Part::Status {
+/// Discards the changes outside of the part that the request may write.
+fn restrict_to_subresource(
+    target: &Target,
+    subresource: Subresource,
+    mut new: Value,
+    old: &Value,
+) -> Result<Value, ApiError> {
+    if subresource == Subresource::Status {
         let mut result = old.clone();
         json::copy(&new, &mut result, &["status"]);
         json::copy(&new, &mut result, &["metadata", "managedFields"]);
         return Ok(result);
     }
-    if target.served()?.has_status {
+    if target.served_version()?.has_status {
         json::copy(old, &mut new, &["status"]);
     }
     Ok(new)
 }
 
-fn count_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
-    if !target.resource.counts_generations {
+fn update_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+    if !target.resource.has_generation {
         return Ok(());
     }
-    let has_status = target.served()?.has_status;
+    let has_status = target.served_version()?.has_status;
     let counted = |object: &Value| {
         let mut object = object.clone();
         json::remove(&mut object, &["metadata"]);
@@ -124,7 +129,7 @@ fn count_generation(target: &Target, new: &mut Value, old: &Value) -> Result<(),
     Ok(())
 }
 
-/// Whether the object was deleted and nobody holds it any more.
-pub(crate) fn is_finished(object: &Value) -> bool {
+/// Whether a deleted object has no finalizers left.
+pub(crate) fn can_be_removed(object: &Value) -> bool {
     object.pointer("/metadata/deletionTimestamp").is_some() && !has_finalizers(object)
 }

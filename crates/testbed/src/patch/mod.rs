@@ -1,49 +1,50 @@
-//! The four kinds of patches.
+//! The four kinds of patches, as pure functions on JSON.
 
 mod apply;
-mod fields;
-mod record;
+mod field_manager;
+mod field_set;
 mod strategic;
+mod update;
 
 use serde_json::Value;
 
-pub(crate) use self::{apply::Applier, record::Writer};
-use crate::{error::ApiError, request::Call};
+pub(crate) use self::field_manager::FieldManager;
+use crate::{error::ApiError, request::ApiRequest};
 
 const MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 const REJECTED: &str = "the server rejected our request due to an error in our request";
 
-/// A patch whose kind is known.
+/// A parsed patch.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
-    /// RFC 6902.
+    /// JSON patch (RFC 6902).
     Json(json_patch::Patch),
-    /// RFC 7386.
+    /// JSON merge patch (RFC 7386).
     Merge(Value),
-    /// Kubernetes' merge patch, which merges lists by keys.
+    /// Strategic merge patch, which merges lists by key.
     Strategic(Value),
-    /// Server-side apply: the whole of what the manager wants.
+    /// Server-side apply.
     Apply(Value),
 }
 
 impl Patch {
-    /// Reads a patch of an object, or of its scale, whose kind is built in or not.
-    pub(crate) fn new(call: &Call, is_builtin: bool) -> Result<Self, ApiError> {
-        match call.content_type.split(';').next().unwrap_or_default().trim() {
-            "application/json-patch+json" => operations(decoded(call)?).map(Self::Json),
-            "application/merge-patch+json" => object(call).map(Self::Merge),
-            "application/strategic-merge-patch+json" => object(call).map(Self::Strategic),
-            "application/apply-patch+yaml" => call.any_json().map(Self::Apply),
+    /// Parses a patch by its media type.
+    pub(crate) fn new(request: &ApiRequest, is_builtin: bool) -> Result<Self, ApiError> {
+        match request.content_type.split(';').next().unwrap_or_default().trim() {
+            "application/json-patch+json" => operations(decoded(request)?).map(Self::Json),
+            "application/merge-patch+json" => object(request).map(Self::Merge),
+            "application/strategic-merge-patch+json" => object(request).map(Self::Strategic),
+            "application/apply-patch+yaml" => request.any_json().map(Self::Apply),
             _ if is_builtin => {
                 let (code, reason) = (415, "UnsupportedMediaType");
-                Err(ApiError::about_nothing(code, reason, "415: Unsupported Media Type"))
+                Err(ApiError::with_empty_details(code, reason, "415: Unsupported Media Type"))
             }
             _ => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
         }
     }
 
-    /// What the patch makes of an object. Only built-in kinds know how to merge their lists.
+    /// Applies the patch to a copy of the object. Strategic merge patch requires a built-in kind.
     pub(crate) fn apply_to(&self, object: &Value, is_builtin: bool) -> Result<Value, ApiError> {
         let mut object = object.clone();
         match self {
@@ -58,18 +59,18 @@ impl Patch {
     }
 }
 
-/// The answer to operations that do not fit; why, the server keeps to itself.
+/// The error for every failed JSON patch. kube-apiserver doesn't give details either.
 fn rejected() -> ApiError {
-    ApiError::about_nothing(422, "Invalid", REJECTED)
+    ApiError::with_empty_details(422, "Invalid", REJECTED)
 }
 
-fn decoded(call: &Call) -> Result<Value, ApiError> {
-    serde_json::from_slice(&call.body)
+fn decoded(request: &ApiRequest) -> Result<Value, ApiError> {
+    serde_json::from_slice(&request.body)
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))
 }
 
-fn object(call: &Call) -> Result<Value, ApiError> {
-    let patch = decoded(call)?;
+fn object(request: &ApiRequest) -> Result<Value, ApiError> {
+    let patch = decoded(request)?;
     if patch.is_object() {
         Ok(patch)
     } else {

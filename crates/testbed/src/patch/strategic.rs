@@ -1,4 +1,4 @@
-//! Strategic merge patch: a merge patch that merges lists by the keys of their elements.
+//! Strategic merge patch: a merge patch that merges lists by key.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
 
-/// The member that tells the elements of a list apart, if the API merges lists of this name.
+/// The field that identifies elements of a list with this name (`patchMergeKey`), if it has one.
 pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
     match list {
         "conditions" => Some("type"),
@@ -30,12 +30,11 @@ pub(super) fn merge_key(list: &str, element: &Value) -> Option<&'static str> {
     }
 }
 
-/// Whether lists of this name hold plain values that merge as a set.
+/// Whether lists with this name are sets of primitive values.
 pub(super) fn is_set(list: &str) -> bool {
     list == "finalizers"
 }
 
-/// Merges `patch` into `object`.
 pub(super) fn apply(object: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         object.clone_from(patch);
@@ -109,8 +108,9 @@ fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
     order(items, name, &live, patch);
 }
 
-/// Puts the elements in the order of the API: those that the patch names as it names them, the others around them as
-/// they were; where nothing tells, the patch comes first.
+/// Orders the merged list as kube-apiserver does. Patched elements keep the order of the patch,
+/// others stay in their relative position. If neither determines the order, patched elements come
+/// first.
 fn order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let position = |all: &[Value], item: &Value| {
         let key = merge_key(list, item).filter(|_| item.is_object());

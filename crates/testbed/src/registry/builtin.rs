@@ -1,20 +1,19 @@
-//! The resources that are there without a definition.
+//! The built-in resources.
 
 use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 
-// Each is a property of its own.
-#[allow(clippy::struct_excessive_bools)]
+#[allow(clippy::struct_excessive_bools, reason = "independent properties")]
 struct Builtin {
     group: &'static str,
     version: &'static str,
     plural: &'static str,
     kind: &'static str,
     short: &'static [&'static str],
-    /// In kubectl's `all`.
+    /// Part of the category `all` (`kubectl get all`).
     is_in_all: bool,
     namespaced: bool,
     has_status: bool,
-    counts_generations: bool,
+    has_generation: bool,
     scale: Scale,
 }
 
@@ -33,7 +32,7 @@ const PLAIN: Builtin = Builtin {
     is_in_all: false,
     namespaced: true,
     has_status: false,
-    counts_generations: false,
+    has_generation: false,
     scale: Scale::No,
 };
 
@@ -41,7 +40,7 @@ const APPS: Builtin = Builtin {
     group: "apps",
     is_in_all: true,
     has_status: true,
-    counts_generations: true,
+    has_generation: true,
     scale: Scale::BySelector,
     ..PLAIN
 };
@@ -61,7 +60,7 @@ const ALL: &[Builtin] = &[
         short: &["po"],
         is_in_all: true,
         has_status: true,
-        counts_generations: true,
+        has_generation: true,
         ..PLAIN
     },
     Builtin {
@@ -102,7 +101,7 @@ const ALL: &[Builtin] = &[
         kind: "Ingress",
         short: &["ing"],
         has_status: true,
-        counts_generations: true,
+        has_generation: true,
         ..PLAIN
     },
     Builtin { group: "coordination.k8s.io", plural: "leases", kind: "Lease", ..PLAIN },
@@ -113,12 +112,11 @@ const ALL: &[Builtin] = &[
         short: &["crd", "crds"],
         namespaced: false,
         has_status: true,
-        counts_generations: true,
+        has_generation: true,
         ..PLAIN
     },
 ];
 
-/// All of them.
 pub(super) fn resources() -> impl Iterator<Item = Resource> {
     ALL.iter().map(resource)
 }
@@ -140,8 +138,8 @@ fn resource(builtin: &Builtin) -> Resource {
         short_names: builtin.short.iter().map(|&name| name.to_owned()).collect(),
         categories: if builtin.is_in_all { vec!["all".to_owned()] } else { Vec::new() },
         namespaced: builtin.namespaced,
-        counts_generations: builtin.counts_generations,
-        custom: false,
+        has_generation: builtin.has_generation,
+        is_custom: false,
     }
 }
 

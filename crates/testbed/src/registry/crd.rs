@@ -1,12 +1,12 @@
-//! Custom resources: what a `CustomResourceDefinition` makes of the server.
+//! Custom resources.
 
 use serde_json::{Value, json};
 
 use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 use crate::json;
 
-/// The resource that a `CustomResourceDefinition` defines.
-pub(crate) fn resource_of(definition: &Value) -> Resource {
+/// The resource that a CRD defines.
+pub(crate) fn resource_from_crd(definition: &Value) -> Resource {
     let names =
         |member: &str| json::str_at(definition, &format!("/spec/names/{member}")).to_owned();
     let list = |member: &str| {
@@ -30,19 +30,26 @@ pub(crate) fn resource_of(definition: &Value) -> Resource {
         short_names: list("shortNames"),
         categories: list("categories"),
         namespaced: json::str_at(definition, "/spec/scope") != "Cluster",
-        counts_generations: true,
-        custom: true,
+        has_generation: true,
+        is_custom: true,
     }
 }
 
-/// Fills in the status of a definition, which here holds at once.
+/// Sets the status of a CRD. Unlike in a real server, it is established at once.
 pub(crate) fn establish(definition: &mut Value, now: &str) {
-    let resource = resource_of(definition);
+    let resource = resource_from_crd(definition);
     let names = json!({
         "plural": resource.plural, "singular": resource.singular, "kind": resource.kind,
-        "listKind": resource.list_kind, "shortNames": resource.short_names, "categories": resource.categories,
+        "listKind": resource.list_kind, "shortNames": resource.short_names,
+        "categories": resource.categories,
     });
-    let condition = |name: &str, reason: &str, message: &str| json!({ "type": name, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now });
+    let condition = |name: &str, reason: &str, message: &str| {
+        json!({
+            "type": name, "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": now,
+        })
+    };
+    let accepted = "the initial names have been accepted";
     let stored: Vec<&str> = json::array_at(definition, "/spec/versions")
         .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true))
         .map(|version| json::str_at(version, "/name"))
@@ -50,7 +57,7 @@ pub(crate) fn establish(definition: &mut Value, now: &str) {
     let status = json!({
         "conditions": [
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+            condition("Established", "InitialNamesAccepted", accepted),
         ],
         "acceptedNames": names,
         "storedVersions": stored,
@@ -81,7 +88,8 @@ fn or(text: String, fallback: String) -> String {
     if text.is_empty() { fallback } else { text }
 }
 
-/// Orders versions as the API prefers them: stable, beta, alpha, each from the newest; others last, by name.
+/// Sort key by version priority: stable before beta before alpha, newest first, then all other
+/// names in alphabetical order.
 fn stability(version: &str) -> (u8, std::cmp::Reverse<(u32, u32)>, String) {
     let parsed = version.strip_prefix('v').and_then(|rest| {
         for (rank, word) in [(1, "beta"), (2, "alpha")] {

@@ -1,4 +1,4 @@
-//! Which resources the server has.
+//! The resources that are served.
 
 mod builtin;
 mod crd;
@@ -7,24 +7,24 @@ mod resource;
 use std::{collections::BTreeMap, sync::Arc};
 
 pub(crate) use self::{
-    crd::{establish, resource_of},
+    crd::{establish, resource_from_crd},
     resource::{Resource, ScalePaths, ScaleSelector, Version, api_version},
 };
-use crate::store::Key;
+use crate::store::ResourceKey;
 
-/// All resources, by group and plural.
+/// All resources, by group and plural name.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
-    resources: BTreeMap<Key, Arc<Resource>>,
+    resources: BTreeMap<ResourceKey, Arc<Resource>>,
 }
 
 impl Registry {
-    /// The built-in resources.
-    pub(crate) fn new(autoscalers_count_generations: bool) -> Self {
+    /// A registry with the built-in resources.
+    pub(crate) fn new(hpa_generation: bool) -> Self {
         let mut registry = Self { resources: BTreeMap::new() };
         for mut resource in builtin::resources() {
             if resource.is_autoscaler() {
-                resource.counts_generations = autoscalers_count_generations;
+                resource.has_generation = hpa_generation;
             }
             registry.insert(resource);
         }
@@ -35,7 +35,7 @@ impl Registry {
         self.resources.insert(resource.key(), Arc::new(resource));
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &ResourceKey) {
         self.resources.remove(key);
     }
 
@@ -58,7 +58,7 @@ impl Registry {
         self.resources.values()
     }
 
-    /// The versions of a group, the preferred one first; none if there is no such group.
+    /// The versions of a group, the preferred one first. Empty if the group doesn't exist.
     pub(crate) fn versions(&self, group: &str) -> Vec<&str> {
         let mut versions: Vec<&str> = Vec::new();
         for version in self.iter().filter(|one| one.group == group).flat_map(|one| &one.versions) {
@@ -69,7 +69,7 @@ impl Registry {
         versions
     }
 
-    /// All groups but the core one.
+    /// All groups except the core group.
     pub(crate) fn groups(&self) -> Vec<&str> {
         let mut groups: Vec<&str> = self.iter().map(|one| one.group.as_str()).collect();
         groups.retain(|group| !group.is_empty());

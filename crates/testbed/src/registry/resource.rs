@@ -1,8 +1,8 @@
-//! Resources and how they are served.
+//! Resources, their versions and subresources.
 
-use crate::{error::Subject, store::Key};
+use crate::{error::ObjectReference, store::ResourceKey};
 
-/// Where a scale finds its members in an object, as JSON pointers.
+/// JSON pointers to the parts of the scale subresource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths {
     pub(crate) spec_replicas: String,
@@ -10,20 +10,18 @@ pub(crate) struct ScalePaths {
     pub(crate) selector: ScaleSelector,
 }
 
-/// What stands at the path of a scale's selector.
+/// The form of the selector that the scale returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScaleSelector {
-    /// There is none.
+    /// The scale has no selector.
     None,
-    /// The text itself.
+    /// A selector string.
     Text(String),
-    /// A meta/v1 LabelSelector.
+    /// A `metav1.LabelSelector`.
     LabelSelector(String),
-    /// A map of labels.
     Labels(String),
 }
 
-/// A version in which a resource is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) name: String,
@@ -33,11 +31,11 @@ pub(crate) struct Version {
     pub(crate) columns: Vec<serde_json::Value>,
 }
 
-/// A resource: a kind of objects and how they are served.
+/// A resource: its names, versions and properties.
 #[derive(Clone, Debug)]
 pub(crate) struct Resource {
     pub(crate) group: String,
-    /// The preferred one comes first.
+    /// The preferred version first.
     pub(crate) versions: Vec<Version>,
     pub(crate) plural: String,
     pub(crate) singular: String,
@@ -46,14 +44,14 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether `metadata.generation` counts the changes of the spec.
-    pub(crate) counts_generations: bool,
-    /// Whether it is defined by a `CustomResourceDefinition`.
-    pub(crate) custom: bool,
+    /// Spec changes increment `metadata.generation`.
+    pub(crate) has_generation: bool,
+    /// Defined by a CRD.
+    pub(crate) is_custom: bool,
 }
 
 impl Resource {
-    pub(crate) fn key(&self) -> Key {
+    pub(crate) fn key(&self) -> ResourceKey {
         (self.group.clone(), self.plural.clone())
     }
 
@@ -69,7 +67,7 @@ impl Resource {
         self.is("autoscaling", "horizontalpodautoscalers")
     }
 
-    pub(crate) fn is_definition(&self) -> bool {
+    pub(crate) fn is_crd(&self) -> bool {
         self.is("apiextensions.k8s.io", "customresourcedefinitions")
     }
 
@@ -77,8 +75,8 @@ impl Resource {
         self.is("", "namespaces")
     }
 
-    pub(crate) fn subject<'a>(&'a self, name: &'a str) -> Subject<'a> {
-        Subject { group: &self.group, plural: &self.plural, kind: &self.kind, name }
+    pub(crate) fn reference<'a>(&'a self, name: &'a str) -> ObjectReference<'a> {
+        ObjectReference { group: &self.group, plural: &self.plural, kind: &self.kind, name }
     }
 
     pub(crate) fn api_version(&self, version: &str) -> String {

@@ -1,38 +1,38 @@
-//! Deleting one object or many.
+//! DELETE of one object or of a collection.
 
 use axum::body::Body;
 use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::options::refuse;
+use super::options::reject_options;
 use crate::{
-    error::{ApiError, Subject},
+    error::{ApiError, ObjectReference},
     json,
     objects::{Deleted, delete},
-    output::View,
-    request::Call,
+    output::OutputFormat,
+    request::ApiRequest,
     response,
     selection::Selection,
     server::Server,
-    store::Id,
+    store::ObjectId,
     target::Target,
 };
 
 pub(super) fn one(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    let options = options(call)?;
+    let options = options(request)?;
     check_policy(&options)?;
     let now = server.now();
     let mut state = server.state.lock();
     let Some(object) = state.store.get(&target.resource.key(), &target.id()).cloned() else {
-        return Err(ApiError::not_found(&target.subject()));
+        return Err(ApiError::not_found(&target.reference()));
     };
     check_preconditions(target, &options, &object)?;
-    if call.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
+    if request.is_dry_run() || json::array_at(&options, "/dryRun").next().is_some() {
         return Ok(response::json(
             StatusCode::OK,
             &success(target, json::str_at(&object, "/metadata/uid")),
@@ -40,26 +40,26 @@ pub(super) fn one(
     }
     let deleted = delete(&mut state, target, &now);
     drop(state);
-    let view = View::new(call, target, (server.config.clock)())?;
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
     let returns_object = target.resource.is("", "pods") || target.resource.is_namespace();
     let answer = match deleted? {
-        Deleted::Gone(object) if returns_object => view.one(&object),
-        Deleted::Gone(object) => success(target, json::str_at(&object, "/metadata/uid")),
-        Deleted::Waits(object) => view.one(&object),
+        Deleted::Removed(object) if returns_object => output.object(&object),
+        Deleted::Removed(object) => success(target, json::str_at(&object, "/metadata/uid")),
+        Deleted::Finalizing(object) => output.object(&object),
     };
     Ok(response::json(StatusCode::OK, &answer))
 }
 
 pub(super) fn collection(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    let selection = Selection::new(call, &target.resource)?;
+    let selection = Selection::new(request, &target.resource)?;
     let now = server.now();
     let mut state = server.state.lock();
     let objects = state.store.collection(&target.resource.key()).objects();
-    let selected: Vec<Id> = objects
+    let selected: Vec<ObjectId> = objects
         .iter()
         .filter(|(id, object)| selection.matches(id, object))
         .map(|(id, _)| id.clone())
@@ -67,20 +67,21 @@ pub(super) fn collection(
     let mut deleted = Vec::with_capacity(selected.len());
     for (namespace, name) in selected {
         let target = Target { namespace, name, ..target.clone() };
-        let (Deleted::Gone(object) | Deleted::Waits(object)) = delete(&mut state, &target, &now)?;
+        let (Deleted::Removed(object) | Deleted::Finalizing(object)) =
+            delete(&mut state, &target, &now)?;
         deleted.push(object);
     }
     let revision = state.store.revision();
     drop(state);
-    let view = View::new(call, target, (server.config.clock)())?;
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
     Ok(response::json(
         StatusCode::OK,
-        &view.list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
+        &output.list(&deleted, &json!({ "resourceVersion": revision.to_string() })),
     ))
 }
 
-fn options(call: &Call) -> Result<Value, ApiError> {
-    if call.body.is_empty() { Ok(json!({})) } else { call.json() }
+fn options(request: &ApiRequest) -> Result<Value, ApiError> {
+    if request.body.is_empty() { Ok(json!({})) } else { request.json() }
 }
 
 fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Result<(), ApiError> {
@@ -95,10 +96,14 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
             continue;
         }
         let why = format!(
-            "the {name} in the precondition ({given}) does not match the {name} in record ({stored}). {advice}"
+            "the {name} in the precondition ({given}) does not match the {name} in record \
+             ({stored}). {advice}"
         );
-        let subject = target.subject();
-        return Err(ApiError::conflict(&Subject { plural: subject.kind, ..subject }, &why));
+        let reference = target.reference();
+        return Err(ApiError::conflict(
+            &ObjectReference { plural: reference.kind, ..reference },
+            &why,
+        ));
     }
     Ok(())
 }
@@ -111,14 +116,17 @@ fn check_policy(options: &Value) -> Result<(), ApiError> {
     let supported = "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"";
     let message = format!("Unsupported value: \"{policy}\": {supported}");
     let (reason, field) = (CauseReason::NotSupported, "propagationPolicy".to_owned());
-    refuse("DeleteOptions", &[Cause { reason, message, field }])
+    reject_options("DeleteOptions", &[Cause { reason, message, field }])
 }
 
-/// The `Status` of a success.
+/// The `Status` of a successful deletion.
 fn success(target: &Target, uid: &str) -> Value {
     let mut details = json!({ "name": target.name, "kind": target.resource.plural, "uid": uid });
     if !target.resource.group.is_empty() {
         json::set(&mut details, &["group"], target.resource.group.as_str());
     }
-    json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details })
+    json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": details,
+    })
 }

@@ -1,4 +1,4 @@
-//! Lists, whole or in pages.
+//! Lists, optionally paginated.
 
 use std::{ops::Bound, sync::Arc};
 
@@ -10,23 +10,23 @@ use super::options;
 use crate::{
     error::ApiError,
     json,
-    output::View,
-    request::Call,
+    output::OutputFormat,
+    request::ApiRequest,
     response,
     selection::Selection,
     server::Server,
     state::State,
-    store::{Id, Listed, Object},
+    store::{ListSnapshot, Object, ObjectId},
     target::Target,
 };
 
-/// Where a list that was cut goes on: the version it shows, and the last object that was sent.
-struct Continue {
+/// A continue token: the resource version of the list, and the last object of the previous page.
+struct ContinueToken {
     revision: u64,
-    after: Id,
+    after: ObjectId,
 }
 
-impl Continue {
+impl ContinueToken {
     fn parse(token: &str) -> Result<Self, ApiError> {
         let parsed = || {
             let mut parts = token.splitn(3, '/');
@@ -43,80 +43,95 @@ impl Continue {
     }
 }
 
-pub(super) fn answer(
+pub(super) fn handle(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    options::check_list(call)?;
-    let selection = Selection::new(call, &target.resource)?;
-    // What is asked for at any version comes out of a cache, which does not cut.
-    let is_cut = call.parameter("resourceVersion") != "0" || !call.parameter("continue").is_empty();
-    let limit = call.number("limit").filter(|limit| *limit > 0 && is_cut);
-    let (Listed { revision, objects }, after) = snapshot(server, call, target, limit.is_some())?;
+    options::check_list(request)?;
+    let selection = Selection::new(request, &target.resource)?;
+    // With `resourceVersion=0` kube-apiserver lists from its watch cache and ignores the limit.
+    let is_cut =
+        request.parameter("resourceVersion") != "0" || !request.parameter("continue").is_empty();
+    let limit = request.number("limit").filter(|limit| *limit > 0 && is_cut);
+    let (ListSnapshot { revision, objects }, after) =
+        snapshot(server, request, target, limit.is_some())?;
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let mut selected = objects
         .range((from, Bound::Unbounded))
         .filter(|(id, object)| selection.matches(id, object));
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let page: Vec<(&Id, &Object)> = selected.by_ref().take(limit).collect();
+    let page: Vec<(&ObjectId, &Object)> = selected.by_ref().take(limit).collect();
     let remaining = selected.count();
-    let metadata = metadata(revision, page.last().map(|(id, _)| *id), remaining, call);
+    let metadata = metadata(revision, page.last().map(|(id, _)| *id), remaining, request);
     let page: Vec<Object> = page.into_iter().map(|(_, object)| Arc::clone(object)).collect();
-    let view = View::new(call, target, (server.config.clock)())?;
-    Ok(response::json(StatusCode::OK, &view.list(&page, &metadata)))
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+    Ok(response::json(StatusCode::OK, &output.list(&page, &metadata)))
 }
 
-/// The objects at the version that the list is to show, and after which of them it goes on.
+/// The objects at the requested resource version, and the last object of the previous page.
 fn snapshot(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
     is_paged: bool,
-) -> Result<(Listed, Option<Id>), ApiError> {
+) -> Result<(ListSnapshot, Option<ObjectId>), ApiError> {
     let mut state = server.state.lock();
-    let is_earlier = call.revisions_back > 0 && call.parameter("continue").is_empty();
-    if is_earlier && call.parameter("resourceVersionMatch") != "Exact" {
-        return Ok((earlier(&mut state, call, target)?, None));
+    let is_earlier = request.revisions_back > 0 && request.parameter("continue").is_empty();
+    if is_earlier && request.parameter("resourceVersionMatch") != "Exact" {
+        return Ok((stale_list(&mut state, request, target)?, None));
     }
     let now = state.store.revision();
     let collection = state.store.collection(&target.resource.key());
-    if !call.parameter("continue").is_empty() {
-        let at = Continue::parse(call.parameter("continue"))?;
+    if !request.parameter("continue").is_empty() {
+        let at = ContinueToken::parse(request.parameter("continue"))?;
         let snapshot = collection.page_at(at.revision).map_err(|_| expired_token())?;
         return Ok((snapshot, Some(at.after)));
     }
-    let asked = call.number("resourceVersion").unwrap_or_default();
-    if asked > now {
-        return Err(too_large(asked, now));
+    let requested = request.number("resourceVersion").unwrap_or_default();
+    if requested > now {
+        return Err(resource_version_too_large(requested, now));
     }
-    let is_exact = call.parameter("resourceVersionMatch") == "Exact";
-    let revision = if is_exact { asked } else { now };
+    let is_exact = request.parameter("resourceVersionMatch") == "Exact";
+    let revision = if is_exact { requested } else { now };
     let snapshot =
-        if is_paged { collection.page_at(revision) } else { collection.snapshot_at(revision) };
+        if is_paged { collection.page_at(revision) } else { collection.list_at(revision) };
     Ok((snapshot.map_err(|error| ApiError::expired(error.to_string()))?, None))
 }
 
-/// The objects as many versions back as the call is to read: not before what the log holds, nor before the version
-/// that is asked for.
-pub(super) fn earlier(state: &mut State, call: &Call, target: &Target) -> Result<Listed, ApiError> {
+/// The objects some resource versions ago, because of a fault. Limited by the watch cache and by
+/// the requested resource version.
+pub(super) fn stale_list(
+    state: &mut State,
+    request: &ApiRequest,
+    target: &Target,
+) -> Result<ListSnapshot, ApiError> {
     let now = state.store.revision();
-    let asked = call.number("resourceVersion").unwrap_or_default();
-    if asked > now {
-        return Err(too_large(asked, now));
+    let requested = request.number("resourceVersion").unwrap_or_default();
+    if requested > now {
+        return Err(resource_version_too_large(requested, now));
     }
     let collection = state.store.collection(&target.resource.key());
-    let revision = now.saturating_sub(call.revisions_back).max(asked).max(collection.oldest());
-    collection.snapshot_at(revision).map_err(|error| ApiError::expired(error.to_string()))
+    let revision = now
+        .saturating_sub(request.revisions_back)
+        .max(requested)
+        .max(collection.compacted_revision());
+    collection.list_at(revision).map_err(|error| ApiError::expired(error.to_string()))
 }
 
-fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> Value {
+fn metadata(
+    revision: u64,
+    last: Option<&ObjectId>,
+    remaining: usize,
+    request: &ApiRequest,
+) -> Value {
     let mut metadata = json!({ "resourceVersion": revision.to_string() });
     if let Some(last) = last.filter(|_| remaining > 0) {
-        let token = Continue { revision, after: last.clone() }.token();
+        let token = ContinueToken { revision, after: last.clone() }.token();
         json::set(&mut metadata, &["continue"], token);
-        // With a selector the API does not count.
-        if call.parameter("labelSelector").is_empty() && call.parameter("fieldSelector").is_empty()
+        // With a selector, kube-apiserver doesn't count the remaining items.
+        if request.parameter("labelSelector").is_empty()
+            && request.parameter("fieldSelector").is_empty()
         {
             json::set(&mut metadata, &["remainingItemCount"], remaining);
         }
@@ -125,14 +140,17 @@ fn metadata(revision: u64, last: Option<&Id>, remaining: usize, call: &Call) -> 
 }
 
 fn expired_token() -> ApiError {
-    let text = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+    let text = "The provided continue parameter is too old to display a consistent list result. \
+        You can start a new list without the continue parameter.";
     ApiError::expired(text)
 }
 
-/// The version asked for lies ahead.
-pub(super) fn too_large(asked: u64, now: u64) -> ApiError {
-    let text = format!("Too large resource version: {asked}, current: {now}");
-    let details = json!({ "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }], "retryAfterSeconds": 1 });
+/// 504 `Timeout`: the requested resource version is newer than the last change.
+pub(super) fn resource_version_too_large(requested: u64, now: u64) -> ApiError {
+    let text = format!("Too large resource version: {requested}, current: {now}");
+    let message = "Too large resource version";
+    let cause = json!({ "reason": "ResourceVersionTooLarge", "message": message });
+    let details = json!({ "causes": [cause], "retryAfterSeconds": 1 });
     ApiError {
         details: Some(details),
         retry_after: Some(1),

@@ -1,4 +1,4 @@
-//! The operations on resources.
+//! Handlers for resources.
 
 mod delete;
 mod list;
@@ -14,111 +14,126 @@ use axum::body::Body;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use self::object::{show, stored};
+use self::object::{get, respond};
 use crate::{
     error::ApiError,
     json,
     objects::{self, admit_status, check_uid, check_version_given, update},
-    patch::Writer,
-    request::Call,
+    patch::FieldManager,
+    request::ApiRequest,
     server::Server,
-    target::{Part, Target},
+    target::{Subresource, Target},
 };
 
-/// Answers a request for a resource.
-pub(crate) fn answer(server: &Arc<Server>, call: &Call) -> Result<Response<Body>, ApiError> {
-    let target = target(server, call)?;
-    options::check_dry_run(call)?;
-    let version = target.served()?;
-    match call.info.subresource.as_str() {
-        "" if call.info.name.is_empty() => collection(server, call, &target),
-        "" => one(server, call, &target, Part::Main),
-        "status" if version.has_status => one(server, call, &target, Part::Status),
-        "scale" if version.scale.is_some() => scale::answer(server, call, &target),
-        _ => Err(ApiError::no_such_path()),
+pub(crate) fn handle(
+    server: &Arc<Server>,
+    request: &ApiRequest,
+) -> Result<Response<Body>, ApiError> {
+    let target = target(server, request)?;
+    options::check_dry_run(request)?;
+    let version = target.served_version()?;
+    match request.info.subresource.as_str() {
+        "" if request.info.name.is_empty() => collection(server, request, &target),
+        "" => one(server, request, &target, Subresource::None),
+        "status" if version.has_status => one(server, request, &target, Subresource::Status),
+        "scale" if version.scale.is_some() => scale::handle(server, request, &target),
+        _ => Err(ApiError::unknown_resource()),
     }
 }
 
-fn target(server: &Server, call: &Call) -> Result<Target, ApiError> {
-    let info = &call.info;
+fn target(server: &Server, request: &ApiRequest) -> Result<Target, ApiError> {
+    let info = &request.info;
     let state = server.state.lock();
     let resource = state.registry.find(&info.group, &info.version, &info.resource);
-    let resource = Arc::clone(resource.ok_or_else(ApiError::no_such_path)?);
+    let resource = Arc::clone(resource.ok_or_else(ApiError::unknown_resource)?);
     if !resource.namespaced && !info.namespace.is_empty() {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::unknown_resource());
     }
     let (version, namespace, name) =
         (info.version.clone(), info.namespace.clone(), info.name.clone());
     if resource.namespaced && namespace.is_empty() && !name.is_empty() {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::unknown_resource());
     }
     Ok(Target { resource, version, namespace, name })
 }
 
 fn collection(
     server: &Arc<Server>,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    match call.method {
-        Method::GET if call.info.verb == "watch" => watch::answer(server, call, target),
-        Method::GET => list::answer(server, call, target),
-        Method::POST => create(server, call, target),
+    match request.method {
+        Method::GET if request.info.verb == "watch" => watch::handle(server, request, target),
+        Method::GET => list::handle(server, request, target),
+        Method::POST => create(server, request, target),
         Method::DELETE if !target.resource.is_namespace() => {
-            delete::collection(server, call, target)
+            delete::collection(server, request, target)
         }
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
-fn create(server: &Server, call: &Call, target: &Target) -> Result<Response<Body>, ApiError> {
+fn create(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+) -> Result<Response<Body>, ApiError> {
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let mut body = call.json()?;
-    Writer::new(call, server.now()).record(&mut body, &Value::Null, Part::Main);
-    let created =
-        objects::create(&mut server.state.lock(), &server.config, target, body, call.is_dry_run())?;
-    show(server, call, target, &created, StatusCode::CREATED)
+    let mut body = request.json()?;
+    FieldManager::for_update(request, server.now()).record(
+        &mut body,
+        &Value::Null,
+        Subresource::None,
+    );
+    let created = objects::create(
+        &mut server.state.lock(),
+        &server.config,
+        target,
+        body,
+        request.is_dry_run(),
+    )?;
+    respond(server, request, target, &created, StatusCode::CREATED)
 }
 
 fn one(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
-    part: Part,
+    subresource: Subresource,
 ) -> Result<Response<Body>, ApiError> {
-    match (&call.method, part) {
+    match (&request.method, subresource) {
         (&Method::GET, _) => {
-            let object = stored(server, call, target)?;
-            show(server, call, target, &object, StatusCode::OK)
+            let object = get(server, request, target)?;
+            respond(server, request, target, &object, StatusCode::OK)
         }
         (&Method::PUT, _) => {
-            let mut body = call.json()?;
-            let writer = Writer::new(call, server.now());
+            let mut body = request.json()?;
+            let manager = FieldManager::for_update(request, server.now());
             let mut state = server.state.lock();
-            let dry_run = call.is_dry_run();
-            let object = update(&mut state, &server.config, target, part, dry_run, |old| {
+            let dry_run = request.is_dry_run();
+            let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
                 check_uid(target, &body, old)?;
                 check_version_given(target, &body)?;
                 if json::array_at(&body, "/metadata/managedFields").next().is_none() {
                     json::copy(old, &mut body, &["metadata", "managedFields"]);
                 }
-                // So that nobody is recorded for what is left out of the status.
-                if part == Part::Status {
+                // Fields that are dropped here must not be recorded in `managedFields`.
+                if subresource == Subresource::Status {
                     admit_status(target, &mut body)?;
                 }
-                writer.record(&mut body, old, part);
+                manager.record(&mut body, old, subresource);
                 Ok(body)
             })?;
             drop(state);
-            show(server, call, target, &object, StatusCode::OK)
+            respond(server, request, target, &object, StatusCode::OK)
         }
         (&Method::PATCH, _) => {
-            let (object, code) = patch::answer(server, call, target, part)?;
-            show(server, call, target, &object, code)
+            let (object, code) = patch::handle(server, request, target, subresource)?;
+            respond(server, request, target, &object, code)
         }
-        (&Method::DELETE, Part::Main) => delete::one(server, call, target),
+        (&Method::DELETE, Subresource::None) => delete::one(server, request, target),
         _ => Err(ApiError::method_not_allowed()),
     }
 }

@@ -1,32 +1,36 @@
-//! Reading one object and showing it.
+//! Reads one object and writes it to the response.
 
 use axum::body::Body;
 use http::{Response, StatusCode};
 
 use super::list;
 use crate::{
-    error::ApiError, output::View, request::Call, response, server::Server, store::Object,
-    target::Target,
+    error::ApiError, output::OutputFormat, request::ApiRequest, response, server::Server,
+    store::Object, target::Target,
 };
 
-/// The object that a target names.
-pub(super) fn stored(server: &Server, call: &Call, target: &Target) -> Result<Object, ApiError> {
+/// The stored object of a target.
+pub(super) fn get(
+    server: &Server,
+    request: &ApiRequest,
+    target: &Target,
+) -> Result<Object, ApiError> {
     let mut state = server.state.lock();
-    let object = if call.revisions_back == 0 {
+    let object = if request.revisions_back == 0 {
         state.store.get(&target.resource.key(), &target.id()).cloned()
     } else {
-        list::earlier(&mut state, call, target)?.objects.get(&target.id()).cloned()
+        list::stale_list(&mut state, request, target)?.objects.get(&target.id()).cloned()
     };
-    object.ok_or_else(|| ApiError::not_found(&target.subject()))
+    object.ok_or_else(|| ApiError::not_found(&target.reference()))
 }
 
-pub(super) fn show(
+pub(super) fn respond(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
     object: &Object,
     code: StatusCode,
 ) -> Result<Response<Body>, ApiError> {
-    let view = View::new(call, target, (server.config.clock)())?;
-    Ok(response::json(code, &view.one(object)))
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+    Ok(response::json(code, &output.object(object)))
 }

@@ -1,56 +1,56 @@
-//! The parameters of requests that are refused.
+//! Validation of query parameters.
 
 use hpa_calc::validation::{Cause, CauseReason};
 
 use crate::{
-    error::{ApiError, Subject},
-    request::Call,
+    error::{ApiError, ObjectReference},
+    request::ApiRequest,
 };
 
-/// Refuses a list whose parameters contradict each other.
-pub(super) fn check_list(call: &Call) -> Result<(), ApiError> {
+/// Rejects contradictory parameters of a list.
+pub(super) fn check_list(request: &ApiRequest) -> Result<(), ApiError> {
     let mut causes = Vec::new();
-    if is_given(call, "resourceVersionMatch")
-        && !is_given(call, "resourceVersion")
-        && !is_given(call, "continue")
+    if has(request, "resourceVersionMatch")
+        && !has(request, "resourceVersion")
+        && !has(request, "continue")
     {
         let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
         causes.push(forbidden("resourceVersionMatch", why));
     }
-    if is_given(call, "sendInitialEvents") {
+    if has(request, "sendInitialEvents") {
         causes.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
-    refuse("ListOptions", &causes)?;
-    match not_a_number(call) {
+    reject_options("ListOptions", &causes)?;
+    match invalid_resource_version(request) {
         Some(text) => Err(ApiError::bad_request(format!("invalid resource version: {text}"))),
         None => Ok(()),
     }
 }
 
-/// Refuses a watch whose parameters contradict each other.
-pub(super) fn check_watch(call: &Call) -> Result<(), ApiError> {
-    let streams = is_given(call, "sendInitialEvents");
+/// Rejects contradictory parameters of a watch.
+pub(super) fn check_watch(request: &ApiRequest) -> Result<(), ApiError> {
+    let sends_initial = has(request, "sendInitialEvents");
     let mut causes = Vec::new();
-    if streams && call.parameter("resourceVersionMatch") != "NotOlderThan" {
+    if sends_initial && request.parameter("resourceVersionMatch") != "NotOlderThan" {
         let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
         causes.push(forbidden("resourceVersionMatch", why));
     }
-    if !streams && is_given(call, "resourceVersionMatch") {
+    if !sends_initial && has(request, "resourceVersionMatch") {
         let why =
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
         causes.push(forbidden("resourceVersionMatch", why));
     }
-    refuse("ListOptions", &causes)?;
-    not_a_number(call).map_or(Ok(()), |text| Err(ApiError::unforeseen(text)))
+    reject_options("ListOptions", &causes)?;
+    invalid_resource_version(request).map_or(Ok(()), |text| Err(ApiError::without_reason(text)))
 }
 
-/// Refuses a dry run of some of the stages: there is none but of all.
-pub(super) fn check_dry_run(call: &Call) -> Result<(), ApiError> {
-    let given = call.parameter("dryRun");
+/// Rejects values of `dryRun` other than `All`.
+pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
+    let given = request.parameter("dryRun");
     if given.is_empty() || given == "All" {
         return Ok(());
     }
-    let kind = match call.method.as_str() {
+    let kind = match request.method.as_str() {
         "POST" => "CreateOptions",
         "PUT" => "UpdateOptions",
         "PATCH" => "PatchOptions",
@@ -58,22 +58,25 @@ pub(super) fn check_dry_run(call: &Call) -> Result<(), ApiError> {
         _ => return Ok(()),
     };
     let message = format!("Unsupported value: [\"{given}\"]: supported values: \"All\"");
-    refuse(
+    reject_options(
         kind,
         &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }],
     )
 }
 
-/// Refuses options, if there are causes to.
-pub(super) fn refuse(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
+/// Returns an error if there are causes.
+pub(super) fn reject_options(kind: &str, causes: &[Cause]) -> Result<(), ApiError> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(&Subject { group: "meta.k8s.io", plural: "", kind, name: "" }, causes))
+    Err(ApiError::invalid(
+        &ObjectReference { group: "meta.k8s.io", plural: "", kind, name: "" },
+        causes,
+    ))
 }
 
-fn is_given(call: &Call, name: &str) -> bool {
-    !call.parameter(name).is_empty()
+fn has(request: &ApiRequest, name: &str) -> bool {
+    !request.parameter(name).is_empty()
 }
 
 fn forbidden(field: &str, why: &str) -> Cause {
@@ -81,9 +84,9 @@ fn forbidden(field: &str, why: &str) -> Cause {
     Cause { reason: CauseReason::Forbidden, message, field: field.to_owned() }
 }
 
-/// What is wrong with a version that is no number.
-fn not_a_number(call: &Call) -> Option<String> {
-    let given = call.parameter("resourceVersion");
+/// The message for a resource version that isn't a number.
+fn invalid_resource_version(request: &ApiRequest) -> Option<String> {
+    let given = request.parameter("resourceVersion");
     if given.is_empty() || given.parse::<u64>().is_ok() {
         return None;
     }

@@ -1,43 +1,41 @@
 //! PATCH of objects and of their status.
 
-use std::sync::Arc;
-
 use hpa_calc::validation::{Cause, CauseReason};
 use http::StatusCode;
 use serde_json::Value;
 
-use super::options::refuse;
+use super::options::reject_options;
 use crate::{
     error::ApiError,
     json,
     objects::{admit_status, create, update},
-    patch::{Applier, Patch, Writer},
-    request::Call,
+    patch::{FieldManager, Patch},
+    request::ApiRequest,
     server::Server,
     store::Object,
-    target::{Part, Target},
+    target::{Subresource, Target},
 };
 
-/// Patches an object; 201 if it was applied and thereby created.
-pub(super) fn answer(
+/// Patches an object. The status code is 201 if server-side apply created it.
+pub(super) fn handle(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
-    part: Part,
+    subresource: Subresource,
 ) -> Result<(Object, StatusCode), ApiError> {
-    let patch = Patch::new(call, !target.resource.custom)?;
+    let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
-        return apply(server, call, target, part, applied);
+        return apply(server, request, target, subresource, applied);
     }
-    let (dry_run, is_builtin) = (call.is_dry_run(), !target.resource.custom);
-    let writer = Writer::new(call, server.now());
+    let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
+    let manager = FieldManager::for_update(request, server.now());
     let mut state = server.state.lock();
-    let object = update(&mut state, &server.config, target, part, dry_run, |object| {
+    let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
         let mut new = patch.apply_to(object, is_builtin)?;
-        if part == Part::Status {
+        if subresource == Subresource::Status {
             admit_status(target, &mut new)?;
         }
-        writer.record(&mut new, object, part);
+        manager.record(&mut new, object, subresource);
         Ok(new)
     })?;
     Ok((object, StatusCode::OK))
@@ -45,16 +43,15 @@ pub(super) fn answer(
 
 fn apply(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
-    part: Part,
+    subresource: Subresource,
     applied: Value,
 ) -> Result<(Object, StatusCode), ApiError> {
-    let manager = call.parameter("fieldManager");
-    if manager.is_empty() {
+    if request.parameter("fieldManager").is_empty() {
         let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
         let message = "Required value: is required for apply patch".to_owned();
-        refuse("PatchOptions", &[Cause { reason, message, field }])?;
+        reject_options("PatchOptions", &[Cause { reason, message, field }])?;
     }
     let (version, kind) = (json::str_at(&applied, "/apiVersion"), json::str_at(&applied, "/kind"));
     if version.is_empty() || kind.is_empty() {
@@ -63,22 +60,20 @@ fn apply(
             "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
-    let by = Applier {
-        manager,
-        api_version: target.resource.api_version(&target.version),
-        subresource: &call.info.subresource,
-        time: server.now(),
-        force: call.is_set("force"),
-    };
+    let manager = FieldManager::for_apply(request, server.now());
     let mut state = server.state.lock();
-    let dry_run = call.is_dry_run();
-    if part == Part::Main && state.store.get(&target.resource.key(), &target.id()).is_none() {
+    let dry_run = request.is_dry_run();
+    if subresource == Subresource::None
+        && state.store.get(&target.resource.key(), &target.id()).is_none()
+    {
         let mut object = applied;
         json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
-        let created = create(&mut state, &server.config, target, by.create(object), dry_run)?;
+        let created =
+            create(&mut state, &server.config, target, manager.apply_new(object), dry_run)?;
         return Ok((created, StatusCode::CREATED));
     }
-    let object =
-        update(&mut state, &server.config, target, part, dry_run, |live| by.apply(live, &applied))?;
-    Ok((Arc::clone(&object), StatusCode::OK))
+    let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
+        manager.apply(live, &applied, request.is_set("force"))
+    })?;
+    Ok((object, StatusCode::OK))
 }

@@ -8,36 +8,38 @@ use hpa_calc::{
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::object::stored;
+use super::object::get;
 use crate::{
-    error::{ApiError, Subject},
+    error::{ApiError, ObjectReference},
     json,
     objects::{check_namespace, check_uid, negative, not_convertible, update},
-    patch::{Patch, Writer},
+    patch::{FieldManager, Patch},
     registry::{ScalePaths, ScaleSelector},
-    request::Call,
+    request::ApiRequest,
     response,
     server::Server,
     store::Object,
-    target::{Part, Target},
+    target::{Subresource, Target},
 };
 
-pub(super) fn answer(
+pub(super) fn handle(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    let Some(paths) = &target.served()?.scale else { return Err(ApiError::no_such_path()) };
-    let object = match call.method {
-        Method::GET => stored(server, call, target)?,
+    let Some(paths) = &target.served_version()?.scale else {
+        return Err(ApiError::unknown_resource());
+    };
+    let object = match request.method {
+        Method::GET => get(server, request, target)?,
         Method::PUT => {
-            let body = call.json()?;
-            write(server, call, target, paths, |_| Ok(body))?
+            let body = request.json()?;
+            write(server, request, target, paths, |_| Ok(body))?
         }
         Method::PATCH => {
-            let patch = Patch::new(call, !target.resource.custom)?;
-            write(server, call, target, paths, |scale| {
-                patch.apply_to(scale, !target.resource.custom)
+            let patch = Patch::new(request, !target.resource.is_custom)?;
+            write(server, request, target, paths, |scale| {
+                patch.apply_to(scale, !target.resource.is_custom)
             })?
         }
         _ => return Err(ApiError::method_not_allowed()),
@@ -45,29 +47,29 @@ pub(super) fn answer(
     Ok(response::json(StatusCode::OK, &scale_of(&object, paths)?))
 }
 
-/// Writes the replicas of the scale that `change` makes of the present one.
+/// Writes the replicas of the scale. `change` computes the new scale from the current one.
 fn write(
     server: &Server,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
     paths: &ScalePaths,
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
-    let writer = Writer::new(call, server.now());
+    let manager = FieldManager::for_update(request, server.now());
     let mut state = server.state.lock();
-    update(&mut state, &server.config, target, Part::Main, call.is_dry_run(), |old| {
+    update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {
         let mut scale = change(&scale_to_write(old, paths)?)?;
         check(target, &mut scale, old, paths)?;
         let mut object = old.clone();
         let replicas = json::i64_at(&scale, "/spec/replicas").unwrap_or_default();
         json::set_pointer(&mut object, &paths.spec_replicas, replicas);
         json::copy(&scale, &mut object, &["metadata", "resourceVersion"]);
-        writer.record(&mut object, old, Part::Main);
+        manager.record(&mut object, old, Subresource::None);
         Ok(object)
     })
 }
 
-/// The scale that a write starts from: replicas that are not there yet are none.
+/// The scale that a write starts from. Missing replicas count as 0.
 fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut object = object.clone();
     if object.pointer(&paths.spec_replicas).is_none() {
@@ -102,18 +104,22 @@ fn check(
     if replicas >= 0 {
         return Ok(());
     }
-    if target.resource.custom {
+    if target.resource.is_custom {
         let field = paths.spec_replicas.replace('/', ".");
         let message = format!("Invalid value: {replicas}: should be a non-negative integer");
         let cause = Cause { reason: CauseReason::Invalid, message, field };
-        return Err(ApiError::invalid(&target.subject(), &[cause]));
+        return Err(ApiError::invalid(&target.reference(), &[cause]));
     }
-    let subject =
-        Subject { group: "autoscaling", plural: "scales", kind: "Scale", name: &target.name };
-    Err(ApiError::invalid(&subject, &[negative("spec.replicas", replicas)]))
+    let reference = ObjectReference {
+        group: "autoscaling",
+        plural: "scales",
+        kind: "Scale",
+        name: &target.name,
+    };
+    Err(ApiError::invalid(&reference, &[negative("spec.replicas", replicas)]))
 }
 
-/// The autoscaling/v1 Scale of an object.
+/// The `autoscaling/v1` Scale of an object.
 fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let Some(replicas) = json::i64_at(object, &paths.spec_replicas) else {
         let path = paths.spec_replicas.replace('/', ".");
@@ -128,7 +134,7 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
         "spec": {},
         "status": { "replicas": json::i64_at(object, &paths.status_replicas).unwrap_or_default() },
     });
-    // A zero is left out, as by the API.
+    // kube-apiserver omits 0.
     if replicas != 0 {
         json::set(&mut scale, &["spec", "replicas"], replicas);
     }

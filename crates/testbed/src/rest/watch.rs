@@ -1,4 +1,4 @@
-//! Watches: a stream of changes after a version.
+//! Watches.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -12,27 +12,27 @@ use super::options;
 use crate::{
     error::ApiError,
     json,
-    output::View,
-    request::Call,
+    output::OutputFormat,
+    request::ApiRequest,
     response,
     selection::Selection,
     server::Server,
-    store::{Change, at_version},
+    store::{Change, with_resource_version},
     target::Target,
 };
 
-/// How long a watch lasts that does not say.
+/// Timeout of watches without `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_mins(30);
 
-/// A watch that runs.
+/// A running watch.
 struct Watch {
     server: Arc<Server>,
     target: Target,
     selection: Selection,
-    view: View,
-    /// Lines to send.
+    output: OutputFormat,
+    /// Encoded events to send.
     pending: VecDeque<Bytes>,
-    /// Changes up to this version have been looked at.
+    /// Changes up to this resource version have been processed.
     revision: u64,
     latest: watch::Receiver<u64>,
     dropped: watch::Receiver<u64>,
@@ -42,43 +42,44 @@ struct Watch {
     ended: bool,
 }
 
-pub(super) fn answer(
+pub(super) fn handle(
     server: &Arc<Server>,
-    call: &Call,
+    request: &ApiRequest,
     target: &Target,
 ) -> Result<Response<Body>, ApiError> {
-    options::check_watch(call)?;
-    let mut watch = start(server, call, target)?;
-    watch.send_initial(call);
+    options::check_watch(request)?;
+    let mut watch = start(server, request, target)?;
+    watch.send_initial(request);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
     });
-    Ok(response::stream(StatusCode::OK, Body::from_stream(lines)))
+    Ok(response::json_stream(StatusCode::OK, Body::from_stream(lines)))
 }
 
-fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, ApiError> {
-    let view = View::new(call, target, (server.config.clock)())?;
-    let selection = Selection::new(call, &target.resource)?;
-    let timeout = call.number("timeoutSeconds").filter(|seconds| *seconds > 0);
+fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<Watch, ApiError> {
+    let output = OutputFormat::new(request, target, (server.config.clock)())?;
+    let selection = Selection::new(request, &target.resource)?;
+    let timeout = request.number("timeoutSeconds").filter(|seconds| *seconds > 0);
     let timeout = timeout.map_or(TIMEOUT, Duration::from_secs);
-    let bookmarks = call.is_set("allowWatchBookmarks").then_some(server.config.bookmark_interval);
+    let bookmarks =
+        request.is_set("allowWatchBookmarks").then_some(server.config.bookmark_interval);
     let now = Instant::now();
-    let asked = call.number("resourceVersion").unwrap_or_default();
+    let requested = request.number("resourceVersion").unwrap_or_default();
     let mut state = server.state.lock();
     let latest = state.store.collection(&target.resource.key()).subscribe();
     let current = state.store.revision();
-    // The changes after a version to come can be waited for; the objects at it cannot be shown.
-    if asked > current && call.is_set("sendInitialEvents") {
-        return Err(super::list::too_large(asked, current));
+    // A watch can wait for changes after a future version, but not list the objects at it.
+    if requested > current && request.is_set("sendInitialEvents") {
+        return Err(super::list::resource_version_too_large(requested, current));
     }
     Ok(Watch {
         server: Arc::clone(server),
         target: target.clone(),
         selection,
-        view,
+        output,
         pending: VecDeque::new(),
-        revision: asked,
+        revision: requested,
         latest,
         dropped: server.watches_dropped.subscribe(),
         ends: now + timeout,
@@ -89,10 +90,10 @@ fn start(server: &Arc<Server>, call: &Call, target: &Target) -> Result<Watch, Ap
 }
 
 impl Watch {
-    /// Without a version to start from, or if asked for, the objects that are there come first.
-    fn send_initial(&mut self, call: &Call) {
-        let streams = call.is_set("sendInitialEvents");
-        if !streams && self.revision != 0 {
+    /// Queues the existing objects if the watch has no resource version or requests initial events.
+    fn send_initial(&mut self, request: &ApiRequest) {
+        let sends_initial = request.is_set("sendInitialEvents");
+        if !sends_initial && self.revision != 0 {
             return;
         }
         let (objects, revision) = {
@@ -101,22 +102,22 @@ impl Watch {
             (objects, state.store.revision())
         };
         self.revision = revision;
-        if streams || call.parameter("sendInitialEvents").is_empty() {
+        if sends_initial || request.parameter("sendInitialEvents").is_empty() {
             for (id, object) in &objects {
                 if self.selection.matches(id, object) {
                     self.queue("ADDED", object);
                 }
             }
         }
-        if streams && self.bookmarks.is_some() {
+        if sends_initial && self.bookmarks.is_some() {
             self.queue_bookmark(true);
         }
     }
 
-    /// The next line; none at the end.
+    /// The next event, or `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            // What a broken connection has not brought it never brings.
+            // A dropped connection loses the pending events.
             if self.dropped.has_changed().unwrap_or(true) {
                 return None;
             }
@@ -134,7 +135,7 @@ impl Watch {
         }
     }
 
-    /// Queues what changed since.
+    /// Queues the events of new changes.
     fn read(&mut self) {
         let (changes, revision) = {
             let mut state = self.server.state.lock();
@@ -184,18 +185,18 @@ impl Watch {
             (None, None) => {}
             (None, Some(new)) => self.queue("ADDED", new),
             (Some(_), Some(new)) => self.queue("MODIFIED", new),
-            // Also of an object that is still there, but no longer selected.
+            // The object was deleted or doesn't match the selectors any more.
             (Some(old), None) => {
-                let last = at_version(old, change.revision);
+                let last = with_resource_version(old, change.revision);
                 self.queue("DELETED", &last);
             }
         }
     }
 
     fn queue(&mut self, event: &str, object: &Value) {
-        self.view.set_time((self.server.config.clock)());
-        let shown = self.view.one(object);
-        self.view.columns_sent();
+        self.output.set_time((self.server.config.clock)());
+        let shown = self.output.object(object);
+        self.output.omit_columns();
         self.pending.push_back(line(event, &shown));
     }
 
@@ -213,12 +214,12 @@ impl Watch {
                 "true",
             );
         }
-        self.pending.push_back(line("BOOKMARK", &self.view.bookmark(bookmark)));
+        self.pending.push_back(line("BOOKMARK", &self.output.bookmark(bookmark)));
         self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);
     }
 }
 
 fn line(event: &str, object: &Value) -> Bytes {
-    // In the order in which Kubernetes writes them.
+    // `type` before `object`, as kube-apiserver writes them.
     format!("{{\"type\":\"{event}\",\"object\":{object}}}\n").into()
 }

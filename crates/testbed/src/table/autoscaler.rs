@@ -1,4 +1,4 @@
-//! The table of autoscalers.
+//! Tables of autoscalers.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,11 +6,10 @@ use serde_json::Value;
 use super::cell::{age, name};
 use crate::json;
 
-/// How many metrics are shown.
+/// The number of metrics to print.
 const SHOWN: usize = 2;
 const UNKNOWN: &str = "<unknown>";
 
-/// The columns.
 pub(super) const COLUMNS: &[(&str, bool)] = &[
     ("Name", false),
     ("Reference", false),
@@ -21,7 +20,6 @@ pub(super) const COLUMNS: &[(&str, bool)] = &[
     ("Age", false),
 ];
 
-/// The cells of one autoscaler.
 pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
     let reference = |member: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{member}"));
     let min = json::i64_at(object, "/spec/minReplicas");
@@ -49,7 +47,7 @@ fn targets(object: &Value) -> String {
     }
 }
 
-/// One metric, by the spec's and the status' entry of the same place.
+/// The target of one metric, from the entries of spec and status at the same index.
 fn target(spec: &Value, status: Option<&Value>) -> String {
     let source = match json::str_at(spec, "/type") {
         "External" => "external",
@@ -59,10 +57,10 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
         "ContainerResource" => "containerResource",
         _ => return "<unknown type>".to_owned(),
     };
-    let wanted = |member: &str| spec.get(source)?.get("target")?.get(member);
+    let target_value = |member: &str| spec.get(source)?.get("target")?.get(member);
     let current = status.and_then(|status| status.get(source)?.get("current"));
     let current = |member: &str| plain(current.and_then(|current| current.get(member)));
-    let average = wanted("averageValue").filter(|value| !value.is_null());
+    let average = target_value("averageValue").filter(|value| !value.is_null());
     match (source, average) {
         ("pods", _) => format!("{}/{}", current("averageValue"), plain(average)),
         ("resource" | "containerResource", Some(_)) => {
@@ -71,15 +69,16 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
         }
         ("resource" | "containerResource", None) => {
             let name = json::str_at(spec, &format!("/{source}/name"));
-            let wanted = wanted("averageUtilization").and_then(Value::as_i64);
-            let wanted = wanted.map_or_else(|| "<auto>".to_owned(), |wanted| format!("{wanted}%"));
+            let target_value = target_value("averageUtilization").and_then(Value::as_i64);
+            let target_value = target_value
+                .map_or_else(|| "<auto>".to_owned(), |target_value| format!("{target_value}%"));
             match current("averageUtilization") {
-                unknown if unknown == UNKNOWN => format!("{name}: {unknown}/{wanted}"),
-                value => format!("{name}: {value}%/{wanted}"),
+                unknown if unknown == UNKNOWN => format!("{name}: {unknown}/{target_value}"),
+                value => format!("{name}: {value}%/{target_value}"),
             }
         }
         (_, Some(_)) => format!("{}/{} (avg)", current("averageValue"), plain(average)),
-        (_, None) => format!("{}/{}", current("value"), plain(wanted("value"))),
+        (_, None) => format!("{}/{}", current("value"), plain(target_value("value"))),
     }
 }
 
@@ -103,7 +102,8 @@ mod tests {
     }
 
     fn external(target: Value) -> Value {
-        json!({ "type": "External", "external": { "metric": { "name": "queue" }, "target": target } })
+        let external = json!({ "metric": { "name": "queue" }, "target": target });
+        json!({ "type": "External", "external": external })
     }
 
     fn usage(source: &str, kind: &str, current: Value) -> Value {
@@ -112,10 +112,16 @@ mod tests {
 
     #[rstest]
     #[case::none(json!([]), json!([]), "<none>")]
-    #[case::unknown(json!([cpu(json!({ "averageUtilization": 80 }))]), json!([]), "cpu: <unknown>/80%")]
+    #[case::unknown(
+        json!([cpu(json!({ "averageUtilization": 80 }))]),
+        json!([]),
+        "cpu: <unknown>/80%"
+    )]
     #[case::utilization(
         json!([cpu(json!({ "averageUtilization": 80 }))]),
-        json!([usage("resource", "Resource", json!({ "averageUtilization": 50, "averageValue": "500m" }))]),
+        json!([usage("resource", "Resource", json!({
+            "averageUtilization": 50, "averageValue": "500m",
+        }))]),
         "cpu: 50%/80%"
     )]
     #[case::resource_average(
@@ -139,7 +145,7 @@ mod tests {
         json!([]),
         "<unknown>/1, <unknown>/2 + 2 more..."
     )]
-    fn targets_are_as_kubectl_shows_them(
+    fn targets_are_printed_as_by_kube_apiserver(
         #[case] spec: Value,
         #[case] status: Value,
         #[case] expected: &str,

@@ -1,4 +1,4 @@
-//! How long ago something was, in the short form of `kubectl`.
+//! Common cells, and durations in the short form of `kubectl`.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -10,12 +10,10 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
-/// The name of an object.
 pub(super) fn name(object: &Value) -> Value {
     json::str_at(object, "/metadata/name").into()
 }
 
-/// The age of an object.
 pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     since(json::str_at(object, "/metadata/creationTimestamp"), now).into()
 }
@@ -28,7 +26,8 @@ pub(super) fn since(then: &str, now: Timestamp) -> String {
     }
 }
 
-/// Two units where the larger one alone would say too little.
+/// Formats a duration with two units where one alone is too coarse, like `HumanDuration` in
+/// apimachinery.
 fn short(seconds: i64) -> String {
     match seconds {
         i64::MIN..-1 => "<invalid>".to_owned(),
@@ -78,7 +77,7 @@ mod tests {
     #[case(8 * DAY, "8d")]
     #[case(2 * YEAR + DAY, "2y1d")]
     #[case(9 * YEAR, "9y")]
-    fn is_short(#[case] seconds: i64, #[case] expected: &str) {
+    fn durations_are_formatted_as_by_kubectl(#[case] seconds: i64, #[case] expected: &str) {
         assert_eq!(short(seconds), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of custom resources, by their `additionalPrinterColumns`.
+//! Tables of custom resources, from `additionalPrinterColumns`.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,19 +9,17 @@ use super::{
 };
 use crate::json;
 
-/// The columns: the name, then as defined.
 pub(super) fn columns(definitions: &[Value]) -> Vec<Column> {
     let first = [Column::built_in(&("Name", false))];
     let rest = definitions.iter().map(|definition| {
         let is_wide = json::i64_at(definition, "/priority").unwrap_or_default() > 0;
-        let [name, holds] =
+        let [name, data_type] =
             ["/name", "/type"].map(|member| json::str_at(definition, member).to_owned());
-        Column { name, holds, is_wide }
+        Column { name, data_type, is_wide }
     });
     first.into_iter().chain(rest).collect()
 }
 
-/// The cells of one object.
 pub(super) fn cells(definitions: &[Value], object: &Value, now: Timestamp) -> Vec<Value> {
     let rest = definitions.iter().map(|definition| {
         let pointer = json::pointer_from_json_path(json::str_at(definition, "/jsonPath"));

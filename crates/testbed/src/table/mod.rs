@@ -1,4 +1,4 @@
-//! Tables as `kubectl get` prints them.
+//! `Table` responses, as printed by `kubectl get`.
 
 mod autoscaler;
 mod cell;
@@ -15,27 +15,27 @@ use self::{
 };
 use crate::{error::ApiError, json, target::Target};
 
-/// A function that makes the cells of an object.
-type Cells = fn(&Value, Timestamp) -> Vec<Value>;
+/// Computes the cells of an object.
+type CellsFn = fn(&Value, Timestamp) -> Vec<Value>;
 
 const AGE: &[(&str, bool)] = &[("Name", false), ("Age", false)];
 
 #[derive(Debug)]
-enum Rows {
-    BuiltIn(Cells),
-    Custom(Vec<Value>),
+enum RowPrinter {
+    BuiltIn(CellsFn),
+    Crd(Vec<Value>),
 }
 
-/// How the objects of a resource are put into a table.
+/// Prints objects of one resource as rows of a `Table`.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TablePrinter {
     columns: Vec<Column>,
-    rows: Rows,
+    rows: RowPrinter,
     include: Include,
     now: Timestamp,
 }
 
-/// What of the object a row holds.
+/// Which part of the object a row includes.
 #[derive(Clone, Copy, Debug)]
 enum Include {
     Nothing,
@@ -43,7 +43,7 @@ enum Include {
     Object,
 }
 
-impl Table {
+impl TablePrinter {
     pub(crate) fn new(target: &Target, include: &str, now: Timestamp) -> Result<Self, ApiError> {
         let include = match include {
             "None" => Include::Nothing,
@@ -52,24 +52,25 @@ impl Table {
             other => {
                 let why = "must be 'Metadata', 'Object', 'None', or empty";
                 let text = format!(
-                    "Unable to convert to Table as requested: includeObject: Invalid value: \"{other}\": {why}"
+                    "Unable to convert to Table as requested: includeObject: \
+                     Invalid value: \"{other}\": {why}"
                 );
                 return Err(ApiError::bad_request(text));
             }
         };
-        let custom = &target.served()?.columns;
+        let custom = &target.served_version()?.columns;
         let (columns, rows) = if custom.is_empty() {
             let (columns, cells) = built_in(&target.resource.group, &target.resource.plural);
             let columns = columns.iter().map(Column::built_in).collect();
-            (columns, Rows::BuiltIn(cells))
+            (columns, RowPrinter::BuiltIn(cells))
         } else {
-            (custom::columns(custom), Rows::Custom(custom.clone()))
+            (custom::columns(custom), RowPrinter::Crd(custom.clone()))
         };
         Ok(Self { columns, rows, include, now })
     }
 
-    /// A table with a row for each object.
-    pub(crate) fn of<'a>(
+    /// A table with one row per object.
+    pub(crate) fn print<'a>(
         &self,
         objects: impl IntoIterator<Item = &'a Value>,
         metadata: &Value,
@@ -80,7 +81,7 @@ impl Table {
         table
     }
 
-    /// A table without a row.
+    /// A table without rows.
     pub(crate) fn empty(&self, metadata: &Value) -> Value {
         let columns: Vec<Value> = self.columns.iter().map(Column::definition).collect();
         json!({
@@ -89,31 +90,31 @@ impl Table {
         })
     }
 
-    /// Ages are reckoned up to this time from now on.
+    /// Sets the time that ages refer to.
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
     }
 
-    /// From now on tables have no columns.
-    pub(crate) fn drop_columns(&mut self) {
+    /// Leaves out the column definitions from now on.
+    pub(crate) fn omit_columns(&mut self) {
         self.columns.clear();
     }
 
     fn row(&self, object: &Value) -> Value {
         let cells = match &self.rows {
-            Rows::BuiltIn(cells) => cells(object, self.now),
-            Rows::Custom(columns) => custom::cells(columns, object, self.now),
+            RowPrinter::BuiltIn(cells) => cells(object, self.now),
+            RowPrinter::Crd(columns) => custom::cells(columns, object, self.now),
         };
         let object = match self.include {
             Include::Nothing => return json!({ "cells": cells }),
-            Include::Metadata => metadata_of(object),
+            Include::Metadata => partial_metadata(object),
             Include::Object => object.clone(),
         };
         json!({ "cells": cells, "object": object })
     }
 }
 
-fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], Cells) {
+fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], CellsFn) {
     match (group, plural) {
         ("autoscaling", "horizontalpodautoscalers") => (autoscaler::COLUMNS, autoscaler::cells),
         ("apps", "deployments") => (workload::DEPLOYMENT, workload::deployment),
@@ -130,7 +131,7 @@ fn built_in(group: &str, plural: &str) -> (&'static [(&'static str, bool)], Cell
 }
 
 /// The `PartialObjectMetadata` of an object.
-pub(crate) fn metadata_of(object: &Value) -> Value {
+pub(crate) fn partial_metadata(object: &Value) -> Value {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
 }

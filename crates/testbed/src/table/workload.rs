@@ -1,4 +1,4 @@
-//! The tables of workloads and pods.
+//! Tables of workloads, pods and other built-in resources.
 
 use hpa_calc::selector::LabelSelector;
 use jiff::Timestamp;
@@ -88,7 +88,6 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
     [name(object)].into_iter().chain(counts).chain(last).collect()
 }
 
-/// Names and images of the containers of a workload's pods.
 fn containers(object: &Value) -> [Value; 2] {
     ["/name", "/image"].map(|member| {
         let containers = json::array_at(object, "/spec/template/spec/containers");
@@ -100,7 +99,7 @@ fn containers(object: &Value) -> [Value; 2] {
     })
 }
 
-/// A workload's selector as text: that of a ReplicationController is a map of labels.
+/// The selector as a string. For a ReplicationController it is a map of labels.
 fn selector(object: &Value) -> Value {
     let selector = object.pointer("/spec/selector").cloned().unwrap_or_default();
     let selector = match json::str_at(object, "/kind") {
@@ -139,7 +138,7 @@ pub(super) fn pod(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What a pod is at: on its way out, held up, or in a phase.
+/// The `STATUS` column: `Terminating`, a container's reason, or the phase.
 fn pod_status(object: &Value) -> String {
     let mut status = json::str_at(object, "/status/phase");
     let reason = json::str_at(object, "/status/reason");

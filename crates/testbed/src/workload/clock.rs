@@ -1,4 +1,4 @@
-//! The clock that everything simulated goes by.
+//! The clock of the simulation.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
-/// No sleep takes longer at once; a clock that stands still is looked at again when its speed changes.
-const LONGEST: Duration = Duration::from_hours(24);
+/// The longest single sleep. A stopped clock is checked again when its speed changes.
+const MAX_SLEEP: Duration = Duration::from_hours(24);
 
-/// Simulated time: it starts at a given moment and runs at a multiple of tokio's time, hence is virtual where that is
-/// paused. Clones are the same clock.
+/// Simulated time: it starts at a given time and runs at a multiple of tokio's time, which tests
+/// may pause. Clones share the same clock.
 #[derive(Clone)]
 pub struct SimulatedClock {
     inner: Arc<Inner>,
@@ -18,11 +18,11 @@ pub struct SimulatedClock {
 
 struct Inner {
     anchor: Mutex<Anchor>,
-    /// A new value tells those who sleep that the speed is another.
+    /// Wakes sleepers when the speed changes.
     changed: watch::Sender<()>,
 }
 
-/// From here on time runs at this speed.
+/// The time and speed since the last change of the speed.
 #[derive(Clone, Copy)]
 struct Anchor {
     real: Instant,
@@ -39,7 +39,7 @@ impl Anchor {
 }
 
 impl SimulatedClock {
-    /// A clock that shows `start` now and runs `speed` times as fast as tokio's time.
+    /// A clock at `start` that runs `speed` times as fast as tokio's time.
     pub fn new(start: Timestamp, speed: f64) -> Self {
         let anchor = Anchor { real: Instant::now(), simulated: start, speed: valid(speed) };
         Self {
@@ -52,12 +52,12 @@ impl SimulatedClock {
         self.inner.anchor.lock().at(Instant::now())
     }
 
-    /// How many simulated seconds pass in a second.
+    /// Simulated seconds per second.
     pub fn speed(&self) -> f64 {
         self.inner.anchor.lock().speed
     }
 
-    /// Goes on at another speed; at 0, or at what is no speed, time stands still.
+    /// Changes the speed. At 0, or at a negative or non-finite speed, time stops.
     pub fn set_speed(&self, speed: f64) {
         let mut anchor = self.inner.anchor.lock();
         let real = Instant::now();
@@ -66,13 +66,13 @@ impl SimulatedClock {
         self.inner.changed.send_replace(());
     }
 
-    /// The clock as the server's configuration wants it.
+    /// The clock as a function, for [`Config::clock`](crate::Config).
     pub fn as_fn(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let clock = self.clone();
         Arc::new(move || clock.now())
     }
 
-    /// Waits until the clock shows `time` or later, through all changes of its speed.
+    /// Waits until `time`, across changes of the speed.
     pub async fn sleep_until(&self, time: Timestamp) {
         let mut changed = self.inner.changed.subscribe();
         loop {
@@ -81,7 +81,7 @@ impl SimulatedClock {
                 return;
             }
             let seconds = time.duration_since(now).as_secs_f64() / speed;
-            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST);
+            let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = changed.changed() => {}
@@ -89,7 +89,7 @@ impl SimulatedClock {
         }
     }
 
-    /// Waits for a span of simulated time, in seconds.
+    /// Waits for a number of simulated seconds.
     pub async fn sleep(&self, seconds: f64) {
         let span = SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::ZERO);
         self.sleep_until(self.now().checked_add(span).unwrap_or(Timestamp::MAX)).await;

@@ -8,27 +8,27 @@ use super::{samples::Samples, seconds::Seconds};
 
 const DAY: Seconds = Seconds::new(86_400.0);
 
-/// A curve of load, such as requests per second, over simulated time.
+/// Load over simulated time, in units such as requests per second.
 ///
-/// In a scenario: `{constant: 50}`, `{ramp: {from: 10, to: 200, start: 1m, over: 5m}}`, `{sum: [..]}`.
+/// In a scenario: `{constant: 50}`, `{ramp: {from: 10, to: 200, start: 1m, over: 5m}}`,
+/// `{sum: [..]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Load {
-    /// Always the same.
     Constant(f64),
-    /// From one value to another in a straight line.
+    /// Linear from one value to another.
     Ramp(Ramp),
-    /// Up to a peak and back, and nothing before and after.
+    /// Up to a peak and back. 0 before and after.
     Spike(Spike),
-    /// A sine from a low to a peak and back in each period.
+    /// A sine between a low and a peak.
     Diurnal(Diurnal),
-    /// A value from each moment on; before the first it is 0.
+    /// A constant from each step on. 0 before the first step.
     Steps(Vec<Step>),
-    /// What was recorded; before the first sample and after the last it is as there.
+    /// Recorded samples. Constant before the first and after the last one.
     Samples(Samples),
-    /// All of them together.
+    /// The sum of several loads.
     Sum(Vec<Load>),
-    /// The first part of a curve, over and over.
+    /// The beginning of a load, repeated.
     Repeat(Repeat),
 }
 
@@ -41,10 +41,10 @@ pub struct Ramp {
     pub from: f64,
     /// The value from `start + over` on.
     pub to: f64,
-    /// When it begins.
+    /// The start of the ramp.
     #[serde(default)]
     pub start: Seconds,
-    /// How long it takes.
+    /// The duration of the ramp.
     pub over: Seconds,
 }
 
@@ -52,16 +52,15 @@ pub struct Ramp {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spike {
-    /// The highest value.
     pub peak: f64,
-    /// When it begins to rise.
+    /// The start of the rise.
     pub at: Seconds,
-    /// How long it rises.
+    /// Duration of the rise.
     #[serde(default)]
     pub rise: Seconds,
-    /// How long it stays at the peak.
+    /// Duration of the peak.
     pub hold: Seconds,
-    /// How long it falls.
+    /// Duration of the fall.
     #[serde(default)]
     pub fall: Seconds,
 }
@@ -70,15 +69,13 @@ pub struct Spike {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Diurnal {
-    /// The lowest value.
     #[serde(default)]
     pub low: f64,
-    /// The highest value.
     pub peak: f64,
-    /// How long a period is; a day unless it says so.
+    /// By default a day.
     #[serde(default = "day")]
     pub period: Seconds,
-    /// When in a period the peak is; in its middle unless it says so.
+    /// The time of the peak within a period. By default its middle.
     #[serde(default)]
     pub peak_at: Option<Seconds>,
 }
@@ -87,9 +84,7 @@ pub struct Diurnal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
-    /// From when on.
     pub at: Seconds,
-    /// The value.
     pub value: f64,
 }
 
@@ -97,9 +92,8 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
-    /// After how long it begins again.
+    /// The repeated part's duration.
     pub every: Seconds,
-    /// What begins again.
     pub load: Box<Load>,
 }
 
@@ -114,7 +108,7 @@ impl Default for Load {
 }
 
 impl Load {
-    /// The load that many simulated seconds after the start, never below 0.
+    /// The load at a simulated second, never below 0.
     pub fn at(&self, second: f64) -> f64 {
         self.value(second).max(0.0)
     }
@@ -136,7 +130,7 @@ impl Load {
         }
     }
 
-    /// The recorded samples in it.
+    /// All recorded samples in this load.
     pub(crate) fn samples_mut(&mut self) -> Vec<&mut Samples> {
         match self {
             Self::Samples(samples) => vec![samples],
@@ -146,40 +140,60 @@ impl Load {
         }
     }
 
-    /// What is wrong with it.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub(crate) fn validate(&self) -> Result<(), LoadError> {
         match self {
-            Self::Constant(value) => not_finite("constant", &[*value]),
-            Self::Ramp(ramp) => not_finite("ramp", &[ramp.from, ramp.to]),
-            Self::Spike(spike) => not_finite("spike", &[spike.peak]),
-            Self::Diurnal(diurnal) => not_finite("diurnal", &[diurnal.low, diurnal.peak])
-                .or_else(|| zero("diurnal.period", diurnal.period)),
-            Self::Steps(steps) => steps_problem(steps),
-            Self::Samples(samples) => samples.problem(),
-            Self::Sum(loads) => loads.iter().find_map(Self::problem),
+            Self::Constant(value) => check_finite("constant", [*value]),
+            Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),
+            Self::Spike(spike) => check_finite("spike", [spike.peak]),
+            Self::Diurnal(diurnal) => {
+                check_finite("diurnal", [diurnal.low, diurnal.peak])?;
+                check_positive("diurnal.period", diurnal.period)
+            }
+            Self::Steps(steps) => {
+                check_finite("steps", steps.iter().map(|step| step.value))?;
+                let is_sorted = steps.is_sorted_by(|one, next| one.at < next.at);
+                is_sorted.then_some(()).ok_or(LoadError::NotSorted("steps"))
+            }
+            Self::Samples(Samples { points, .. }) => {
+                if points.is_empty() {
+                    return Err(LoadError::NoSamples);
+                }
+                check_finite("samples", points.iter().map(|(_, value)| *value))?;
+                let is_sorted = points.is_sorted_by(|(one, _), (next, _)| one < next);
+                is_sorted.then_some(()).ok_or(LoadError::NotSorted("samples"))
+            }
+            Self::Sum(loads) => loads.iter().try_for_each(Self::validate),
             Self::Repeat(repeat) => {
-                zero("repeat.every", repeat.every).or_else(|| repeat.load.problem())
+                check_positive("repeat.every", repeat.every)?;
+                repeat.load.validate()
             }
         }
     }
 }
 
-fn not_finite(what: &str, values: &[f64]) -> Option<String> {
-    values
-        .iter()
-        .any(|value| !value.is_finite())
-        .then(|| format!("{what}: must be a finite number"))
+/// Why a load is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    #[error("{0}: must be a finite number")]
+    NotFinite(&'static str),
+    #[error("{0}: must be more than 0")]
+    NotPositive(&'static str),
+    #[error("{0}: must be in order of time, without duplicates")]
+    NotSorted(&'static str),
+    #[error("samples: must not be empty")]
+    NoSamples,
 }
 
-fn zero(what: &str, span: Seconds) -> Option<String> {
-    (span.get() <= 0.0).then(|| format!("{what}: must be more than 0"))
+fn check_finite(
+    field: &'static str,
+    values: impl IntoIterator<Item = f64>,
+) -> Result<(), LoadError> {
+    let is_finite = values.into_iter().all(f64::is_finite);
+    is_finite.then_some(()).ok_or(LoadError::NotFinite(field))
 }
 
-fn steps_problem(steps: &[Step]) -> Option<String> {
-    let values: Vec<f64> = steps.iter().map(|step| step.value).collect();
-    let in_order = steps.is_sorted_by(|one, next| one.at < next.at);
-    not_finite("steps", &values)
-        .or_else(|| (!in_order).then(|| "steps: must be in order of time".to_owned()))
+fn check_positive(field: &'static str, duration: Seconds) -> Result<(), LoadError> {
+    (duration.get() > 0.0).then_some(()).ok_or(LoadError::NotPositive(field))
 }
 
 impl Ramp {

@@ -1,8 +1,8 @@
-//! A model of what lives in a cluster: workloads whose pods start, get ready, flap, crash and are evicted, load over
-//! time, queues, and metrics as they are measured. It runs in a [`Testbed`](crate::Testbed), by a clock that can be
-//! virtual.
+//! A simulated cluster: workloads whose pods start, become ready, flap, crash and are evicted;
+//! load over time; queues; and metrics as they are measured. It runs in a
+//! [`Testbed`](crate::Testbed), by a clock that can be virtual.
 //!
-//! A [`Scenario`](scenario::Scenario) says what there is, a [`Simulation`] lets it live:
+//! A [`Scenario`](scenario::Scenario) describes the cluster, a [`Simulation`] runs it:
 //!
 //! ```
 //! use hpa_testbed::{
@@ -26,14 +26,14 @@
 //! manifests: []
 //! ",
 //! )?;
-//! // Twenty simulated seconds in a second. In tokio's paused time the speed does not matter.
+//! // 20 simulated seconds per second. With tokio's time paused, the speed doesn't matter.
 //! let clock = SimulatedClock::new("2026-01-01T00:00:00Z".parse()?, 20.0);
 //! let simulation = Simulation::new(scenario, clock);
 //! let testbed = Testbed::new(simulation.config());
 //! let running = simulation.start(&testbed)?;
 //! let seen = simulation.wait_for(|seen| seen.workloads[0].offered > 500.0).await;
 //! assert_eq!((seen.workloads[0].ready, seen.workloads[0].needed), (2, 4));
-//! // Two pods serve 300 of the 600: nobody scaled.
+//! // The two pods serve 300 of the 600, because there is no autoscaler.
 //! simulation.clock().sleep(30.0).await;
 //! assert_eq!(simulation.observe().workloads[0].served_share(), 0.5);
 //! # drop(running);
@@ -41,29 +41,32 @@
 //! # }
 //! ```
 //!
-//! Whoever builds the server's [`Config`](crate::Config) takes [`Simulation::metrics`] and
-//! [`SimulatedClock::as_fn`](clock::SimulatedClock::as_fn) for it, or [`Simulation::config`], which has both. What then
-//! wants to know the time of the cluster, such as a controller, has to go by that clock too.
+//! The testbed's [`Config`](crate::Config) needs [`Simulation::metrics`] and
+//! [`SimulatedClock::as_fn`](clock::SimulatedClock::as_fn). [`Simulation::config`] sets both.
+//! Everything else that depends on the cluster's time, such as a controller, must use the same
+//! clock.
 //!
 //! # What is simulated
 //!
-//! The simulation keeps the pods of every Deployment, `ReplicaSet`, `StatefulSet`, `ReplicationController` and custom
-//! resource with a scale, those that come later too, with the scenario's default profile and no load
-//! ([`Simulation::set_load`] gives one). It takes up what others change once a simulated second, and writes only when
-//! something changed: a second in which nothing does costs some microseconds for each pod.
+//! The simulation creates the pods of all Deployments, `ReplicaSet`s, `StatefulSet`s,
+//! `ReplicationController`s and custom resources with a scale subresource. Workloads that aren't
+//! part of the scenario have the default profile and no load ([`Simulation::set_load`] sets one).
+//! Changes by clients are processed once per simulated second. A second without changes costs a
+//! few microseconds per pod and writes nothing.
 //!
-//! Everything that happens by chance comes from the scenario's seed. Two runs are the same as far as whoever else uses the
-//! API does the same at the same simulated second; UIDs differ.
+//! All random numbers depend on the scenario's seed. Two runs are equal, except for UIDs, if the
+//! API's clients do the same in the same simulated seconds.
 //!
-//! Load is spread evenly over the ready pods (or as `imbalance` says). What a pod cannot serve is lost; what a queue's pods
-//! do not drain waits.
+//! Load is spread evenly over the ready pods, or as `imbalance` says. Load beyond the capacity is
+//! lost, while work in queues waits.
 //!
-//! # What is not
+//! # What is not simulated
 //!
-//! - A Deployment that is scaled during a rollout gets the difference in its new `ReplicaSet`, not in proportion.
-//! - Pods without an owner are left alone, and orphans are not adopted.
-//! - A pod that a client deletes is gone at once; those that a controller deletes take their time.
-//! - Pods do not push each other off a node; `maxPods` is the only limit of the cluster.
+//! - A Deployment that is scaled during a rollout changes only its new `ReplicaSet`, instead of
+//!   all `ReplicaSet`s in proportion.
+//! - Pods without an owner don't change, and orphans are not adopted.
+//! - A pod that a client deletes is gone at once. Pods deleted by controllers terminate gracefully.
+//! - Nodes have no capacity and there is no preemption. `maxPods` is the only limit.
 
 pub mod clock;
 mod controllers;

@@ -1,22 +1,18 @@
-//! From floats to whole numbers.
+//! Conversions from floats and sizes to integers.
 
-/// The whole number at or above, within the range.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a float is held at the bounds"
-)]
+/// Rounds up, saturating.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 pub(crate) fn ceil(value: f64) -> u32 {
     value.ceil() as u32
 }
 
-/// The nearest whole number, within the range.
-#[allow(clippy::cast_possible_truncation, reason = "a float is held at the bounds")]
+/// Rounds to the nearest integer, saturating.
+#[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
 pub(crate) fn round(value: f64) -> i64 {
     value.round() as i64
 }
 
-/// How many, as the API counts.
+/// Converts a count, saturating.
 pub(crate) fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

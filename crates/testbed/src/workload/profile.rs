@@ -1,4 +1,4 @@
-//! What a pod of a workload is like.
+//! The properties of simulated pods.
 
 use hpa_calc::quantity::{Format, MilliValue, Quantity};
 use serde::{Deserialize, Serialize};
@@ -7,55 +7,54 @@ use serde_json::{Value, json};
 use super::seconds::Seconds;
 use crate::json;
 
-/// What a pod asks for, how long it takes to get ready, what it can do and what that costs, and how often it fails.
+/// Resource requests, startup times, capacity, resource usage and failure rates of a pod.
 ///
-/// CPU is in cores, memory in bytes, both as quantities; load is in units per second of whatever the workload's load
-/// counts.
+/// CPU is in cores and memory in bytes, both as quantities. Load is in units per second, of
+/// whatever unit the workload's load uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PodProfile {
-    /// The container that does the work.
+    /// Name of the main container, which serves the load.
     pub container: String,
-    /// Its CPU request.
+    /// CPU request of the main container.
     pub cpu_request: Option<Quantity>,
-    /// Its memory request.
+    /// Memory request of the main container.
     pub memory_request: Option<Quantity>,
-    /// Its CPU limit: it uses no more, and with that serves no more.
+    /// CPU limit of the main container. It limits the load served too.
     pub cpu_limit: Option<Quantity>,
-    /// Its memory limit: beyond it the container is killed and starts again.
+    /// Memory limit of the main container, which is killed and restarted above it.
     pub memory_limit: Option<Quantity>,
-    /// The containers beside it.
     pub sidecars: Vec<Sidecar>,
-    /// How long until it has a node.
+    /// Time from creation until the pod has a node.
     pub scheduling: Seconds,
-    /// How long from then until its containers run (the pull of the images).
+    /// Time from then until the containers run, for example to pull images.
     pub starting: Seconds,
-    /// How long from then until it is ready.
+    /// Time from then until the pod is ready.
     pub readiness: Seconds,
-    /// How long it is on its way out.
+    /// Time from deletion until the pod is gone.
     pub termination: Seconds,
-    /// By which part of them the times above differ from pod to pod, up and down: 0.2 is ±20 %.
+    /// Relative variation of these times between pods: 0.2 is ±20 %.
     pub jitter: f64,
-    /// CPU while it gets ready.
+    /// CPU usage before the pod is ready.
     pub startup_cpu: Quantity,
-    /// CPU without load.
+    /// CPU usage without load.
     pub idle_cpu: Quantity,
-    /// CPU for a unit of load a second.
+    /// CPU usage per unit of load per second.
     pub cpu_per_unit: Quantity,
-    /// Memory without load.
+    /// Memory usage without load.
     pub idle_memory: Quantity,
-    /// Memory for a unit of load a second.
+    /// Memory usage per unit of load per second.
     pub memory_per_unit: Quantity,
-    /// The most it serves, in units of load a second.
+    /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
-    /// What an operator would have it serve, in units of load a second; its capacity unless it says so. Only the
-    /// observation goes by it: how many pods the load needs.
+    /// The load per pod that the workload is sized for, by default its capacity. Only used to
+    /// compute [`WorkloadObservation::needed`](super::WorkloadObservation::needed).
     pub target_load: Option<f64>,
-    /// By which part its share of the load differs from pod to pod, up and down.
+    /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,
-    /// How often a ready pod becomes unready, per hour.
+    /// How often a ready pod fails its readiness probe, per hour.
     pub flaps_per_hour: f64,
-    /// For how long it then is.
+    /// How long the pod is unready then.
     pub flap_duration: Seconds,
     /// How often a running container crashes, per hour.
     pub crashes_per_hour: f64,
@@ -63,27 +62,25 @@ pub struct PodProfile {
     pub evictions_per_hour: f64,
 }
 
-/// A container beside the one that does the work: it uses always the same.
+/// A sidecar container with constant resource usage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sidecar {
-    /// The container.
     pub name: String,
-    /// Its CPU request.
     #[serde(default)]
     pub cpu_request: Option<Quantity>,
-    /// Its memory request.
     #[serde(default)]
     pub memory_request: Option<Quantity>,
-    /// The CPU it uses.
+    /// CPU usage.
     #[serde(default)]
     pub cpu: Quantity,
-    /// The memory it uses.
+    /// Memory usage.
     #[serde(default)]
     pub memory: Quantity,
 }
 
-/// What a profile's quantities are as numbers: CPU in cores, memory in bytes, infinite where there is no limit.
+/// Resource usage by load, as numbers: CPU in cores, memory in bytes. Without a limit, the limit
+/// is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ResourceUsage {
     pub(crate) capacity: f64,
@@ -97,19 +94,33 @@ pub(crate) struct ResourceUsage {
 }
 
 impl ResourceUsage {
-    /// The container's CPU at a load.
+    /// CPU usage of the main container under a load.
     pub(crate) fn cpu(&self, load: f64) -> f64 {
         (self.idle_cpu + load * self.cpu_per_unit).min(self.cpu_limit)
     }
 
-    /// The container's memory at a load.
+    /// Memory usage of the main container under a load.
     pub(crate) fn memory(&self, load: f64) -> f64 {
         self.idle_memory + load * self.memory_per_unit
     }
 }
 
+/// Why a profile is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    #[error("{field}: must not be negative: {value}")]
+    Negative { field: &'static str, value: f64 },
+    #[error("{field}: must be between 0 and 1: {value}")]
+    NotAFraction { field: &'static str, value: f64 },
+    #[error("capacity: must be more than 0")]
+    NoCapacity,
+    #[error("sidecars: duplicate container \"{0}\"")]
+    DuplicateContainer(String),
+}
+
 impl Default for PodProfile {
-    /// A pod that requests 100m CPU and uses 1m for each request a second, of which it serves up to 200.
+    /// A pod that requests 100m CPU, uses 1m per request per second, and serves up to 200 per
+    /// second.
     fn default() -> Self {
         Self {
             container: "app".to_owned(),
@@ -148,12 +159,11 @@ fn mebi(memory: i64) -> Quantity {
 }
 
 impl PodProfile {
-    /// The most a pod serves, in units of load a second, under its CPU limit too.
+    /// The maximum load served by a pod, in units per second, with the CPU limit considered.
     pub fn effective_capacity(&self) -> f64 {
         self.resource_usage().capacity
     }
 
-    /// What load costs, as numbers to reckon with.
     pub(crate) fn resource_usage(&self) -> ResourceUsage {
         let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
         let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
@@ -174,50 +184,54 @@ impl PodProfile {
         }
     }
 
-    /// What a pod should serve, in units of load a second.
+    /// The load per pod that the workload is sized for, in units per second.
     pub fn target(&self) -> f64 {
         self.target_load.unwrap_or_else(|| self.effective_capacity())
     }
 
-    /// The containers of a pod of this profile, as its spec has them.
+    /// The containers for the pod's spec.
     pub(crate) fn containers(&self, image: &str) -> Vec<Value> {
+        let limits = resources(self.cpu_limit.as_ref(), self.memory_limit.as_ref());
+        let requests = resources(self.cpu_request.as_ref(), self.memory_request.as_ref());
         let mut main = json!({
             "name": self.container, "image": image,
-            "resources": { "requests": requests(self.cpu_request.as_ref(), self.memory_request.as_ref()) },
+            "resources": { "requests": requests },
         });
-        let limits = requests(self.cpu_limit.as_ref(), self.memory_limit.as_ref());
         if limits.as_object().is_some_and(|limits| !limits.is_empty()) {
             json::set(&mut main, &["resources", "limits"], limits);
         }
         let sidecar = |one: &Sidecar| {
-            let requests = requests(one.cpu_request.as_ref(), one.memory_request.as_ref());
+            let requests = resources(one.cpu_request.as_ref(), one.memory_request.as_ref());
             json!({ "name": one.name, "image": "sidecar:1", "resources": { "requests": requests } })
         };
         [main].into_iter().chain(self.sidecars.iter().map(sidecar)).collect()
     }
 
-    /// What is wrong with it: the member, and why.
-    pub(crate) fn problem(&self) -> Option<String> {
-        let rates = [
+    pub(crate) fn validate(&self) -> Result<(), ProfileError> {
+        let not_negative = [
             ("capacity", Some(self.capacity)),
             ("targetLoad", self.target_load),
             ("flapsPerHour", Some(self.flaps_per_hour)),
             ("crashesPerHour", Some(self.crashes_per_hour)),
             ("evictionsPerHour", Some(self.evictions_per_hour)),
         ];
-        let parts = [("jitter", self.jitter), ("imbalance", self.imbalance)];
-        let mut rates = rates.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
-        if let Some((name, value)) = rates.find(|(_, value)| !value.is_finite() || *value < 0.0) {
-            return Some(format!("{name}: must not be negative: {value}"));
+        for (field, value) in not_negative {
+            if let Some(value) = value.filter(|value| !value.is_finite() || *value < 0.0) {
+                return Err(ProfileError::Negative { field, value });
+            }
         }
-        if let Some((name, value)) = parts.iter().find(|(_, value)| !(0.0..=1.0).contains(value)) {
-            return Some(format!("{name}: must be between 0 and 1: {value}"));
+        for (field, value) in [("jitter", self.jitter), ("imbalance", self.imbalance)] {
+            if !(0.0..=1.0).contains(&value) {
+                return Err(ProfileError::NotAFraction { field, value });
+            }
         }
         if self.target() <= 0.0 {
-            return Some("capacity: a pod must be able to serve more than nothing".to_owned());
+            return Err(ProfileError::NoCapacity);
         }
-        self.duplicate_container()
-            .map(|name| format!("sidecars: the container \"{name}\" is there twice"))
+        match self.duplicate_container() {
+            Some(name) => Err(ProfileError::DuplicateContainer(name.to_owned())),
+            None => Ok(()),
+        }
     }
 
     fn duplicate_container(&self) -> Option<&str> {
@@ -232,12 +246,12 @@ impl PodProfile {
     }
 }
 
-fn requests(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
-    let mut requests = json!({});
+fn resources(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
+    let mut resources = json!({});
     for (name, quantity) in [("cpu", cpu), ("memory", memory)] {
         if let Some(quantity) = quantity {
-            json::set(&mut requests, &[name], quantity.to_string());
+            json::set(&mut resources, &[name], quantity.to_string());
         }
     }
-    requests
+    resources
 }

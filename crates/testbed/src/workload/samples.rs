@@ -1,50 +1,60 @@
-//! Load that was recorded.
+//! Recorded load.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::seconds::Seconds;
+use super::seconds::{Seconds, SecondsError};
 
-/// A file is no larger than this, in bytes.
-pub(crate) const LARGEST_FILE: u64 = 4 << 20;
+/// The largest size of a file, in bytes.
+pub(crate) const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// Samples of a load over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Samples {
-    /// A CSV file, relative to the scenario's: time and value in each line, with or without a header. The time is a span
-    /// ([`Seconds`]), or a timestamp of which the first is the start.
+    /// A CSV file, relative to the scenario's file: one time and value per line, with an optional
+    /// header. Times are durations ([`Seconds`]), or timestamps relative to the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Time and value, in order of time; what a file has comes here when the scenario is loaded.
+    /// Time and value, ordered by time. Read from `file` when the scenario is loaded.
     #[serde(default)]
     pub points: Vec<(Seconds, f64)>,
-    /// What it is between two samples.
     #[serde(default)]
     pub interpolation: Interpolation,
 }
 
-/// What a load is between two samples.
+/// The load between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Interpolation {
-    /// On a straight line.
+    /// On the line between them.
     #[default]
     Linear,
-    /// As at the sample before.
+    /// As at the earlier sample.
     Step,
 }
 
-/// Why a text is no table of samples.
+/// Why a CSV file can't be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {problem}")]
+#[error("line {line}")]
 pub struct SamplesError {
     line: usize,
-    problem: String,
+    #[source]
+    problem: LineError,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum LineError {
+    #[error("expected a time and a value")]
+    MissingValue,
+    #[error("\"{0}\" is not a number")]
+    InvalidValue(String),
+    #[error(transparent)]
+    InvalidTime(#[from] SecondsError),
 }
 
 impl Samples {
-    pub(crate) fn value(&self, second: f64) -> f64 {
+    pub(super) fn value(&self, second: f64) -> f64 {
         let after = self.points.partition_point(|(at, _)| at.get() <= second);
         let before = after.checked_sub(1).and_then(|index| self.points.get(index));
         match (before, self.points.get(after)) {
@@ -57,20 +67,9 @@ impl Samples {
             (None, None) => 0.0,
         }
     }
-
-    pub(crate) fn problem(&self) -> Option<String> {
-        if self.points.is_empty() {
-            return Some("samples: there is none".to_owned());
-        }
-        if self.points.iter().any(|(_, value)| !value.is_finite()) {
-            return Some("samples: must be finite numbers".to_owned());
-        }
-        let in_order = self.points.is_sorted_by(|(one, _), (next, _)| one < next);
-        (!in_order).then(|| "samples: must be in order of time, each time once".to_owned())
-    }
 }
 
-/// Reads a CSV table of time and value. Empty lines and those that begin with `#` are skipped.
+/// Parses a CSV file of times and values. Empty lines and lines that start with `#` are skipped.
 pub(crate) fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut points = Vec::new();
     let mut start = None;
@@ -78,23 +77,22 @@ pub(crate) fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError>
     let mut lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).peekable();
     let is_header = |line: &str| line.chars().next().is_some_and(char::is_alphabetic);
     lines.next_if(|(_, line)| is_header(line));
-    for (number, line) in lines {
-        let error = |problem: String| SamplesError { line: number, problem };
-        let (time, value) =
-            line.split_once(',').ok_or_else(|| error("there is no time and value".to_owned()))?;
-        let value = value
-            .trim()
-            .parse()
-            .map_err(|_| error(format!("\"{}\" is no number", value.trim())))?;
-        points.push((time_of(time.trim(), &mut start).map_err(error)?, value));
+    for (line, text) in lines {
+        points
+            .push(parse_line(text, &mut start).map_err(|problem| SamplesError { line, problem })?);
     }
     Ok(points)
 }
 
-fn time_of(text: &str, start: &mut Option<Timestamp>) -> Result<Seconds, String> {
-    let Ok(time) = text.parse::<Timestamp>() else {
-        return text.parse::<Seconds>().map_err(|error| error.to_string());
-    };
+fn parse_line(line: &str, start: &mut Option<Timestamp>) -> Result<(Seconds, f64), LineError> {
+    let (time, value) = line.split_once(',').ok_or(LineError::MissingValue)?;
+    let value = value.trim();
+    let parsed = value.parse().map_err(|_| LineError::InvalidValue(value.to_owned()))?;
+    Ok((parse_time(time.trim(), start)?, parsed))
+}
+
+fn parse_time(text: &str, start: &mut Option<Timestamp>) -> Result<Seconds, SecondsError> {
+    let Ok(time) = text.parse::<Timestamp>() else { return text.parse() };
     let start = *start.get_or_insert(time);
     Ok(Seconds::new(time.duration_since(start).as_secs_f64()))
 }

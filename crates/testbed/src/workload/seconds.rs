@@ -1,29 +1,28 @@
-//! Spans of simulated time as a scenario writes them.
+//! Durations of simulated time, as written in scenarios.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
-/// A span of simulated time, in seconds and never negative. It is written as `20m`, `1h30m`, `2.5s`, `500ms`, or as a
-/// number of seconds.
+/// A duration of simulated time, never negative. Written as `20m`, `1h30m`, `2.5s`, `500ms`, or as
+/// a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Seconds(f64);
 
-/// Why a text is no span of time.
+/// A string that isn't a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no span of time, such as 90, 90s, 1h30m or 500ms")]
+#[error("\"{0}\" is not a duration, such as 90, 90s, 1h30m or 500ms")]
 pub struct SecondsError(String);
 
 const UNITS: &[(&str, f64)] =
     &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
 
 impl Seconds {
-    /// That many seconds; none if the number is negative or not finite.
+    /// A number of seconds. A negative or non-finite number becomes 0.
     pub const fn new(seconds: f64) -> Self {
         Self(if seconds.is_finite() && seconds > 0.0 { seconds } else { 0.0 })
     }
 
-    /// How many seconds.
     pub const fn get(self) -> f64 {
         self.0
     }
@@ -81,7 +80,7 @@ impl Visitor<'_> for SecondsVisitor {
     type Value = Seconds;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a span of time, such as 90, 90s, 1h30m or 500ms")
+        f.write_str("a duration, such as 90, 90s, 1h30m or 500ms")
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Seconds, E> {
@@ -119,7 +118,7 @@ mod tests {
     #[case("m", None)]
     #[case("5m3", None)]
     #[case("inf", None)]
-    fn are_read(#[case] text: &str, #[case] expected: Option<f64>) {
+    fn durations_are_parsed(#[case] text: &str, #[case] expected: Option<f64>) {
         assert_eq!(text.parse().ok().map(Seconds::get), expected);
     }
 }

@@ -1,4 +1,5 @@
-//! What a metrics source knows of a value over time: it scrapes now and then, tells late, errs, and misses a scrape.
+//! Samples of a value over time, as a metrics source records them: periodic, delayed, noisy, with
+//! gaps.
 
 use std::collections::VecDeque;
 
@@ -6,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{random, seconds::Seconds};
 
-/// How well a source of metrics measures.
+/// The accuracy of a metrics source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SourceSettings {
-    /// How often it scrapes. A value changes only then, and a rate is the average of the time in between.
+    /// The scrape interval. Values change only then, and rates are averages over it.
     #[serde(default = "resolution")]
     pub resolution: Seconds,
-    /// How long it takes until what it saw can be read.
+    /// The time between a scrape and when its sample is readable.
     #[serde(default)]
     pub delay: Seconds,
-    /// By which part a value is off: the standard deviation; never more than three times that.
+    /// Relative standard deviation of the error. The error is bounded by three times this.
     #[serde(default)]
     pub noise: f64,
-    /// How likely a scrape is missed.
+    /// The probability that a scrape is missed.
     #[serde(default)]
     pub gaps: f64,
-    /// For how long after it could first be read a value is told when no newer one came; one resolution (as a metrics
-    /// server has it) unless it says so.
+    /// How long a sample is readable if no newer one arrives. By default one resolution, like
+    /// metrics-server.
     #[serde(default)]
     pub stale_after: Option<Seconds>,
 }
@@ -33,7 +34,7 @@ fn resolution() -> Seconds {
 }
 
 impl Default for SourceSettings {
-    /// A scrape each 15 seconds, without delay or error.
+    /// A scrape every 15 seconds, without delay or error.
     fn default() -> Self {
         Self {
             resolution: Seconds::new(15.0),
@@ -46,12 +47,12 @@ impl Default for SourceSettings {
 }
 
 impl SourceSettings {
-    /// Whether it missed a scrape at a key.
+    /// Whether the scrape with this index is missed for the subject `key`.
     pub(crate) fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
         self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
     }
 
-    /// What it saw instead of a value.
+    /// The measured value, with an error.
     pub(crate) fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
         if self.noise <= 0.0 {
             return value;
@@ -60,29 +61,42 @@ impl SourceSettings {
         (value * (1.0 + off)).max(0.0)
     }
 
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub(crate) fn validate(&self) -> Result<(), SourceSettingsError> {
         if self.resolution.get() < 1.0 {
-            return Some("resolution: must be at least 1s".to_owned());
+            return Err(SourceSettingsError::Resolution);
         }
         if !(0.0..=1.0).contains(&self.gaps) {
-            return Some(format!("gaps: must be between 0 and 1: {}", self.gaps));
+            return Err(SourceSettingsError::Gaps(self.gaps));
         }
-        (!self.noise.is_finite() || self.noise < 0.0)
-            .then(|| format!("noise: must not be negative: {}", self.noise))
+        if !self.noise.is_finite() || self.noise < 0.0 {
+            return Err(SourceSettingsError::Noise(self.noise));
+        }
+        Ok(())
     }
 }
 
-/// What was seen at a scrape.
+/// Why the settings of a source are invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SourceSettingsError {
+    #[error("resolution: must be at least 1s")]
+    Resolution,
+    #[error("gaps: must be between 0 and 1: {0}")]
+    Gaps(f64),
+    #[error("noise: must not be negative: {0}")]
+    Noise(f64),
+}
+
+/// The result of one scrape.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample<T> {
-    /// When, in simulated seconds.
+    /// Simulated seconds since the start.
     pub(crate) at: f64,
-    /// Over how many seconds before.
+    /// Seconds before `at` that the value is an average of.
     pub(crate) window: f64,
     pub(crate) value: T,
 }
 
-/// The scrapes that can be read now or later.
+/// The samples that are readable now or later.
 #[derive(Clone, Debug)]
 pub(crate) struct Series<T> {
     samples: VecDeque<Sample<T>>,
@@ -95,17 +109,16 @@ impl<T> Default for Series<T> {
 }
 
 impl<T> Series<T> {
-    /// Takes note of a scrape.
     pub(crate) fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
         let readable = sample.at - settings.delay.get();
         self.samples.push_back(sample);
-        // Of those that can be read only the last counts.
+        // Of the readable samples only the last is needed.
         while self.samples.get(1).is_some_and(|next| next.at <= readable) {
             self.samples.pop_front();
         }
     }
 
-    /// What can be read now.
+    /// The sample that is readable now, if it isn't stale.
     pub(crate) fn latest(&self, now: f64, settings: &SourceSettings) -> Option<&Sample<T>> {
         let delay = settings.delay.get();
         let stale_after = settings.stale_after.unwrap_or(settings.resolution).get();
@@ -123,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn values_change_with_the_looks_and_come_late() {
+    fn samples_change_with_scrapes_and_are_delayed() {
         let settings = SourceSettings { delay: Seconds::new(20.0), ..SourceSettings::default() };
         let mut series = Series::default();
         for (scrape, at) in (0..4).zip([0.0, 15.0, 30.0, 45.0]) {
@@ -135,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_the_same_in_every_run_and_bounded() {
+    fn noise_is_deterministic_and_bounded() {
         let settings = SourceSettings { noise: 0.1, ..SourceSettings::default() };
         let measure = |seed, scrape| settings.with_noise(100.0, seed, 42, scrape);
         let values: Vec<f64> = (0..2000).map(|scrape| measure(1, scrape)).collect();
@@ -152,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_missed_as_often_as_asked() {
+    fn scrapes_are_missed_at_the_configured_rate() {
         let settings = SourceSettings { gaps: 0.2, ..SourceSettings::default() };
         let missed = (0..5000).filter(|scrape| settings.misses_scrape(1, 42, *scrape)).count();
         assert!((900..1100).contains(&missed), "{missed}");

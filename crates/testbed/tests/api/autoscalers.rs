@@ -8,9 +8,9 @@ use crate::support::{AUTOSCALERS, at, autoscaler, patch, post, put};
 
 const RECORDED: &str = "../../tests/conformance/hpa_admission.jsonl.gz";
 
-/// Posts what a real API server was posted: the same code, the same text.
+/// Replays requests that were sent to a real kube-apiserver. The responses must be equal.
 #[tokio::test]
-async fn are_refused_with_the_recorded_words() {
+async fn invalid_autoscalers_get_the_recorded_errors() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED);
     let lines = std::io::BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines();
     let testbed = Testbed::default();
@@ -20,7 +20,7 @@ async fn are_refused_with_the_recorded_words() {
         let object = json!({ "metadata": { "name": "web" }, "spec": line["input"] });
         let (code, answer) = post(&testbed, &format!("{AUTOSCALERS}?dryRun=All"), &object).await;
         assert_eq!(json!(code), line["status"], "{line}");
-        if code != 422 || has_superfluous_members(&line) {
+        if code != 422 || has_unknown_fields(&line) {
             continue;
         }
         assert_eq!(at(&answer, "/message"), &line["message"]);
@@ -30,15 +30,15 @@ async fn are_refused_with_the_recorded_words() {
     assert!(refused > 50, "{refused}");
 }
 
-/// Those come in no order.
-fn has_superfluous_members(line: &Value) -> bool {
+/// kube-apiserver reports unknown fields in random order.
+fn has_unknown_fields(line: &Value) -> bool {
     line["message"]
         .as_str()
         .is_some_and(|text| text.contains("must populate the given metric source only"))
 }
 
 #[tokio::test]
-async fn are_defaulted() {
+async fn autoscalers_are_defaulted() {
     let testbed = Testbed::default();
     let (code, stored) = post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
     assert_eq!((code, at(&stored, "/spec/minReplicas")), (201, &json!(1)));
@@ -46,7 +46,7 @@ async fn are_defaulted() {
 }
 
 #[tokio::test]
-async fn are_checked_when_they_change() {
+async fn updates_of_autoscalers_are_validated() {
     let testbed = Testbed::default();
     let (_, mut stored) = post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
     let path = format!("{AUTOSCALERS}/web");
@@ -60,7 +60,7 @@ async fn are_checked_when_they_change() {
 }
 
 #[tokio::test]
-async fn may_have_no_replicas_unless_switched_off() {
+async fn min_replicas_zero_depends_on_the_feature_gate() {
     let mut object = autoscaler("web");
     object["spec"]["minReplicas"] = json!(0);
     object["spec"]["metrics"] = json!([{ "type": "External", "external": {
@@ -72,7 +72,7 @@ async fn may_have_no_replicas_unless_switched_off() {
 }
 
 #[tokio::test]
-async fn that_cannot_be_read_are_a_bad_request() {
+async fn undecodable_autoscaler_is_a_bad_request() {
     let mut object = autoscaler("web");
     object["spec"]["maxReplicas"] = json!("many");
     assert_eq!(post(&Testbed::default(), AUTOSCALERS, &object).await.0, 400);

@@ -4,19 +4,19 @@ use kube::{Discovery, core::GroupVersionKind, discovery};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{at, definition, get, send};
+use crate::support::{at, crd, get, send};
 
 #[rstest]
 #[case("/healthz")]
 #[case("/readyz?verbose=true")]
 #[case("/livez/ping")]
 #[tokio::test]
-async fn health(#[case] path: &str) {
+async fn health_endpoints_return_ok(#[case] path: &str) {
     assert_eq!(get(&Testbed::default(), path).await, (200, json!("ok")));
 }
 
 #[tokio::test]
-async fn version() {
+async fn version_is_returned() {
     let version = Testbed::default().client().apiserver_version().await.unwrap();
     assert_eq!(
         (version.major.as_str(), version.minor.as_str(), version.git_version.as_str()),
@@ -28,9 +28,9 @@ async fn version() {
 #[case(false)]
 #[case(true)]
 #[tokio::test]
-async fn by_the_client(#[case] aggregated: bool) {
+async fn kube_client_discovers_resources(#[case] aggregated: bool) {
     let testbed = Testbed::default();
-    testbed.apply(definition()).unwrap();
+    testbed.apply(crd()).unwrap();
     let discovery = Discovery::new(testbed.client());
     let discovery =
         if aggregated { discovery.run_aggregated().await } else { discovery.run().await }.unwrap();
@@ -51,7 +51,7 @@ async fn by_the_client(#[case] aggregated: bool) {
 }
 
 #[tokio::test]
-async fn a_kind_has_its_scale() {
+async fn discovery_lists_scale_subresources() {
     let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
     let (_, capabilities) =
         discovery::pinned_kind(&Testbed::default().client(), &gvk).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_kind_has_its_scale() {
 }
 
 #[tokio::test]
-async fn the_aggregated_form_says_so() {
+async fn aggregated_discovery_has_its_media_type() {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     let (_, list) = send(&Testbed::default(), "GET", "/apis", accept, &Value::Null).await;
@@ -76,7 +76,7 @@ async fn unknown_groups_are_not_found() {
 }
 
 #[tokio::test]
-async fn openapi_knows_how_to_patch() {
+async fn openapi_documents_patch_operations() {
     let (_, index) = get(&Testbed::default(), "/openapi/v3").await;
     let path = at(&index, "/paths/apis~1apps~1v1/serverRelativeURL").as_str().unwrap();
     let (_, document) = get(&Testbed::default(), path).await;
@@ -87,7 +87,7 @@ async fn openapi_knows_how_to_patch() {
 }
 
 #[tokio::test]
-async fn a_typed_client_lists() {
+async fn typed_kube_client_lists() {
     let api: kube::Api<Deployment> = kube::Api::all(Testbed::default().client());
     assert_eq!(api.list(&kube::api::ListParams::default()).await.unwrap().items, []);
 }

@@ -1,4 +1,4 @@
-//! Faults as they come over HTTP.
+//! Faults over HTTP.
 
 use std::pin::pin;
 
@@ -35,8 +35,8 @@ async fn served(faults: &Faults) -> Served {
     Served { testbed, address, client: Client::try_from(config).unwrap(), _handle: handle }
 }
 
-/// All that comes for a GET, until the server closes the connection.
-async fn received(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
+/// Everything that the server sends for a GET until it closes the connection.
+async fn response_text(address: std::net::SocketAddr, path: &str, agent: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
         "GET {path} HTTP/1.1\r\nhost: test\r\nuser-agent: {agent}\r\nconnection: close\r\n\r\n"
@@ -51,7 +51,7 @@ async fn received(address: std::net::SocketAddr, path: &str, agent: &str) -> Str
 #[case::before(false)]
 #[case::after(true)]
 #[tokio::test]
-async fn a_connection_that_breaks(#[case] applied: bool) {
+async fn connection_is_closed_without_a_response(#[case] applied: bool) {
     let faults = Faults::new(0);
     let id = faults.add(Fault::on(Match::any()).effect(Effect::Disconnect { applied }));
     let served = served(&faults).await;
@@ -61,19 +61,19 @@ async fn a_connection_that_breaks(#[case] applied: bool) {
     assert!(!matches!(error, kube::Error::Api(_)), "{error:?}");
     assert_eq!(served.testbed.get("v1", "Pod", "default", "a").is_some(), applied);
     assert_eq!(faults.hits(id), 1);
-    // Not even a status line comes.
-    assert_eq!(received(served.address, PODS, "test").await, "");
+    // The server doesn't even send a status line.
+    assert_eq!(response_text(served.address, PODS, "test").await, "");
 }
 
 #[tokio::test]
-async fn half_an_event() {
+async fn watch_is_cut_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::verb("watch")).effect(Effect::HalfEvent { after: 1 }));
     let served = served(&faults).await;
     for name in ["a", "b"] {
         served.testbed.apply(pod(name, json!({}))).unwrap();
     }
-    let text = received(served.address, &format!("{PODS}?watch=1"), "test").await;
+    let text = response_text(served.address, &format!("{PODS}?watch=1"), "test").await;
     let lines: Vec<&str> =
         text.lines().filter(|line| line.starts_with("{\"type\":\"ADDED\"")).collect();
     let is_whole: Vec<bool> =
@@ -86,31 +86,31 @@ async fn half_an_event() {
 }
 
 #[tokio::test]
-async fn clients_are_known_by_their_user_agent() {
+async fn clients_are_matched_by_user_agent() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::any().client("controller")).effect(Effect::InternalError));
     let served = served(&faults).await;
     for (agent, status) in
         [("controller/v1 (linux)", "HTTP/1.1 500"), ("kubectl/v1.37.0", "HTTP/1.1 200")]
     {
-        let text = received(served.address, PODS, agent).await;
+        let text = response_text(served.address, PODS, agent).await;
         assert!(text.starts_with(status), "{text}");
     }
 }
 
 #[tokio::test]
-async fn retry_after_is_a_header() {
+async fn retry_after_is_sent_as_header() {
     let faults = Faults::new(0);
     faults.add(
         Fault::on(Match::any()).effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }),
     );
     let served = served(&faults).await;
-    let text = received(served.address, PODS, "test").await;
+    let text = response_text(served.address, PODS, "test").await;
     assert!(text.contains("\r\nretry-after: 3\r\n"), "{text}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_down() {
+async fn stopped_server_closes_connections() {
     let served = served(&Faults::new(0)).await;
     let api: Api<Pod> = Api::default_namespaced(served.client);
     let mut events = pin!(api.watch(&WatchParams::default(), "0").await.unwrap());

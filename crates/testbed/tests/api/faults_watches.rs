@@ -1,4 +1,4 @@
-//! Watches that break.
+//! Effects on watches.
 
 use std::{pin::pin, time::Duration};
 
@@ -27,8 +27,8 @@ fn watches() -> Match {
     Match::verb("watch")
 }
 
-/// The names that a watch tells of, up to its end.
-async fn told(testbed: &Testbed) -> Vec<String> {
+/// The names in a watch's events, up to its end.
+async fn names_until_end(testbed: &Testbed) -> Vec<String> {
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let events = api.watch(&WatchParams::default(), "0").await.unwrap();
     let name = |event: Result<WatchEvent<Pod>, Error>| match event.unwrap() {
@@ -42,15 +42,15 @@ async fn told(testbed: &Testbed) -> Vec<String> {
 #[case(0, &[])]
 #[case(2, &["a", "b"])]
 #[tokio::test]
-async fn that_end_after_some_events(#[case] after: usize, #[case] expected: &[&str]) {
+async fn watch_ends_after_some_events(#[case] after: usize, #[case] expected: &[&str]) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::DropWatch { after }));
     let testbed = start(&faults, 3);
-    assert_eq!(told(&testbed).await, expected);
+    assert_eq!(names_until_end(&testbed).await, expected);
 }
 
 #[tokio::test]
-async fn that_end_in_the_middle_of_an_event() {
+async fn watch_ends_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::HalfEvent { after: 1 }));
     let testbed = start(&faults, 3);
@@ -61,11 +61,11 @@ async fn that_end_in_the_middle_of_an_event() {
         half.starts_with("{\"type\":") && serde_json::from_str::<serde_json::Value>(&half).is_err()
     );
     assert_eq!(lines.text().await, None);
-    assert_eq!(told(&testbed).await, ["a"]);
+    assert_eq!(names_until_end(&testbed).await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_fall_silent() {
+async fn watch_falls_silent() {
     let faults = Faults::new(0);
     let id = faults.add(
         Fault::on(watches())
@@ -73,9 +73,9 @@ async fn that_fall_silent() {
             .effect(Effect::SilentWatch { after: 1 }),
     );
     let testbed = start(&faults, 3);
-    assert_eq!(told(&testbed).await, ["a"]);
+    assert_eq!(names_until_end(&testbed).await, ["a"]);
     assert_eq!(faults.elapsed(), Duration::from_secs(60));
-    // It is over: a new watch goes its usual way.
+    // The fault has ended, so it doesn't affect a new watch.
     assert!(faults.remove(id));
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     for name in ["a", "b", "c"] {
@@ -87,7 +87,7 @@ async fn that_fall_silent() {
 #[case::the_fault_is_removed(true)]
 #[case::watches_are_dropped(false)]
 #[tokio::test]
-async fn a_silent_watch_ends_when(#[case] remove: bool) {
+async fn silent_watch_ends_when(#[case] remove: bool) {
     let faults = Faults::new(0);
     faults.add(Fault::on(watches()).effect(Effect::SilentWatch { after: 0 }));
     let testbed = start(&faults, 1);
@@ -106,7 +106,7 @@ async fn a_silent_watch_ends_when(#[case] remove: bool) {
 #[case::ends(Effect::DropWatch { after: 1 })]
 #[case::falls_silent(Effect::SilentWatch { after: 1 })]
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_runs_already_meets_what_begins_later(#[case] effect: Effect) {
+async fn fault_affects_watches_that_started_before_it(#[case] effect: Effect) {
     let faults = Faults::new(0);
     let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
     faults.add(Fault::on(watches()).from(from).until(until).effect(effect.clone()));
@@ -126,7 +126,7 @@ async fn a_watch_that_runs_already_meets_what_begins_later(#[case] effect: Effec
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_outlasts_a_fault_that_did_not_get_to_it() {
+async fn watch_survives_a_fault_that_ends_before_enough_events() {
     let faults = Faults::new(0);
     let until = Duration::from_secs(20);
     faults.add(Fault::on(watches()).until(until).effect(Effect::DropWatch { after: 1 }));
@@ -140,7 +140,7 @@ async fn a_watch_outlasts_a_fault_that_did_not_get_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quiet_watch_is_cut_when_the_fault_begins() {
+async fn quiet_watch_ends_when_the_fault_starts() {
     let faults = Faults::new(0);
     faults.add(
         Fault::on(watches()).from(Duration::from_secs(10)).effect(Effect::DropWatch { after: 0 }),
@@ -151,7 +151,7 @@ async fn a_quiet_watch_is_cut_when_the_fault_begins() {
 }
 
 #[tokio::test]
-async fn malformed_events() {
+async fn watch_events_can_be_malformed() {
     let faults = Faults::new(0);
     let effect = Effect::Malformed {
         object: "b".into(),
@@ -168,7 +168,7 @@ async fn malformed_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_runtimes_watcher_gets_over_all_of_it() {
+async fn kube_runtime_watcher_recovers_from_all_watch_faults() {
     let faults = Faults::new(3);
     for (probability, effect) in [
         (0.1, Effect::Expired),

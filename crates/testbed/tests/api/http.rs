@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::pod;
 
 #[tokio::test]
-async fn a_kubeconfig_leads_to_the_server() {
+async fn kubeconfig_connects_to_the_server() {
     let testbed = Testbed::default();
     let (address, _serving) = testbed.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let kubeconfig = Kubeconfig::from_yaml(&Testbed::kubeconfig(address)).unwrap();

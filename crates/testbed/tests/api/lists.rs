@@ -27,7 +27,7 @@ async fn with_pods() -> Testbed {
 #[case::phase("/api/v1/pods", "fieldSelector=status.phase%3DRunning", &["e"])]
 #[case::both(PODS, "labelSelector=app%3Dweb&fieldSelector=metadata.name!%3Da", &["c", "d"])]
 #[tokio::test]
-async fn selected(#[case] path: &str, #[case] query: &str, #[case] expected: &[&str]) {
+async fn list_selects_objects(#[case] path: &str, #[case] query: &str, #[case] expected: &[&str]) {
     let testbed = with_pods().await;
     let (code, list) = get(&testbed, &format!("{path}?{query}")).await;
     assert_eq!((code, names(&list)), (200, expected.to_vec()));
@@ -44,14 +44,14 @@ async fn selected(#[case] path: &str, #[case] query: &str, #[case] expected: &[&
 #[case("resourceVersion=x", "invalid resource version: resourceVersion: Invalid value: \"x\"")]
 #[case("continue=x", "continue key is not valid")]
 #[tokio::test]
-async fn refused(#[case] query: &str, #[case] text: &str) {
+async fn invalid_list_parameter_is_rejected(#[case] query: &str, #[case] text: &str) {
     let (code, status) = get(&Testbed::default(), &format!("{PODS}?{query}")).await;
     assert_eq!(code, 400);
     assert!(at(&status, "/message").as_str().unwrap().contains(text), "{status}");
 }
 
 #[tokio::test]
-async fn events_by_what_they_are_about() {
+async fn events_are_selected_by_involved_object() {
     let testbed = Testbed::default();
     for name in ["a", "b"] {
         let about = json!({ "kind": "Pod", "name": name, "uid": name });
@@ -64,7 +64,7 @@ async fn events_by_what_they_are_about() {
 }
 
 #[tokio::test]
-async fn pages_show_one_version() {
+async fn pages_show_one_resource_version() {
     let testbed = with_pods().await;
     let (_, first) = get(&testbed, &format!("{PODS}?limit=2")).await;
     assert_eq!(names(&first), ["a", "b"]);
@@ -83,7 +83,7 @@ async fn pages_show_one_version() {
 }
 
 #[tokio::test]
-async fn metadata_alone() {
+async fn partial_object_metadata_is_listed() {
     let testbed = with_pods().await;
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let (_, list) = send(&testbed, "GET", PODS, accept, &Value::Null).await;

@@ -1,22 +1,22 @@
-//! The server as its clients see it.
+//! Tests of the server through its API.
 
-// Not only functions marked as tests are tests here.
+// The lint exceptions for tests don't cover helper functions.
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod autoscalers;
 mod discovery;
-mod faults;
-mod faults_answers;
-mod faults_data;
 mod faults_http;
-mod faults_restarts;
+mod faults_responses;
+mod faults_serialized;
+mod faults_triggers;
 mod faults_watches;
-mod faults_when;
 mod http;
+mod interceptors;
 mod lists;
 mod metrics;
 mod objects;
 mod patches;
+mod restarts;
 mod scales;
 mod support;
 mod tables;

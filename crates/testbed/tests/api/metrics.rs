@@ -70,13 +70,17 @@ fn testbed() -> Testbed {
 #[case::external("external.metrics.k8s.io/v1beta1/namespaces/default/queue", "/items/0/value", json!("9"))]
 #[case::discovery("metrics.k8s.io/v1beta1", "/resources/0/kind", json!("PodMetrics"))]
 #[tokio::test]
-async fn are_answered(#[case] path: &str, #[case] pointer: &str, #[case] expected: Value) {
+async fn metrics_api_returns_the_provided_metrics(
+    #[case] path: &str,
+    #[case] pointer: &str,
+    #[case] expected: Value,
+) {
     let (code, answer) = get(&testbed(), &format!("/apis/{path}")).await;
     assert_eq!((code, at(&answer, pointer)), (200, &expected), "{answer}");
 }
 
 #[tokio::test]
-async fn errors_come_through() {
+async fn errors_of_the_provider_are_returned() {
     let (code, status) =
         get(&testbed(), "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/none").await;
     assert_eq!((code, at(&status, "/reason")), (503, &json!("ServiceUnavailable")));

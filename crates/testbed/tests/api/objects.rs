@@ -18,7 +18,7 @@ async fn with_web() -> (Testbed, Value) {
 }
 
 #[tokio::test]
-async fn create_gives_what_the_server_gives() {
+async fn create_sets_the_fields_of_the_server() {
     let (testbed, object) = with_web().await;
     assert_eq!(at(&object, "/metadata/namespace"), "default");
     assert_eq!(at(&object, "/metadata/generation"), 1);
@@ -30,7 +30,7 @@ async fn create_gives_what_the_server_gives() {
 }
 
 #[tokio::test]
-async fn generate_name() {
+async fn generate_name_gets_a_suffix() {
     let testbed = Testbed::default();
     let body = json!({ "metadata": { "generateName": "web-" }, "spec": {} });
     let (_, one) = post(&testbed, PODS, &body).await;
@@ -85,7 +85,7 @@ async fn generate_name() {
 #[case::path("GET", "/apis/apps/v1/namespaces/default/nosuch", json!(null), 404, "NotFound",
     "the server could not find the requested resource")]
 #[tokio::test]
-async fn refusals(
+async fn invalid_request_is_rejected(
     #[case] method: &str,
     #[case] path: &str,
     #[case] body: Value,
@@ -108,7 +108,7 @@ async fn refusals(
 }
 
 #[tokio::test]
-async fn a_put_of_an_old_version_conflicts() {
+async fn put_of_an_old_resource_version_conflicts() {
     let (testbed, object) = with_web().await;
     let mut changed = object.clone();
     changed["spec"]["replicas"] = json!(5);
@@ -126,7 +126,7 @@ async fn a_put_of_an_old_version_conflicts() {
 }
 
 #[tokio::test]
-async fn a_uid_is_a_precondition() {
+async fn uid_is_a_precondition_of_put() {
     let (testbed, object) = with_web().await;
     let mut other = object.clone();
     other["metadata"]["uid"] = json!("x");
@@ -139,13 +139,13 @@ async fn a_uid_is_a_precondition() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_gets_no_version() {
+async fn put_without_changes_keeps_the_resource_version() {
     let (testbed, object) = with_web().await;
     assert_eq!(put(&testbed, &web(), &object).await, (200, object));
 }
 
 #[tokio::test]
-async fn status_and_spec_are_written_apart() {
+async fn status_and_spec_are_written_separately() {
     let (testbed, object) = with_web().await;
     let mut both = object.clone();
     both["status"] = json!({ "replicas": 2 });
@@ -173,8 +173,8 @@ async fn status_and_spec_are_written_apart() {
 #[case(true, json!(2))]
 #[case(false, Value::Null)]
 #[tokio::test]
-async fn generations_of_autoscalers_can_be_switched(#[case] on: bool, #[case] expected: Value) {
-    let testbed = Testbed::new(Config { autoscalers_count_generations: on, ..Config::default() });
+async fn generation_of_autoscalers_is_configurable(#[case] on: bool, #[case] expected: Value) {
+    let testbed = Testbed::new(Config { hpa_generation: on, ..Config::default() });
     post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
     let (path, change) = (format!("{AUTOSCALERS}/web"), json!({ "spec": { "maxReplicas": 7 } }));
     let (_, stored) = patch(&testbed, &path, "merge-patch+json", &change).await;
@@ -182,7 +182,7 @@ async fn generations_of_autoscalers_can_be_switched(#[case] on: bool, #[case] ex
 }
 
 #[tokio::test]
-async fn finalizers_hold_an_object() {
+async fn object_with_finalizers_is_only_marked_as_deleted() {
     let testbed = Testbed::default();
     let mut object = deployment("web");
     object["metadata"]["finalizers"] = json!(["example.com/wait"]);
@@ -196,7 +196,7 @@ async fn finalizers_hold_an_object() {
 }
 
 #[tokio::test]
-async fn delete_answers_with_a_status() {
+async fn delete_returns_a_status() {
     let (testbed, object) = with_web().await;
     let (code, status) = delete(&testbed, &web(), &Value::Null).await;
     assert_eq!((code, at(&status, "/status")), (200, &json!("Success")));
@@ -205,7 +205,7 @@ async fn delete_answers_with_a_status() {
 }
 
 #[tokio::test]
-async fn a_selection_is_deleted() {
+async fn deletecollection_deletes_matching_objects() {
     let testbed = Testbed::default();
     for (name, app) in [("a", "web"), ("b", "web"), ("c", "db")] {
         post(&testbed, PODS, &pod(name, json!({ "app": app }))).await;
@@ -217,7 +217,7 @@ async fn a_selection_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_namespace_takes_its_objects_with_it() {
+async fn deleting_a_namespace_deletes_its_objects() {
     let testbed = Testbed::default();
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "shop" } });
@@ -229,7 +229,7 @@ async fn a_namespace_takes_its_objects_with_it() {
 }
 
 #[tokio::test]
-async fn a_dry_run_stores_nothing() {
+async fn dry_run_stores_nothing() {
     let testbed = Testbed::default();
     let (code, _) = post(&testbed, &format!("{DEPLOYMENTS}?dryRun=All"), &deployment("web")).await;
     assert_eq!((code, get(&testbed, &web()).await.0), (201, 404));

@@ -2,7 +2,7 @@ use hpa_testbed::Testbed;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{DEPLOYMENTS, at, definition, deployment, get, patch, post, queue};
+use crate::support::{DEPLOYMENTS, at, crd, deployment, get, patch, post, queue};
 
 const MERGE: &str = "merge-patch+json";
 const JSON: &str = "json-patch+json";
@@ -41,7 +41,7 @@ async fn with_web() -> (Testbed, String) {
     "/spec/template/spec/containers", json!([{ "name": "x" }]))]
 #[case::strategic_removes(STRATEGIC, json!({ "metadata": { "labels": { "app": null } } }), "/metadata/labels", json!({}))]
 #[tokio::test]
-async fn each_kind(
+async fn patch_is_applied(
     #[case] kind: &str,
     #[case] change: Value,
     #[case] pointer: &str,
@@ -56,11 +56,15 @@ async fn each_kind(
 #[rstest]
 #[case::old_version(MERGE, json!({ "metadata": { "resourceVersion": "1" } }), 409)]
 #[case::failed_test(JSON, json!([{ "op": "test", "path": "/spec/replicas", "value": 9 }]), 422)]
-#[case::no_such_path(JSON, json!([{ "op": "remove", "path": "/spec/none" }]), 422)]
-#[case::no_json_patch(JSON, json!({}), 400)]
-#[case::unknown_kind("x", json!({}), 415)]
+#[case::missing_path(JSON, json!([{ "op": "remove", "path": "/spec/none" }]), 422)]
+#[case::not_a_list_of_operations(JSON, json!({}), 400)]
+#[case::unknown_media_type("x", json!({}), 415)]
 #[tokio::test]
-async fn refused(#[case] kind: &str, #[case] change: Value, #[case] expected: u16) {
+async fn invalid_patch_is_rejected(
+    #[case] kind: &str,
+    #[case] change: Value,
+    #[case] expected: u16,
+) {
     let (testbed, path) = with_web().await;
     let before = get(&testbed, &path).await;
     assert_eq!(patch(&testbed, &path, kind, &change).await.0, expected);
@@ -68,7 +72,7 @@ async fn refused(#[case] kind: &str, #[case] change: Value, #[case] expected: u1
 }
 
 #[tokio::test]
-async fn conditions_merge_by_type() {
+async fn conditions_are_merged_by_type() {
     let (testbed, path) = with_web().await;
     let path = format!("{path}/status");
     let conditions =
@@ -82,15 +86,15 @@ async fn conditions_merge_by_type() {
     .await;
     patch(&testbed, &path, STRATEGIC, &conditions("True")).await;
     let (_, object) = patch(&testbed, &path, STRATEGIC, &conditions("False")).await;
-    // What is new comes first.
+    // New elements come first.
     let expected = json!([{ "type": "A", "status": "False" }, { "type": "B", "status": "x" }]);
     assert_eq!(at(&object, "/status/conditions"), &expected);
 }
 
 #[tokio::test]
-async fn custom_resources_have_no_strategic_merge() {
+async fn custom_resource_rejects_strategic_merge_patch() {
     let testbed = Testbed::default();
-    testbed.apply(definition()).unwrap();
+    testbed.apply(crd()).unwrap();
     testbed.apply(queue()).unwrap();
     let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
     assert_eq!(patch(&testbed, path, STRATEGIC, &json!({})).await.0, 415);
@@ -101,7 +105,7 @@ fn applied(manager: &str, force: bool) -> String {
 }
 
 #[tokio::test]
-async fn who_writes_without_applying_is_recorded_too() {
+async fn update_is_recorded_in_managed_fields() {
     let testbed = Testbed::default();
     post(&testbed, &format!("{DEPLOYMENTS}?fieldManager=one"), &deployment("web")).await;
     let change = json!({ "spec": { "replicas": 7 } });
@@ -111,33 +115,33 @@ async fn who_writes_without_applying_is_recorded_too() {
     assert_eq!((at(entry, "/manager"), at(entry, "/operation")), (&json!("two"), &json!("Update")));
     assert_eq!(at(entry, "/fieldsV1"), &json!({ "f:spec": { "f:replicas": {} } }));
     assert_eq!(at(&object, "/metadata/managedFields/0/fieldsV1/f:spec/f:replicas"), &Value::Null);
-    let mut wanted = labelled(json!({}));
+    let mut wanted = with_labels(json!({}));
     wanted["spec"]["replicas"] = json!(3);
     let (code, status) = patch(&testbed, &applied("three", false), APPLY, &wanted).await;
     let text = "Apply failed with 1 conflict: conflict with \"two\" using apps/v1: .spec.replicas";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
 }
 
-fn labelled(labels: Value) -> Value {
+fn with_labels(labels: Value) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "labels": labels } })
 }
 
 #[tokio::test]
-async fn applying_creates_merges_and_removes() {
+async fn apply_creates_merges_and_removes_fields() {
     let testbed = Testbed::default();
     let labels = json!({ "a": "1", "b": "1" });
-    let (code, _) = patch(&testbed, &applied("one", false), APPLY, &labelled(labels)).await;
+    let (code, _) = patch(&testbed, &applied("one", false), APPLY, &with_labels(labels)).await;
     assert_eq!(code, 201);
     let (code, object) =
-        patch(&testbed, &applied("two", false), APPLY, &labelled(json!({ "c": "1", "b": "1" })))
+        patch(&testbed, &applied("two", false), APPLY, &with_labels(json!({ "c": "1", "b": "1" })))
             .await;
     assert_eq!(
         (code, at(&object, "/metadata/labels")),
         (200, &json!({ "a": "1", "b": "1", "c": "1" }))
     );
-    // No longer wanted by the one who set it; `b` is wanted by the other.
+    // The only owner of the first label dropped it, but `b` has another owner.
     let (_, object) =
-        patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "d": "1" }))).await;
+        patch(&testbed, &applied("one", false), APPLY, &with_labels(json!({ "d": "1" }))).await;
     assert_eq!(at(&object, "/metadata/labels"), &json!({ "b": "1", "c": "1", "d": "1" }));
     let entries = at(&object, "/metadata/managedFields").as_array().unwrap();
     let of_one: Vec<&Value> = entries
@@ -152,7 +156,7 @@ async fn applying_creates_merges_and_removes() {
 }
 
 #[tokio::test]
-async fn applying_the_same_changes_nothing() {
+async fn repeated_apply_changes_nothing() {
     let testbed = Testbed::default();
     let (_, one) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
     let (_, two) = patch(&testbed, &applied("one", false), APPLY, &deployment("web")).await;
@@ -160,10 +164,10 @@ async fn applying_the_same_changes_nothing() {
 }
 
 #[tokio::test]
-async fn applying_against_another_conflicts_unless_forced() {
+async fn apply_conflicts_with_other_managers_unless_forced() {
     let testbed = Testbed::default();
-    patch(&testbed, &applied("one", false), APPLY, &labelled(json!({ "a": "1" }))).await;
-    let other = labelled(json!({ "a": "2" }));
+    patch(&testbed, &applied("one", false), APPLY, &with_labels(json!({ "a": "1" }))).await;
+    let other = with_labels(json!({ "a": "2" }));
     let (code, status) = patch(&testbed, &applied("two", false), APPLY, &other).await;
     let text = "Apply failed with 1 conflict: conflict with \"one\": .metadata.labels.a";
     assert_eq!((code, at(&status, "/message")), (409, &json!(text)));
@@ -173,10 +177,10 @@ async fn applying_against_another_conflicts_unless_forced() {
 }
 
 #[tokio::test]
-async fn applied_lists_merge_by_key() {
+async fn applied_lists_are_merged_by_key() {
     let (testbed, _) = with_web().await;
     let containers = json!([{ "name": "side", "image": "c" }]);
-    let mut object = labelled(json!({}));
+    let mut object = with_labels(json!({}));
     object["spec"]["template"]["spec"]["containers"] = containers;
     let (_, stored) = patch(&testbed, &applied("one", false), APPLY, &object).await;
     let expected = json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]);

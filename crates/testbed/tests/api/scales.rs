@@ -7,7 +7,7 @@ use kube::{
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::{at, definition, deployment, get, patch, put, queue};
+use crate::support::{at, crd, deployment, get, patch, put, queue};
 
 fn workload(api_version: &str, kind: &str) -> Value {
     let mut object = deployment("web");
@@ -45,14 +45,14 @@ fn controller() -> Value {
 #[case(queue(), "/apis/example.com/v1/namespaces/default/queues/jobs", 3, "app=jobs")]
 #[case(queue(), "/apis/example.com/v1alpha1/namespaces/default/queues/jobs", 3, "app=jobs")]
 #[tokio::test]
-async fn of_each_kind(
+async fn scale_of_each_kind_is_read_and_written(
     #[case] object: Value,
     #[case] path: &str,
     #[case] replicas: i64,
     #[case] selector: &str,
 ) {
     let testbed = Testbed::default();
-    testbed.apply(definition()).unwrap();
+    testbed.apply(crd()).unwrap();
     testbed.apply(object).unwrap();
     let path = format!("{path}/scale");
     let (code, mut scale) = get(&testbed, &path).await;
@@ -74,7 +74,7 @@ async fn of_each_kind(
 }
 
 #[tokio::test]
-async fn by_the_client() {
+async fn kube_client_reads_and_writes_scales() {
     let testbed = Testbed::default();
     testbed.apply(deployment("web")).unwrap();
     let api: Api<Deployment> = Api::default_namespaced(testbed.client());
@@ -96,12 +96,12 @@ async fn by_the_client() {
 }
 
 #[tokio::test]
-async fn custom_resources_live_and_go_with_their_definition() {
+async fn custom_resources_are_served_until_their_crd_is_deleted() {
     let testbed = Testbed::default();
     let path = "/apis/example.com/v1/namespaces/default/queues/jobs";
     assert_eq!(get(&testbed, path).await.0, 404);
-    let definition = testbed.apply(definition()).unwrap();
-    assert_eq!(at(&definition, "/status/conditions/1/type"), "Established");
+    let crd = testbed.apply(crd()).unwrap();
+    assert_eq!(at(&crd, "/status/conditions/1/type"), "Established");
     testbed.apply(queue()).unwrap();
     let (_, object) =
         get(&testbed, "/apis/example.com/v1alpha1/namespaces/default/queues/jobs").await;

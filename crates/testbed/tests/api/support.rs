@@ -1,4 +1,4 @@
-//! Requests to a testbed, and objects to send.
+//! Helpers: requests and objects.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) const AUTOSCALERS: &str =
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Sends a request: an `Accept`, or with a body its media type, comes with it.
+/// Sends a request. `media_type` is the `Content-Type` of a body, or else the `Accept` header.
 pub(crate) async fn send(
     testbed: &Testbed,
     method: &str,
@@ -59,7 +59,7 @@ pub(crate) async fn patch(testbed: &Testbed, path: &str, kind: &str, body: &Valu
     send(testbed, "PATCH", path, &format!("application/{kind}"), body).await
 }
 
-/// A watch that is read line by line.
+/// Reads a watch line by line.
 pub(crate) struct Watch {
     lines: axum::body::BodyDataStream,
 }
@@ -76,7 +76,7 @@ impl Watch {
         self.text().await.map(|line| serde_json::from_str(&line).unwrap())
     }
 
-    /// The next piece as it comes, whole or not.
+    /// The next chunk, which may be a truncated event.
     pub(crate) async fn text(&mut self) -> Option<String> {
         let line = self.lines.next().await?.unwrap();
         Some(String::from_utf8(line.to_vec()).unwrap())
@@ -91,12 +91,11 @@ impl Watch {
     }
 }
 
-/// A server with faults.
 pub(crate) fn faulty(faults: &Faults) -> Testbed {
     Testbed::new(Config { interceptor: Some(Arc::new(faults.clone())), ..Config::default() })
 }
 
-/// The code of a status that a client got instead of an answer.
+/// The status code of an error response.
 pub(crate) fn code<T: std::fmt::Debug>(outcome: Result<T, kube::Error>) -> u16 {
     match outcome.unwrap_err() {
         kube::Error::Api(status) => status.code,
@@ -136,7 +135,7 @@ pub(crate) fn autoscaler(name: &str) -> Value {
     })
 }
 
-pub(crate) fn definition() -> Value {
+pub(crate) fn crd() -> Value {
     let scale = json!({
         "specReplicasPath": ".spec.workers", "statusReplicasPath": ".status.workers",
         "labelSelectorPath": ".status.selector",
@@ -166,12 +165,11 @@ pub(crate) fn queue() -> Value {
     })
 }
 
-/// The member at a JSON pointer.
+/// The value at a JSON pointer.
 pub(crate) fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// The names of a list's items.
 pub(crate) fn names(list: &Value) -> Vec<&str> {
     let items = at(list, "/items").as_array().unwrap_or_else(|| panic!("no list: {list}"));
     items.iter().map(|item| at(item, "/metadata/name").as_str().unwrap()).collect()

@@ -6,8 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::support::{
-    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, definition, deployment, pod,
-    queue, send,
+    AUTOSCALERS, DEPLOYMENTS, PODS, TABLE, Watch, at, autoscaler, crd, deployment, pod, queue, send,
 };
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -42,14 +41,14 @@ fn running(mut pod: Value) -> Value {
 #[case(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } }),
     "/api/v1/namespaces/default/configmaps", &["Name", "Data", "Age"], json!(["x", 0, "0s"]))]
 #[tokio::test]
-async fn of_each_kind(
+async fn table_of_each_kind(
     #[case] object: Value,
     #[case] path: &str,
     #[case] columns: &[&str],
     #[case] cells: Value,
 ) {
     let testbed = testbed();
-    testbed.apply(definition()).unwrap();
+    testbed.apply(crd()).unwrap();
     testbed.apply(object).unwrap();
     let (shown, table) = table(&testbed, path).await;
     assert_eq!(shown, columns);
@@ -62,7 +61,7 @@ async fn of_each_kind(
 #[case("Metadata", json!("PartialObjectMetadata"))]
 #[case("Object", json!("Pod"))]
 #[tokio::test]
-async fn rows_include_what_is_asked_for(#[case] include: &str, #[case] kind: Value) {
+async fn rows_include_the_requested_part_of_the_object(#[case] include: &str, #[case] kind: Value) {
     let testbed = testbed();
     testbed.apply(pod("a", json!({}))).unwrap();
     let (_, table) = table(&testbed, &format!("{PODS}/a?includeObject={include}")).await;
@@ -70,9 +69,9 @@ async fn rows_include_what_is_asked_for(#[case] include: &str, #[case] kind: Val
 }
 
 #[tokio::test]
-async fn ages_grow_while_a_watch_lasts() {
+async fn ages_grow_during_a_watch() {
     let clock = SkewedClock::new(Arc::new(|| CREATED.parse().unwrap()));
-    let testbed = Testbed::new(Config { clock: clock.as_clock(), ..Config::default() });
+    let testbed = Testbed::new(Config { clock: clock.as_fn(), ..Config::default() });
     testbed.apply(autoscaler("web")).unwrap();
     let mut watch = Watch::new(&testbed, &format!("{AUTOSCALERS}?watch=1"), TABLE).await;
     assert_eq!(at(&watch.next().await.unwrap(), "/object/rows/0/cells/6"), "0s");

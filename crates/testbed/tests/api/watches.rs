@@ -22,7 +22,7 @@ async fn label(testbed: &Testbed, name: &str, app: &str) {
 }
 
 #[tokio::test]
-async fn from_a_version() {
+async fn watch_resumes_from_a_resource_version() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
     let version = testbed.resource_version();
@@ -42,7 +42,7 @@ async fn from_a_version() {
 }
 
 #[tokio::test]
-async fn from_now_starts_with_what_is_there() {
+async fn watch_without_resource_version_starts_with_existing_objects() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
     let mut watch = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
@@ -50,7 +50,7 @@ async fn from_now_starts_with_what_is_there() {
 }
 
 #[tokio::test]
-async fn an_object_that_leaves_the_selection_is_deleted() {
+async fn object_that_stops_matching_is_reported_as_deleted() {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({ "app": "db" }))).unwrap();
     let version = testbed.resource_version();
@@ -81,14 +81,14 @@ async fn initial_events_end_with_a_bookmark() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_and_the_end() {
+async fn bookmarks_are_sent_periodically_and_at_the_timeout() {
     let testbed =
         Testbed::new(Config { bookmark_interval: Duration::from_secs(7), ..Config::default() });
     let version = testbed.resource_version();
     let query =
         format!("watch=1&allowWatchBookmarks=true&timeoutSeconds=10&resourceVersion={version}");
     let mut watch = Watch::new(&testbed, &format!("{PODS}?{query}"), "").await;
-    // A change elsewhere moves the version on.
+    // A change of another resource increases the resource version.
     let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
     testbed.apply(config).unwrap();
     for _ in 0..2 {
@@ -104,9 +104,9 @@ async fn bookmarks_and_the_end() {
 
 #[rstest]
 #[case::compacted(Config::default(), true)]
-#[case::log_full(Config { log_limit: 2, ..Config::default() }, false)]
+#[case::watch_cache_full(Config { watch_cache_size: 2, ..Config::default() }, false)]
 #[tokio::test]
-async fn too_old_a_version_is_gone(#[case] config: Config, #[case] compact: bool) {
+async fn compacted_resource_version_gets_410(#[case] config: Config, #[case] compact: bool) {
     let testbed = Testbed::new(config);
     testbed.apply(pod("a", json!({}))).unwrap();
     let version = testbed.resource_version();
@@ -125,13 +125,13 @@ async fn too_old_a_version_is_gone(#[case] config: Config, #[case] compact: bool
 }
 
 #[tokio::test]
-async fn a_version_that_is_not_there_yet() {
+async fn future_resource_version_is_awaited_without_initial_events() {
     let testbed = Testbed::default();
     let path = |version: u64| format!("{PODS}?watch=1&resourceVersion={version}");
     let streaming = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let (code, status) = get(&testbed, &format!("{}{streaming}", path(999))).await;
     assert_eq!((code, at(&status, "/reason")), (504, &json!("Timeout")));
-    // Without its objects, the version is waited for.
+    // Without initial events, the watch waits for the resource version.
     let mut watch = Watch::new(&testbed, &path(testbed.resource_version() + 1), "").await;
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();
@@ -158,7 +158,7 @@ async fn next(
 #[case::pages(watcher::Config::default().page_size(1))]
 #[case::streaming(watcher::Config::default().streaming_lists())]
 #[tokio::test]
-async fn the_runtimes_watcher(#[case] config: watcher::Config) {
+async fn kube_runtime_watcher_relists_after_compaction(#[case] config: watcher::Config) {
     let testbed = Testbed::default();
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();
@@ -172,7 +172,7 @@ async fn the_runtimes_watcher(#[case] config: watcher::Config) {
     assert_eq!(next(&mut watch).await, "apply c");
     testbed.delete("v1", "Pod", "default", "a").unwrap();
     assert_eq!(next(&mut watch).await, "delete a");
-    // The watch breaks, and what it would go on from is gone.
+    // The watch ends, and its resource version is compacted.
     testbed.drop_watches();
     testbed.delete("v1", "Pod", "default", "b").unwrap();
     testbed.apply(pod("d", json!({}))).unwrap();
@@ -186,7 +186,7 @@ async fn the_runtimes_watcher(#[case] config: watcher::Config) {
 }
 
 #[tokio::test]
-async fn tables_have_columns_once() {
+async fn only_the_first_table_of_a_watch_has_columns() {
     let testbed = Testbed::default();
     for name in ["a", "b"] {
         testbed.apply(pod(name, json!({}))).unwrap();

@@ -9,7 +9,7 @@ fn second(second: i64) -> Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_at_its_speed_and_stands_still() {
+async fn clock_runs_at_its_speed_and_stops() {
     let clock = SimulatedClock::new(second(1000), 20.0);
     advance(Duration::from_secs(3)).await;
     assert_eq!(clock.now(), second(1060));
@@ -22,7 +22,7 @@ async fn runs_at_its_speed_and_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sleepers_follow_changes_of_the_speed() {
+async fn sleep_follows_changes_of_the_speed() {
     let (clock, begin) = (SimulatedClock::new(second(0), 1.0), Instant::now());
     let sleeper = tokio::spawn({
         let clock = clock.clone();

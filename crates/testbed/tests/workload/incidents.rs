@@ -13,7 +13,7 @@ fn cluster(incident: &str) -> Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn crashed_containers_start_again() {
+async fn crashed_containers_restart() {
     let cluster = cluster("kind: crash, pods: 2");
     assert_eq!(cluster.at(9.0).await.workloads[0].ready, 3);
     assert_eq!(cluster.at(10.0).await.workloads[0].ready, 1);
@@ -44,7 +44,7 @@ async fn evicted_pods_fail_and_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flapping_pods_come_back() {
+async fn flapping_pods_become_ready_again() {
     let cluster = cluster("kind: flap, for: 30s");
     assert_eq!(cluster.at(10.0).await.workloads[0].ready, 0);
     assert_eq!(cluster.at(39.0).await.workloads[0].ready, 0);
@@ -67,7 +67,7 @@ async fn deleted_pods_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_scales() {
+async fn manual_scale_changes_the_replicas() {
     let cluster = cluster("kind: manualScale, replicas: 6");
     cluster.at(9.0).await;
     assert_eq!(cluster.deployment()["spec"]["replicas"], 3);
@@ -77,7 +77,7 @@ async fn somebody_scales() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn incidents_are_brought_about_by_hand() {
+async fn incident_can_be_injected() {
     let cluster = Cluster::start("workloads: [{name: web, replicas: 3}]");
     cluster.at(10.0).await;
     let workload = Some("default/web".to_owned());
@@ -87,7 +87,7 @@ async fn incidents_are_brought_about_by_hand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chance_strikes_as_often_as_asked() {
+async fn random_failures_occur_at_the_configured_rate() {
     let profile = "{crashesPerHour: 6, flapsPerHour: 6, evictionsPerHour: 2}";
     let cluster =
         Cluster::start(&format!("workloads: [{{name: web, replicas: 10, profile: {profile}}}]"));
@@ -103,7 +103,7 @@ async fn chance_strikes_as_often_as_asked() {
             seen.second >= 3600.0
         })
         .await;
-    // Ten pods for an hour: twenty evictions are to be expected.
+    // Ten pods for an hour: the expected number of evictions is twenty.
     assert!((8..35).contains(&evicted.len()), "{}", evicted.len());
     assert!(least < 10);
 }

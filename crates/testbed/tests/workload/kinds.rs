@@ -21,7 +21,7 @@ fn workload(api_version: &str, kind: &str, name: &str) -> Value {
     })
 }
 
-fn definition() -> Value {
+fn crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "fleets.example.com" },
@@ -36,7 +36,7 @@ fn definition() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_kinds_applied_later_get_pods() {
+async fn workloads_of_all_kinds_created_later_get_pods() {
     let cluster = Cluster::start("{}");
     cluster.at(5.0).await;
     for (api_version, kind) in [
@@ -59,7 +59,6 @@ async fn all_kinds_applied_later_get_pods() {
             cluster.testbed.get(api_version, kind, "default", &kind.to_lowercase()).unwrap();
         assert_eq!(object["status"]["readyReplicas"], 2, "{object}");
     }
-    // A scale tells the pods by its selector.
     for pod in cluster.pods() {
         assert_eq!(pod["status"]["containerStatuses"].as_array().unwrap().len(), 2);
         assert!(!text(&pod, "/metadata/ownerReferences/0/uid").is_empty());
@@ -69,7 +68,7 @@ async fn all_kinds_applied_later_get_pods() {
 #[tokio::test(start_paused = true)]
 async fn custom_resources_with_a_scale_get_pods() {
     let cluster = Cluster::start("{}");
-    cluster.testbed.apply(definition()).unwrap();
+    cluster.testbed.apply(crd()).unwrap();
     let fleet = json!({ "apiVersion": "example.com/v1", "kind": "Fleet", "metadata": { "name": "jobs" }, "spec": { "workers": 3 } });
     cluster.testbed.apply(fleet).unwrap();
     let seen = cluster.at(30.0).await;
@@ -84,8 +83,8 @@ async fn custom_resources_with_a_scale_get_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scenarios_have_custom_resources_too() {
-    let mut scenario = json!({ "manifests": [definition()] });
+async fn scenario_creates_custom_resources() {
+    let mut scenario = json!({ "manifests": [crd()] });
     scenario["workloads"] = json!([{ "name": "jobs", "kind": "Fleet", "apiVersion": "example.com/v1", "replicas": 3,
         "load": { "constant": 90 } }]);
     let cluster = Cluster::start(&scenario.to_string());
@@ -97,7 +96,7 @@ async fn scenarios_have_custom_resources_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_takes_its_pods_with_it() {
+async fn deleting_a_workload_deletes_its_pods() {
     let cluster = Cluster::start("workloads: [{name: web, replicas: 2, load: {constant: 10}}]");
     cluster.testbed.apply(workload("apps/v1", "Deployment", "other")).unwrap();
     cluster.at(30.0).await;
@@ -109,7 +108,7 @@ async fn what_is_deleted_takes_its_pods_with_it() {
     assert_eq!((seen.workloads.len(), seen.workloads[0].ready), (2, 0));
     let seen = cluster.at(40.0).await;
     assert_eq!((cluster.pods().len(), cluster.testbed.list("apps/v1", "ReplicaSet").len()), (0, 0));
-    // Load on what the scenario names does not end with its object.
+    // Workloads of the scenario keep their load when their object is deleted.
     assert_eq!(seen.workloads.len(), 1);
     assert_eq!(
         (seen.workloads[0].desired, seen.workloads[0].offered, seen.workloads[0].served),
@@ -118,7 +117,7 @@ async fn what_is_deleted_takes_its_pods_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_deleted_by_hand_are_replaced() {
+async fn pods_deleted_by_a_client_are_replaced() {
     let cluster = Cluster::start("workloads: [{name: web, replicas: 2}]");
     let names = cluster.pod_names();
     cluster.testbed.delete("v1", "Pod", "default", &names[0]).unwrap();
@@ -128,7 +127,7 @@ async fn pods_deleted_by_hand_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stateful_sets_go_one_by_one() {
+async fn stateful_set_pods_are_changed_one_by_one() {
     let cluster = Cluster::start("workloads: [{name: db, kind: StatefulSet, replicas: 2}]");
     assert_eq!(cluster.pod_names(), ["db-0", "db-1"]);
     let mut db = cluster.testbed.get("apps/v1", "StatefulSet", "default", "db").unwrap();
@@ -157,7 +156,7 @@ async fn stateful_sets_go_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn load_can_be_given_to_anything() {
+async fn set_load_works_for_unlisted_workloads() {
     let cluster = Cluster::start("{}");
     cluster.testbed.apply(workload("apps/v1", "Deployment", "mine")).unwrap();
     cluster.at(30.0).await;

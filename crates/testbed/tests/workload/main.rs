@@ -1,10 +1,11 @@
-//! Simulated clusters, as their clients and onlookers see them.
+//! Tests of simulated clusters, through the API and the observations.
 
-// Not only functions marked as tests are tests here.
+// The lint exceptions for tests don't cover helper functions.
 #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
-#![allow(clippy::float_cmp, reason = "what is exact in a simulation is compared exactly")]
+#![allow(clippy::float_cmp, reason = "the compared values are exact")]
 
 mod clock;
+mod determinism;
 mod incidents;
 mod kinds;
 mod metrics;
@@ -12,4 +13,3 @@ mod queues;
 mod replicas;
 mod scenarios;
 mod support;
-mod whole;

@@ -17,7 +17,7 @@ fn cpu(pod: &Value) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_is_an_average_that_changes_with_the_looks() {
+async fn usage_is_an_average_that_changes_with_scrapes() {
     let cluster = web("");
     let seen = |pods: Vec<Value>| {
         let of = |pointer: &str| text(&pods[0], pointer).to_owned();
@@ -26,33 +26,33 @@ async fn usage_is_an_average_that_changes_with_the_looks() {
     let expected = |cpu: &str, second: &str| {
         (2, cpu.to_owned(), format!("2026-01-01T00:00:{second}Z"), "15s".to_owned())
     };
-    // Idle 2m, and 1m for each of 50 a second.
+    // 2m idle, and 1m for each of 50 requests per second.
     assert_eq!(seen(cluster.usage().await), expected("52000000n", "00"));
     cluster.at(44.0).await;
     assert_eq!(seen(cluster.usage().await), expected("52000000n", "30"));
-    // All of these fifteen seconds had 150 a second.
+    // The load was 150 per second for all of the last 15 seconds.
     cluster.at(45.0).await;
     assert_eq!(seen(cluster.usage().await), expected("152000000n", "45"));
     assert_eq!(text(&cluster.usage().await[0], "/containers/0/usage/memory"), "40960Ki");
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_comes_late() {
+async fn usage_is_delayed() {
     let cluster = web("resource: {resolution: 10s, delay: 7s}");
     cluster.at(46.0).await;
     assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:30Z");
     cluster.at(47.0).await;
     assert_eq!(text(&cluster.usage().await[0], "/timestamp"), "2026-01-01T00:00:40Z");
-    // One second of the ten had the load from before.
+    // One of the ten seconds had the previous load.
     assert_eq!(cpu(&cluster.usage().await[0]), "152000000n");
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_pods_are_not_measured_before_a_look() {
+async fn new_pods_have_no_usage_before_a_scrape() {
     let cluster = web("");
     cluster.at(2.0).await;
     cluster.change(|web| web["spec"]["replicas"] = json!(3));
-    // Running at 7, seen at 15 for too short a time to tell.
+    // The container runs from second 7, too short for the scrape at second 15.
     cluster.at(29.0).await;
     assert_eq!(cluster.usage().await.len(), 2);
     cluster.at(30.0).await;
@@ -62,11 +62,11 @@ async fn new_pods_are_not_measured_before_a_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looks_are_missed() {
+async fn scrapes_are_missed() {
     let cluster = web("resource: {gaps: 0.3}");
     let (mut seen, mut missed) = (0, 0);
-    for look in 1..=200 {
-        cluster.at(f64::from(look) * 15.0).await;
+    for scrape in 1..=200 {
+        cluster.at(f64::from(scrape) * 15.0).await;
         let pods = cluster.usage().await.len();
         seen += pods;
         missed += 2 - pods;
@@ -75,7 +75,7 @@ async fn looks_are_missed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outages_and_silent_pods_pass() {
+async fn outages_and_missing_samples_end() {
     let cluster = Cluster::start(
         "
 workloads: [{name: web, replicas: 2}]
@@ -97,7 +97,7 @@ incidents:
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_and_objects_have_metrics_of_their_own() {
+async fn custom_and_external_metrics_are_served() {
     let cluster = Cluster::start(&format!("
 workloads:
 - {{name: web, replicas: 2, load: {STEPS}, podMetrics: [{{name: rps}}, {{name: threads, base: 3, perUnit: 0.1}}]}}
@@ -143,7 +143,7 @@ externalMetrics:
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_simulation_that_lags_behind_its_clock_still_tells_what_it_saw() {
+async fn lagging_simulation_still_returns_its_last_samples() {
     let cluster = web("");
     cluster.at(15.0).await;
     tokio::time::advance(Duration::from_secs(16)).await;

@@ -28,7 +28,7 @@ async fn warm_pods_are_ready_from_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cold_pods_begin_at_the_start() {
+async fn cold_start_creates_pending_pods() {
     let cluster = Cluster::start(
         "{warm: false, workloads: [{name: web, replicas: 2, profile: {starting: 20s}}]}",
     );
@@ -39,7 +39,7 @@ async fn cold_pods_begin_at_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_pods_are_ready_when_their_times_have_passed() {
+async fn new_pods_are_ready_after_their_delays() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| web["spec"]["replicas"] = json!(5));
     let seen = cluster.at(1.0).await;
@@ -47,7 +47,7 @@ async fn new_pods_are_ready_when_their_times_have_passed() {
     let waiting: Vec<_> =
         cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Pending").collect();
     assert_eq!(waiting.len(), 3);
-    // A second for a node, three for the image, six until it is ready.
+    // 1 s for scheduling, 3 s until the containers run, 6 s until ready.
     let seen = cluster.at(10.0).await;
     assert_eq!(seen.workloads[0].ready, 2);
     let seen = cluster.at(11.0).await;
@@ -66,7 +66,7 @@ async fn new_pods_are_ready_when_their_times_have_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_end_gracefully() {
+async fn pods_terminate_gracefully() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| web["spec"]["replicas"] = json!(1));
     let seen = cluster.at(1.0).await;
@@ -81,7 +81,7 @@ async fn pods_end_gracefully() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollouts_keep_their_bounds() {
+async fn rollout_stays_within_its_bounds() {
     let cluster = Cluster::start(ROLLOUT);
     let before = cluster.pod_names();
     let mut highest = 0;
@@ -99,7 +99,7 @@ async fn rollouts_keep_their_bounds() {
         })
         .await;
     assert!(done(&seen.workloads[0]) && highest == 5, "{seen:?}");
-    // Four pods, one after the other: ten seconds each to be ready, three to be available.
+    // Four pods in sequence: 10 s each until ready, 3 s until available.
     assert!(seen.second > 10.0 + 4.0 * 13.0, "{seen:?}");
     let sets = cluster.testbed.list("apps/v1", "ReplicaSet");
     let replicas: Vec<_> = sets.iter().map(|set| set["spec"]["replicas"].as_u64()).collect();
@@ -115,7 +115,7 @@ async fn rollouts_keep_their_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rollback_uses_the_old_replica_set() {
+async fn rollback_reuses_the_old_replica_set() {
     let cluster = Cluster::start(WEB);
     let first = cluster.deployment()["spec"]["template"].clone();
     cluster
@@ -129,7 +129,7 @@ async fn rollback_uses_the_old_replica_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreation_leaves_no_two_templates() {
+async fn recreate_never_mixes_templates() {
     let cluster =
         Cluster::start("workloads: [{name: web, replicas: 2, spec: {strategy: {type: Recreate}}}]");
     cluster
@@ -146,12 +146,12 @@ async fn recreation_leaves_no_two_templates() {
             (seen.workloads[0].ready == 2 && images().contains("web:2")) || seen.second > 120.0
         })
         .await;
-    // Five seconds until the old ones are gone, ten until the new ones are ready.
+    // 5 s until the old pods are gone, 10 s until the new ones are ready.
     assert_eq!(seen.second, 16.0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_wait_for_a_place() {
+async fn pods_beyond_max_pods_are_unschedulable() {
     let cluster = Cluster::start("{maxPods: 3, workloads: [{name: web, replicas: 2}]}");
     cluster.change(|web| web["spec"]["replicas"] = json!(4));
     let seen = cluster.at(60.0).await;
@@ -165,7 +165,7 @@ async fn pods_wait_for_a_place() {
     );
     cluster.change(|web| web["spec"]["replicas"] = json!(3));
     let seen = cluster.at(63.0).await;
-    // The one without a place goes first.
+    // The unschedulable pod is deleted first.
     assert_eq!((seen.workloads[0].pods, seen.workloads[0].ready), (3, 3));
 }
 
@@ -185,7 +185,7 @@ async fn load_beyond_the_capacity_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_hold_a_pod_down() {
+async fn resource_limits_throttle_and_kill_containers() {
     let profile = "{cpuLimit: 102m, memoryLimit: 100Mi, memoryPerUnit: 500Ki}";
     let load = "{steps: [{at: 0, value: 80}, {at: 10, value: 130}]}";
     let cluster =
@@ -194,7 +194,7 @@ async fn limits_hold_a_pod_down() {
     assert_eq!((seen.workloads[0].served, seen.workloads[0].ready), (80.0, 1));
     let limits = &cluster.pods()[0]["spec"]["containers"][0]["resources"]["limits"];
     assert_eq!(limits, &json!({ "cpu": "102m", "memory": "100Mi" }));
-    // The CPU lets it serve 100 a second, 89 MiB are within the limit.
+    // The CPU limit allows 100 per second. 89 MiB are within the memory limit.
     let seen = cluster.at(20.0).await;
     assert_eq!((seen.workloads[0].served, seen.workloads[0].needed), (100.0, 2));
     let profile = "{memoryLimit: 100Mi, memoryPerUnit: 1Mi}";
@@ -207,13 +207,13 @@ async fn limits_hold_a_pod_down() {
             cluster.pods()[0]["status"]["containerStatuses"][0]["restartCount"].as_u64()
         }
     };
-    // 120 MiB from the start on: killed whenever it is ready, at ever longer intervals.
+    // 120 MiB exceed the limit, so the container is killed when ready, with a growing backoff.
     let (minute, hour) = (restarts(60.0).await, restarts(3600.0).await);
     assert!(minute > Some(2) && hour > minute && hour < Some(25), "{minute:?} {hour:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn load_is_spread_as_unevenly_as_asked() {
+async fn imbalance_spreads_load_unevenly() {
     let cluster = Cluster::start(
         "workloads: [{name: web, replicas: 8, profile: {imbalance: 0.5}, load: {constant: 800}, podMetrics: [{name: rps}]}]",
     );
@@ -233,7 +233,7 @@ async fn load_is_spread_as_unevenly_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_deployments_scale_but_do_not_roll() {
+async fn paused_deployment_scales_without_rollout() {
     let cluster = Cluster::start(WEB);
     cluster.change(|web| {
         web["spec"]["paused"] = json!(true);
@@ -248,7 +248,7 @@ async fn paused_deployments_scale_but_do_not_roll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_replica_sets_are_forgotten() {
+async fn old_replica_sets_are_deleted_beyond_the_history_limit() {
     let cluster = Cluster::start("workloads: [{name: web, spec: {revisionHistoryLimit: 2}}]");
     for version in 0..5 {
         let image = format!("web:v{version}");
@@ -260,7 +260,7 @@ async fn old_replica_sets_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sidecars_use_what_is_theirs() {
+async fn sidecars_have_constant_usage() {
     let sidecar = "{name: mesh, cpuRequest: 10m, cpu: 5m, memory: 20Mi}";
     let cluster = Cluster::start(&format!(
         "workloads: [{{name: web, profile: {{sidecars: [{sidecar}]}}, load: {{constant: 50}}}}]"

@@ -1,4 +1,4 @@
-use std::fs;
+use std::{error::Error, fs, iter};
 
 use hpa_testbed::workload::{
     load::Load,
@@ -7,24 +7,33 @@ use hpa_testbed::workload::{
 };
 use rstest::rstest;
 
+/// The error and its sources, as the binary prints them.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let errors = iter::successors(Some(error), |&error| error.source());
+    errors.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 #[rstest]
 #[case::unknown_member("workload: []", "workload")]
 #[case::unknown_nested_member("workloads: [{name: web, profile: {cpu: 1}}]", "cpu")]
-#[case::bad_time("duration: soon", "\"soon\" is no span of time")]
-#[case::bad_curve("workloads: [{name: web, load: {constant: much}}]", "much")]
-#[case::bad_quantity(
+#[case::invalid_time("duration: soon", "\"soon\" is not a duration")]
+#[case::invalid_curve("workloads: [{name: web, load: {constant: much}}]", "much")]
+#[case::invalid_quantity(
     "defaultProfile: {cpuRequest: lots}",
     "line 1 column 30: quantities must match"
 )]
-#[case::no_name("workloads: [{replicas: 2}]", "name")]
-#[case::twice("workloads: [{name: web}, {name: web}]", "workloads[1].name: is there twice")]
-#[case::kind(
+#[case::missing_name("workloads: [{replicas: 2}]", "name")]
+#[case::duplicate_name(
+    "workloads: [{name: web}, {name: web}]",
+    "workloads[1].name: is a duplicate"
+)]
+#[case::unknown_kind(
     "workloads: [{name: web, kind: Fleet}]",
     "workloads[0].apiVersion: is required for the kind \"Fleet\""
 )]
 #[case::capacity(
     "workloads: [{name: web, profile: {capacity: 0}}]",
-    "workloads[0].profile: capacity: a pod must be"
+    "workloads[0].profile: capacity: must be more than 0"
 )]
 #[case::jitter("defaultProfile: {jitter: 2}", "defaultProfile: jitter: must be between 0 and 1: 2")]
 #[case::steps(
@@ -33,33 +42,36 @@ use rstest::rstest;
 )]
 #[case::samples(
     "workloads: [{name: web, load: {samples: {file: a.csv}}}]",
-    "workloads[0].load: samples: there is none"
+    "workloads[0].load: samples: must not be empty"
 )]
-#[case::queue(
+#[case::unknown_workload(
     "queues: [{name: q, workload: web, arrivals: {constant: 1}, metric: q}]",
     "queues[0].workload: there is no workload \"web\""
 )]
-#[case::object(
+#[case::unknown_queue(
     "objectMetrics: [{metric: m, object: {kind: Service, name: s}, value: {backlog: q}}]",
     "objectMetrics[0].value: there is no queue \"q\""
 )]
-#[case::incident(
+#[case::missing_field_of_incident(
     "workloads: [{name: web}]\nincidents: [{at: 1, kind: manualScale, workload: web}]",
     "incidents[0].replicas: is required"
 )]
-#[case::out_of_place(
+#[case::unused_field(
     "workloads: [{name: web}]\nincidents: [{at: 1, kind: rollout, workload: web, pods: 1}]",
     "incidents[0].pods: has no meaning"
 )]
 #[case::source("metrics: {pods: {gaps: 1.5}}", "metrics.pods: gaps: must be between 0 and 1: 1.5")]
 #[case::manifest("manifests: [{kind: Pod}]", "manifests[0].apiVersion: is required")]
-fn bad_ones_are_refused_by_name(#[case] text: &str, #[case] expected: &str) {
-    let error = Scenario::parse(text).unwrap_err().to_string();
+fn invalid_scenario_is_rejected_with_the_path_of_the_field(
+    #[case] text: &str,
+    #[case] expected: &str,
+) {
+    let error = chain(&Scenario::parse(text).unwrap_err());
     assert!(error.contains(expected), "{error}");
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn serialized_scenario_can_be_parsed() {
     let text = "
 name: shop
 seed: 7
@@ -75,7 +87,7 @@ faults: [{anything: goes}]
 }
 
 #[test]
-fn samples_come_from_a_file_beside_the_scenario() {
+fn samples_are_read_from_a_file_relative_to_the_scenario() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");
     fs::write(
@@ -83,22 +95,23 @@ fn samples_come_from_a_file_beside_the_scenario() {
         "workloads: [{name: web, load: {repeat: {every: 2m, load: {samples: {file: load.csv}}}}}]",
     )
     .unwrap();
-    assert!(
-        matches!(Scenario::load(&path), Err(ScenarioError::File { path, .. }) if path.ends_with("load.csv"))
-    );
+    assert!(matches!(
+        Scenario::load(&path),
+        Err(ScenarioError::ReadFile { path, .. }) if path.ends_with("load.csv")
+    ));
     fs::write(folder.path().join("load.csv"), "time,rps\n0s,10\n60s,30\n").unwrap();
     let scenario = Scenario::load(&path).unwrap();
     assert_eq!(scenario.workloads[0].load.at(150.0), 20.0);
     fs::write(folder.path().join("load.csv"), "0,10\n60,much\n").unwrap();
-    let error = Scenario::load(&path).unwrap_err().to_string();
-    assert!(error.ends_with("load.csv: line 2: \"much\" is no number"), "{error}");
+    let error = chain(&Scenario::load(&path).unwrap_err());
+    assert!(error.ends_with("load.csv: line 2: \"much\" is not a number"), "{error}");
     let large = vec![b'#'; 5 << 20];
     fs::write(folder.path().join("load.csv"), large).unwrap();
     assert!(Scenario::load(&path).unwrap_err().to_string().contains("larger than"));
 }
 
 #[test]
-fn loads_can_be_made_in_code() {
+fn scenarios_and_loads_can_be_built_in_code() {
     let scenario = Scenario::default();
     assert!(scenario.validate().is_ok());
     assert_eq!(Load::default().at(5.0), 0.0);

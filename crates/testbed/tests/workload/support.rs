@@ -1,4 +1,4 @@
-//! Simulations to look at.
+//! A running simulation.
 
 use axum::body::Body;
 use hpa_testbed::{
@@ -28,12 +28,12 @@ impl Cluster {
         Self { testbed, simulation, _running: running }
     }
 
-    /// Goes on to the second, when all that happens in it is done.
+    /// Waits until a simulated second is complete.
     pub(crate) async fn at(&self, second: f64) -> Observation {
         self.simulation.wait_for(|seen| seen.second >= second).await
     }
 
-    /// Waits for the only workload to be so. It must not take long.
+    /// Waits until the only workload meets the condition, for at most an hour.
     pub(crate) async fn wait_for(
         &self,
         condition: impl Fn(&WorkloadObservation) -> bool,
@@ -46,7 +46,7 @@ impl Cluster {
         seen
     }
 
-    /// The Deployment `web` with changes.
+    /// Changes the Deployment `web`.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
         let mut object = self.deployment();
         change(&mut object);
@@ -65,7 +65,7 @@ impl Cluster {
         self.pods().iter().map(|pod| text(pod, "/metadata/name").to_owned()).collect()
     }
 
-    /// Code and body of the answer to a GET.
+    /// Status code and body of a GET.
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
         let request = ::http::Request::get(path).body(Body::empty()).unwrap();
         let response = self.testbed.service().oneshot(request).await.unwrap();
@@ -74,7 +74,7 @@ impl Cluster {
         (code, serde_json::from_slice(&bytes).unwrap())
     }
 
-    /// What the metrics server tells of pods.
+    /// The pods' resource usage in the metrics API.
     pub(crate) async fn usage(&self) -> Vec<Value> {
         let (code, list) = self.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods").await;
         assert_eq!(code, 200, "{list}");
@@ -86,7 +86,7 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Status and time of the condition `Ready` of a pod.
+/// Status and transition time of a pod's condition `Ready`.
 pub(crate) fn ready(pod: &Value) -> (&str, &str) {
     let conditions = pod["status"]["conditions"].as_array().unwrap();
     let ready = conditions.iter().find(|one| one["type"] == "Ready");

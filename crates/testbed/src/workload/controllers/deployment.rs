@@ -1,4 +1,4 @@
-//! Deployments: a `ReplicaSet` for each template, and how the pods move from one to another.
+//! Deployments: one `ReplicaSet` per pod template, and rollouts between them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HISTORY_LIMIT: i64 = 10;
 
-/// Takes the next step of a Deployment: the `ReplicaSet` of its template, and the replicas of all its `ReplicaSet`s.
+/// Creates the `ReplicaSet` of the current template and sets the replicas of all `ReplicaSet`s.
 pub(super) fn reconcile(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -27,13 +27,13 @@ pub(super) fn reconcile(
     own.sort_by_key(|one| (revision_number(one), one.name().to_owned()));
     let hash = template_hash(&deployment.object);
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let present = own
+    let current = own
         .iter()
         .position(|one| json::str_at(&one.object, "/metadata/labels/pod-template-hash") == hash);
-    let present = if is_paused { own.len().checked_sub(1) } else { present };
+    let current = if is_paused { own.len().checked_sub(1) } else { current };
     let newest = own.last().map_or(0, |one| revision_number(one));
     let created;
-    let new = if let Some(index) = present {
+    let new = if let Some(index) = current {
         own.remove(index)
     } else {
         let Ok(object) = testbed.apply(new_replica_set(deployment, &hash, newest + 1)) else {
@@ -55,7 +55,6 @@ pub(super) fn reconcile(
     delete_old_replica_sets(testbed, model, deployment, &own);
 }
 
-/// The newest `ReplicaSet` of a Deployment.
 pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
     let own = owners.iter().filter(|one| is_owned_by(one, deployment));
     own.max_by_key(|one| (revision_number(one), one.name().to_owned()))
@@ -72,7 +71,6 @@ fn template_hash(deployment: &Value) -> String {
     names::random_suffix(&mut fastrand::Rng::with_seed(random::hash(&[&template])), 10)
 }
 
-/// Which revision it is.
 fn revision_number(owner: &Owner) -> i64 {
     let revision =
         owner.object.pointer("/metadata/annotations").and_then(|all| all.get(REVISION)?.as_str());
@@ -100,7 +98,10 @@ fn new_replica_set(deployment: &Owner, hash: &str, revision: i64) -> Value {
             "annotations": { REVISION: revision.to_string() },
             "ownerReferences": [deployment.reference()],
         },
-        "spec": { "replicas": 0, "minReadySeconds": min_ready, "selector": selector, "template": template },
+        "spec": {
+            "replicas": 0, "minReadySeconds": min_ready, "selector": selector,
+            "template": template,
+        },
     })
 }
 
@@ -132,7 +133,6 @@ fn next_replicas(
     rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), revision(new), &states)
 }
 
-/// Sets the replicas of a `ReplicaSet`.
 fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     testbed.modify(&replica_set.key, &replica_set.id(), |object| {
         if json::i64_at(object, "/spec/replicas") != Some(i64::from(replicas)) {
@@ -143,7 +143,7 @@ fn scale(testbed: &Testbed, replica_set: &Owner, replicas: u32) {
     });
 }
 
-/// Deletes the oldest `ReplicaSet`s that have nothing left, beyond those that are kept for a rollback.
+/// Deletes the oldest empty `ReplicaSet`s beyond the revision history limit.
 fn delete_old_replica_sets(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -159,7 +159,7 @@ fn delete_old_replica_sets(
     let empty: Vec<&&Owner> = old.iter().filter(is_empty).collect();
     let spare = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
     for one in empty.into_iter().take(spare) {
-        // If it is gone already, all is well.
+        // A client may have deleted it already.
         let _ = testbed.delete(&one.api_version, &one.kind, one.namespace(), one.name());
     }
 }

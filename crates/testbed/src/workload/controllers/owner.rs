@@ -1,4 +1,4 @@
-//! The objects that keep pods.
+//! Objects that own pods.
 
 use hpa_calc::selector::Selector;
 use serde_json::{Value, json};
@@ -6,39 +6,37 @@ use serde_json::{Value, json};
 use crate::{
     Testbed, json,
     registry::{ScalePaths, ScaleSelector, api_version},
-    store::{Id, Key, Object},
+    store::{Object, ObjectId, ResourceKey},
     workload::model::WorkloadId,
 };
 
-/// An object that keeps pods, or `ReplicaSet`s that do.
+/// An object that owns pods, or a Deployment, which owns `ReplicaSet`s.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
-    pub(crate) key: Key,
+    pub(crate) key: ResourceKey,
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) object: Object,
     pub(crate) paths: ScalePaths,
 }
 
-/// A resource with a scale.
+/// A kind with a scale subresource.
 struct ScalableKind {
-    key: Key,
+    key: ResourceKey,
     api_version: String,
     kind: String,
     paths: ScalePaths,
 }
 
-/// The resource of pods.
-pub(super) fn pods_key() -> Key {
+pub(super) fn pods_key() -> ResourceKey {
     key("", "pods")
 }
 
-/// The resource of `ReplicaSet`s.
-pub(super) fn replica_sets_key() -> Key {
+pub(super) fn replica_sets_key() -> ResourceKey {
     key("apps", "replicasets")
 }
 
-fn key(group: &str, plural: &str) -> Key {
+fn key(group: &str, plural: &str) -> ResourceKey {
     (group.to_owned(), plural.to_owned())
 }
 
@@ -76,8 +74,8 @@ fn scalable_kinds(testbed: &Testbed) -> Vec<ScalableKind> {
     kinds
 }
 
-/// The resources that matter: those that keep pods, and pods.
-pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<Key> {
+/// The resources that the controllers depend on.
+pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<ResourceKey> {
     let definitions = key("apiextensions.k8s.io", "customresourcedefinitions");
     scalable_kinds(testbed)
         .into_iter()
@@ -86,7 +84,7 @@ pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<Key> {
         .collect()
 }
 
-/// All that keep pods.
+/// All objects that own pods.
 pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
     let of = |kind: ScalableKind| {
         let objects = testbed.objects(&kind.key).into_iter();
@@ -103,7 +101,7 @@ pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
     scalable_kinds(testbed).into_iter().flat_map(of).collect()
 }
 
-/// Kind, name and UID of the controller in an object's owner references.
+/// Kind, name and UID of an object's controller.
 pub(super) fn controller_of(object: &Value) -> Option<(&str, &str, &str)> {
     let mut references = json::array_at(object, "/metadata/ownerReferences");
     let controller =
@@ -128,7 +126,7 @@ impl Owner {
         json::str_at(&self.object, "/metadata/namespace")
     }
 
-    pub(super) fn id(&self) -> Id {
+    pub(super) fn id(&self) -> ObjectId {
         (self.namespace().to_owned(), self.name().to_owned())
     }
 
@@ -140,18 +138,18 @@ impl Owner {
         self.key.0 != "apps" && !self.key.0.is_empty()
     }
 
-    /// How many replicas it asks for.
     pub(super) fn replicas(&self) -> u32 {
         let replicas = json::i64_at(&self.object, &self.paths.spec_replicas).unwrap_or_default();
         u32::try_from(replicas).unwrap_or_default()
     }
 
-    /// For how many seconds a pod must be ready to be available.
+    /// `minReadySeconds`: how long a pod must be ready to be available.
     pub(super) fn min_ready_seconds(&self) -> f64 {
         json::i64_at(&self.object, "/spec/minReadySeconds").unwrap_or_default() as f64
     }
 
-    /// The workload that its pods belong to: a Deployment for its `ReplicaSet`s, else itself.
+    /// The workload that the pods belong to. For a `ReplicaSet` of a Deployment it is the
+    /// Deployment.
     pub(crate) fn workload(&self) -> WorkloadId {
         match controller_of(&self.object) {
             Some(("Deployment", name, _)) => WorkloadId::new(self.namespace(), "Deployment", name),
@@ -159,7 +157,6 @@ impl Owner {
         }
     }
 
-    /// The labels of its pods.
     pub(super) fn pod_labels(&self) -> Value {
         if let Some(labels) = self.object.pointer("/spec/template/metadata/labels") {
             return labels.clone();
@@ -174,11 +171,11 @@ impl Owner {
         if labels.is_null() { json!({ "app": self.name() }) } else { labels }
     }
 
-    /// A reference that makes it the controller of another object.
+    /// An owner reference for a controlled object.
     pub(super) fn reference(&self) -> Value {
         json!({
-            "apiVersion": self.api_version, "kind": self.kind, "name": self.name(), "uid": self.uid(),
-            "controller": true, "blockOwnerDeletion": true,
+            "apiVersion": self.api_version, "kind": self.kind, "name": self.name(),
+            "uid": self.uid(), "controller": true, "blockOwnerDeletion": true,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The objects of pods.
+//! Pod objects.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// A pod as its owner creates it.
+/// The object of a new pod.
 pub(super) fn new_object(
     owner: &Owner,
     name: &str,
@@ -38,7 +38,8 @@ pub(super) fn new_object(
     pod
 }
 
-/// The containers of a pod's spec as the model has them: one does the work, by name or because it is the first.
+/// The containers for the model. The main container is the one that the profile names, or the
+/// first one.
 pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     let mut names: Vec<&str> =
         json::array_at(pod, "/spec/containers").map(|one| json::str_at(one, "/name")).collect();
@@ -57,7 +58,7 @@ pub(super) fn containers(pod: &Value, profile: &PodProfile) -> Vec<Container> {
     names.iter().enumerate().map(container).collect()
 }
 
-/// Makes a pod's object what the pod is.
+/// Writes the state of the model's pod into its object.
 pub(super) fn update_object(object: &mut Value, pod: &Pod, start: Timestamp) {
     let at = |second: f64| names::timestamp(timestamp_at(start, second));
     let lifecycle = &pod.lifecycle;
@@ -108,16 +109,19 @@ fn phase(pod: &Pod) -> &'static str {
 fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
     let lifecycle = &pod.lifecycle;
     let Some(scheduled) = lifecycle.scheduled_at else {
-        let mut condition = json!({ "type": "PodScheduled", "status": "False", "lastTransitionTime": at(lifecycle.created_at) });
+        let mut condition = json!({
+            "type": "PodScheduled", "status": "False",
+            "lastTransitionTime": at(lifecycle.created_at),
+        });
         if lifecycle.unschedulable {
             json::set(&mut condition, &["reason"], "Unschedulable");
             json::set(&mut condition, &["message"], "0/3 nodes are available: 3 Too many pods.");
         }
         return json!([condition]);
     };
-    let holds = |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
+    let is_true = |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
     let ready = |name: &str| {
-        let mut condition = holds(name, lifecycle.ready_transition);
+        let mut condition = is_true(name, lifecycle.ready_transition);
         if !lifecycle.is_ready() {
             json::set(&mut condition, &["status"], "False");
             json::set(&mut condition, &["reason"], "ContainersNotReady");
@@ -129,8 +133,8 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
         condition
     };
     json!([
-        holds("PodScheduled", scheduled),
-        holds("Initialized", scheduled),
+        is_true("PodScheduled", scheduled),
+        is_true("Initialized", scheduled),
         ready("ContainersReady"),
         ready("Ready")
     ])
@@ -147,11 +151,13 @@ fn container_statuses(object: &Value, pod: &Pod, at: &impl Fn(f64) -> String) ->
         let state = state(pod, at);
         let started = state.get("running").is_some();
         let mut status = json!({
-            "name": container.name, "image": image(&container.name), "imageID": "", "ready": pod.lifecycle.is_ready(),
-            "started": started, "restartCount": restarts, "state": state, "lastState": {},
+            "name": container.name, "image": image(&container.name), "imageID": "",
+            "ready": pod.lifecycle.is_ready(), "started": started, "restartCount": restarts,
+            "state": state, "lastState": {},
         });
         if let Some(crash) = pod.lifecycle.last_crash_at.filter(|_| container.is_main) {
-            let last = json!({ "terminated": { "exitCode": 137, "reason": "Error", "finishedAt": at(crash) } });
+            let last = json!({ "exitCode": 137, "reason": "Error", "finishedAt": at(crash) });
+            let last = json!({ "terminated": last });
             json::set(&mut status, &["lastState"], last);
         }
         status

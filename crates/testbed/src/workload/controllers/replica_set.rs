@@ -1,4 +1,4 @@
-//! Keeping as many pods as an object asks for: `ReplicaSet`s, `ReplicationController`s and custom resources.
+//! Pods of `ReplicaSet`s, `ReplicationController`s and custom resources.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use crate::{
     },
 };
 
-/// Creates the pods that are missing, and deletes those too many.
+/// Creates missing pods and terminates surplus pods.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
-    let (id, wanted, now) = (owner.workload(), owner.replicas(), model.now);
+    let (id, desired, now) = (owner.workload(), owner.replicas(), model.now);
     let revision = template_hash(owner);
     let mut own: Vec<&mut Pod> = model
         .workload(&id)
@@ -21,25 +21,28 @@ pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Own
         .values_mut()
         .filter(|pod| pod.owner_uid == owner.uid() && pod.lifecycle.is_active())
         .collect();
-    let there = number::count(own.len());
-    if there > wanted {
+    let existing = number::count(own.len());
+    if existing > desired {
         own.sort_by(|one, other| {
             deletion_rank(one)
                 .total_cmp(&deletion_rank(other))
                 .then_with(|| one.name.cmp(&other.name))
         });
-        own.into_iter().take(usize::try_from(there - wanted).unwrap_or_default()).for_each(|pod| {
-            pod.lifecycle.terminate(now);
-            pod.is_dirty = true;
-        });
+        own.into_iter().take(usize::try_from(existing - desired).unwrap_or_default()).for_each(
+            |pod| {
+                pod.lifecycle.terminate(now);
+                pod.is_dirty = true;
+            },
+        );
     }
-    for _ in there..wanted {
+    for _ in existing..desired {
         let name = model.generate_name(owner.name());
         create_pod(testbed, model, owner, &name, &revision, &[]);
     }
 }
 
-/// The lower, the sooner a pod is deleted: without a node, not running, not ready, and of the ready the newest.
+/// Pods with a lower rank are deleted first: pending, then not running, then not ready, then the
+/// ready ones, newest first.
 fn deletion_rank(pod: &Pod) -> f64 {
     const KINDS: f64 = 1e12;
     let lifecycle = &pod.lifecycle;
@@ -51,12 +54,12 @@ fn deletion_rank(pod: &Pod) -> f64 {
     }
 }
 
-/// The hash of an owner's template, for pods of a `ReplicaSet` in their labels.
+/// The pod template hash of a `ReplicaSet`.
 fn template_hash(owner: &Owner) -> String {
     json::str_at(&owner.object, "/metadata/labels/pod-template-hash").to_owned()
 }
 
-/// Creates a pod, unless the server refuses it.
+/// Creates a pod. If the server rejects it, the next reconcile tries again.
 pub(super) fn create_pod(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -75,7 +78,7 @@ pub(super) fn create_pod(
     model.add_pod(&id, pod);
 }
 
-/// Lets the pods go whose owners are gone.
+/// Terminates the pods of deleted owners.
 pub(super) fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
     let known: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
     let now = model.now;

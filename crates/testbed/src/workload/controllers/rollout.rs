@@ -1,30 +1,30 @@
-//! How a Deployment gets from one template to another: how many replicas each of its `ReplicaSet`s is to have next.
+//! Rollouts of Deployments: how many replicas each `ReplicaSet` gets next.
 
 use serde_json::Value;
 
 use crate::workload::number;
 
-/// How far a rolling update may leave the number of replicas that is asked for.
+/// How far a rolling update may deviate from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RolloutBounds {
-    /// How many pods there may be beyond it.
+    /// Pods above the desired replicas.
     pub(crate) surge: u32,
-    /// How many of it may be unavailable.
+    /// Pods below the desired replicas that may be unavailable.
     pub(crate) unavailable: u32,
 }
 
-/// A `ReplicaSet` as a rollout sees it.
+/// The state of a `ReplicaSet`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RevisionState {
-    /// How many replicas it is to have.
+    /// Its `spec.replicas`.
     pub(crate) replicas: u32,
-    /// How many of its pods are available.
+    /// Available pods.
     pub(crate) available: u32,
 }
 
 impl RolloutBounds {
-    /// The bounds of a strategy: absolute numbers, or percentages of the replicas, of which a surge is rounded up and
-    /// what may be unavailable down. Both 0 would be a standstill; then one may be unavailable.
+    /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The surge is
+    /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
     pub(crate) fn from_strategy(strategy: &Value, replicas: u32) -> Self {
         let member = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
         let part = |value: Option<&Value>| match value {
@@ -41,7 +41,7 @@ impl RolloutBounds {
     }
 }
 
-/// How many replicas the new `ReplicaSet` and the old ones, the oldest first, are to have next.
+/// The next replicas of the new `ReplicaSet` and of the old ones, oldest first.
 pub(crate) fn rolling_update(
     desired: u32,
     bounds: RolloutBounds,
@@ -73,7 +73,8 @@ pub(crate) fn rolling_update(
     (next, result)
 }
 
-/// Takes up to `spare` in all, of each up to a limit; also what is left to take.
+/// Reduces each number by up to its limit, and all together by up to `spare`. Also returns the rest
+/// of `spare`.
 fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>, u32) {
     let one = |(index, replicas): (usize, &u32)| {
         let taken = spare.min(limit(index)).min(*replicas);
@@ -84,7 +85,7 @@ fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>
     (result, spare)
 }
 
-/// The same for the strategy `Recreate`: the new pods come when the old ones are gone.
+/// The next replicas for the strategy `Recreate`: new pods follow when the old ones are gone.
 pub(crate) fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
     let new = if old_pods == 0 { desired } else { 0 };
     (new, vec![0; old.len()])
@@ -102,7 +103,7 @@ mod tests {
     #[case::percent(json!({ "maxSurge": "30%", "maxUnavailable": "30%" }), 9, 3, 2)]
     #[case::absolute(json!({ "maxSurge": 2, "maxUnavailable": 0 }), 10, 2, 0)]
     #[case::never_both_zero(json!({ "maxSurge": 0, "maxUnavailable": "10%" }), 5, 0, 1)]
-    fn bounds_are_read(
+    fn strategy_is_parsed(
         #[case] update: Value,
         #[case] replicas: u32,
         #[case] surge: u32,
@@ -112,9 +113,9 @@ mod tests {
         assert_eq!(bounds, RolloutBounds { surge, unavailable });
     }
 
-    /// Rolls out while pods become available in random order, and checks the bounds at each step.
+    /// Runs rollouts in which pods become available in random order.
     #[test]
-    fn bounds_are_kept_whatever_the_pods_do() {
+    fn rolling_update_stays_within_its_bounds() {
         let mut rng = fastrand::Rng::with_seed(7);
         for _ in 0..500 {
             let desired = rng.u32(1..20);
@@ -133,7 +134,7 @@ mod tests {
         for _ in 0..1000 {
             let (next, targets) = rolling_update(desired, bounds, new, &old);
             for (one, target) in old.iter_mut().zip(targets) {
-                // The pods that are not available go first, as from a ReplicaSet.
+                // A ReplicaSet deletes unavailable pods first.
                 *one = RevisionState { replicas: target, available: one.available.min(target) };
             }
             new.replicas = next;
@@ -153,20 +154,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unavailable_goes_first() {
+    fn unavailable_old_pods_are_replaced_first() {
         let bounds = RolloutBounds { surge: 1, unavailable: 0 };
         let (new, old) = (
             RevisionState { replicas: 1, available: 0 },
             RevisionState { replicas: 4, available: 3 },
         );
-        // Nothing is spare but the old pod that serves nobody, and the new one still counts as missing.
+        // Only the unavailable old pod is spare, but the new pod isn't available yet.
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![4]));
         let new = RevisionState { available: 1, ..new };
         assert_eq!(rolling_update(4, bounds, new, &[old]), (1, vec![3]));
     }
 
     #[test]
-    fn recreation_waits_for_the_old_pods() {
+    fn recreate_waits_until_old_pods_are_gone() {
         let old = [RevisionState { replicas: 3, available: 3 }];
         assert_eq!(recreate(3, 3, &old), (0, vec![0]));
         assert_eq!(recreate(3, 0, &old), (3, vec![0]));

@@ -1,4 +1,4 @@
-//! `StatefulSet`s: pods with ordinals, one after the other.
+//! `StatefulSet`s: pods with ordinals, created and updated one at a time.
 
 use super::{owner::Owner, replica_set::create_pod};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// Takes the next step towards the pods that a `StatefulSet` asks for.
+/// Takes the next step towards the desired pods.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
     let revision = revision(owner);
     let is_parallel = json::str_at(&owner.object, "/spec/podManagementPolicy") == "Parallel";
@@ -21,15 +21,15 @@ pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Own
             return;
         }
     }
-    let mut beyond = ordinals(model, owner, |ordinal| ordinal >= owner.replicas());
+    let mut surplus = ordinals(model, owner, |ordinal| ordinal >= owner.replicas());
     if !is_parallel {
-        beyond.drain(..beyond.len().saturating_sub(1));
+        surplus.drain(..surplus.len().saturating_sub(1));
     }
-    for (_, name) in &beyond {
+    for (_, name) in &surplus {
         terminate(model, owner, name);
     }
     let is_manual = json::str_at(&owner.object, "/spec/updateStrategy/type") == "OnDelete";
-    if !beyond.is_empty() || !all_ready || is_manual {
+    if !surplus.is_empty() || !all_ready || is_manual {
         return;
     }
     let partition = json::i64_at(&owner.object, "/spec/updateStrategy/rollingUpdate/partition");
@@ -43,7 +43,7 @@ pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Own
     }
 }
 
-/// The name of what its template is now.
+/// The name of the current revision of the template.
 pub(super) fn revision(owner: &Owner) -> String {
     let template =
         owner.object.pointer("/spec/template").map(ToString::to_string).unwrap_or_default();
@@ -51,7 +51,7 @@ pub(super) fn revision(owner: &Owner) -> String {
     format!("{}-{}", owner.name(), names::random_suffix(&mut rng, 10))
 }
 
-/// Creates a pod if it is not there, or makes way for it if it failed. Whether it is ready.
+/// Creates a missing pod, and terminates a failed one. Returns whether the pod is ready.
 fn reconcile_pod(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -90,17 +90,17 @@ fn terminate(model: &mut ClusterModel, owner: &Owner, name: &str) {
     }
 }
 
-/// Its pods with such ordinals, in their order.
+/// The pods with matching ordinals, sorted.
 fn ordinals(
     model: &mut ClusterModel,
     owner: &Owner,
-    wanted: impl Fn(u32) -> bool,
+    matches: impl Fn(u32) -> bool,
 ) -> Vec<(u32, String)> {
     let pods =
         model.workload(&owner.workload()).pods.values().filter(|pod| pod.owner_uid == owner.uid());
     let ordinal = |pod: &Pod| Some((pod.name.rsplit('-').next()?.parse().ok()?, pod.name.clone()));
     let mut found: Vec<(u32, String)> =
-        pods.filter_map(ordinal).filter(|(ordinal, _)| wanted(*ordinal)).collect();
+        pods.filter_map(ordinal).filter(|(ordinal, _)| matches(*ordinal)).collect();
     found.sort();
     found
 }

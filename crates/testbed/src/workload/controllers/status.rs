@@ -1,4 +1,4 @@
-//! What controllers write into the status of what keeps pods.
+//! The status of objects that own pods.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,6 @@ use crate::{
     workload::model::{ClusterModel, Pod},
 };
 
-/// How many pods an object has.
 #[derive(Clone, Copy, Debug, Default)]
 struct PodCounts {
     all: u32,
@@ -18,7 +17,8 @@ struct PodCounts {
     updated: u32,
 }
 
-/// Writes the status of an object, and tells whether some of its pods will be available by mere time.
+/// Writes the status of an object. Returns whether ready pods will become available with time
+/// alone.
 pub(super) fn write(
     testbed: &Testbed,
     model: &mut ClusterModel,
@@ -55,7 +55,7 @@ pub(super) fn write(
     counts.available < counts.ready
 }
 
-/// Of a Deployment the UID of its present `ReplicaSet`, of a `StatefulSet` the name of its revision.
+/// The UID of a Deployment's newest `ReplicaSet`, or the revision of a `StatefulSet`.
 fn current_revision(owner: &Owner, owners: &[Owner]) -> String {
     if owner.is("StatefulSet") {
         return stateful_set::revision(owner);
@@ -68,7 +68,8 @@ fn built_in(object: &Value, owner: &Owner, counts: PodCounts, revision: &str, no
     let PodCounts { all, ready, available, updated } = counts;
     let generation = json::i64_at(object, "/metadata/generation").unwrap_or_default();
     let mut status = json!({
-        "observedGeneration": generation, "replicas": all, "readyReplicas": ready, "availableReplicas": available,
+        "observedGeneration": generation, "replicas": all, "readyReplicas": ready,
+        "availableReplicas": available,
     });
     match owner.kind.as_str() {
         "Deployment" => {
@@ -113,7 +114,7 @@ fn conditions(object: &Value, owner: &Owner, counts: PodCounts, now: &str) -> Va
     ])
 }
 
-/// A condition that keeps its times while it stays as it is.
+/// A condition. Its times change only if it does.
 fn condition(
     object: &Value,
     name: &str,
@@ -136,7 +137,7 @@ fn condition(
     })
 }
 
-/// A custom resource: where its scale finds the number of replicas, and a selector of its pods if it has none.
+/// Sets the replicas of a custom resource, and the selector if the scale needs one.
 fn custom(object: &mut Value, owner: &Owner, counts: PodCounts) {
     json::set_pointer(object, &owner.paths.status_replicas, counts.all);
     let ScaleSelector::Text(pointer) = &owner.paths.selector else { return };

@@ -1,5 +1,7 @@
 #![allow(clippy::float_cmp, clippy::unwrap_used, reason = "values at boundaries are exact")]
 
+use std::error::Error as _;
+
 use rstest::rstest;
 
 use super::{Diurnal, Load, Ramp, Repeat, Seconds, Spike, Step};
@@ -39,7 +41,11 @@ fn diurnal() -> Load {
 #[case::begin_of_a_ramp(ramp(), 60.0, 10.0)]
 #[case::within_a_ramp(ramp(), 70.0, 20.0)]
 #[case::end_of_a_ramp(ramp(), 80.0, 30.0)]
-#[case::ramp_in_no_time(Load::Ramp(Ramp { from: 1.0, to: 2.0, start: seconds(5), over: seconds(0) }), 5.0, 2.0)]
+#[case::ramp_without_duration(
+    Load::Ramp(Ramp { from: 1.0, to: 2.0, start: seconds(5), over: seconds(0) }),
+    5.0,
+    2.0
+)]
 #[case::before_a_spike(spike(10, 10, 10), 9.0, 0.0)]
 #[case::rising(spike(10, 10, 10), 15.0, 50.0)]
 #[case::peak(spike(10, 10, 10), 20.0, 100.0)]
@@ -59,23 +65,25 @@ fn diurnal() -> Load {
 #[case::after_a_sample(samples(Interpolation::Step), 19.9, 4.0)]
 #[case::after_the_samples(samples(Interpolation::Linear), 90.0, 8.0)]
 #[case::sum(Load::Sum(vec![Load::Constant(3.0), steps()]), 10.0, 10.0)]
-#[case::again(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 30.0, 7.0)]
-#[case::anew(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 40.0, 0.0)]
-fn curves_at_their_boundaries(#[case] load: Load, #[case] second: f64, #[case] expected: f64) {
+#[case::repeated(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 30.0, 7.0)]
+#[case::restarted(Load::Repeat(Repeat { every: seconds(20), load: Box::new(steps()) }), 40.0, 0.0)]
+fn load_at_boundaries(#[case] load: Load, #[case] second: f64, #[case] expected: f64) {
     assert_eq!(load.at(second), expected);
 }
 
 #[rstest]
 #[case::header("time,rps\n0,1\n# pause\n\n1m, 2.5\n")]
 #[case::timestamps("2026-01-01T00:00:00Z,1\n2026-01-01T00:01:00Z,2.5")]
-fn tables_are_read(#[case] text: &str) {
+fn csv_is_parsed(#[case] text: &str) {
     assert_eq!(parse_csv(text).unwrap(), vec![(seconds(0), 1.0), (seconds(60), 2.5)]);
 }
 
 #[rstest]
-#[case("0,1\n5", "line 2: there is no time and value")]
-#[case("0,many", "line 1: \"many\" is no number")]
-#[case("0,1\nsoon,1", "line 2: \"soon\" is no span of time, such as 90, 90s, 1h30m or 500ms")]
-fn bad_tables_are_refused(#[case] text: &str, #[case] expected: &str) {
-    assert_eq!(parse_csv(text).unwrap_err().to_string(), expected);
+#[case("0,1\n5", "line 2", "expected a time and a value")]
+#[case("0,many", "line 1", "\"many\" is not a number")]
+#[case("0,1\nsoon,1", "line 2", "\"soon\" is not a duration, such as 90, 90s, 1h30m or 500ms")]
+fn invalid_csv_is_rejected(#[case] text: &str, #[case] line: &str, #[case] expected: &str) {
+    let error = parse_csv(text).unwrap_err();
+    assert_eq!(error.to_string(), line);
+    assert_eq!(error.source().unwrap().to_string(), expected);
 }

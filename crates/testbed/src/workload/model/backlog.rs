@@ -1,6 +1,6 @@
-//! A queue of work.
+//! The backlog of a queue.
 
-/// What waits in a queue, and what came and went so far, in units of load.
+/// Waiting work, and totals of arrived and drained work, in units of load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Backlog {
     pub(crate) waiting: f64,
@@ -9,7 +9,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Lets time pass: so much arriving, and up to that much can be worked off. Returns what was.
+    /// Adds arriving work, then drains up to `capacity`. Returns the drained work.
     pub(crate) fn advance(&mut self, arriving: f64, capacity: f64) -> f64 {
         let drained = capacity.min(self.waiting + arriving).max(0.0);
         self.arrived += arriving;
@@ -26,7 +26,7 @@ mod tests {
     use super::Backlog;
 
     #[test]
-    fn nothing_is_lost_and_nothing_made() {
+    fn work_is_conserved() {
         let mut rng = fastrand::Rng::with_seed(3);
         let mut backlog = Backlog { waiting: 50.0, ..Backlog::default() };
         for _ in 0..1000 {
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn without_pods_it_only_grows() {
+    fn backlog_only_grows_without_capacity() {
         let mut backlog = Backlog::default();
         let waiting: Vec<f64> = [3.0, 0.0, 4.0]
             .map(|arriving| {

@@ -1,34 +1,32 @@
-//! What a pod goes through. All delays are simulated seconds since the start.
+//! The lifecycle of a pod. All times are simulated seconds since the start.
 
-/// The first pause before a crashed container starts again; each further one is twice as long.
+/// The backoff before the second restart. It doubles with each further crash.
 const FIRST_BACKOFF: f64 = 10.0;
-/// The longest of these pauses.
 const MAX_BACKOFF: f64 = 300.0;
-/// A container that has run this long is no longer held to have crashed before.
+/// A container that ran this long resets the backoff.
 const BACKOFF_RESET: f64 = 600.0;
 
-/// Where a pod stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PodState {
-    /// It has no node yet.
+    /// Waiting for a node.
     Pending { until: f64 },
-    /// Its images are pulled.
+    /// The containers are being created.
     Creating { until: f64 },
-    /// Its containers run, but it is not ready.
+    /// The containers run, but the pod isn't ready yet.
     Warming { until: f64 },
-    /// It takes load.
+    /// Serves load.
     Ready,
-    /// It was ready and is not for a while.
+    /// Fails its readiness probe for a while.
     Unready { until: f64 },
-    /// Its container crashed and is_unschedulable to start again.
+    /// The main container crashed and waits for its restart.
     Backoff { until: f64 },
-    /// It was evicted and stays as failed.
+    /// Evicted. The failed object remains.
     Evicted { since: f64 },
-    /// It was deleted and is on its way out.
+    /// Deleted, with the grace period running.
     Terminating { until: f64 },
 }
 
-/// How long a pod's steps take.
+/// The durations of a pod's steps, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Delays {
     pub(crate) scheduling: f64,
@@ -37,22 +35,21 @@ pub(crate) struct Delays {
     pub(crate) termination: f64,
 }
 
-/// A pod's state, and when what happened to it.
+/// A pod's state and the times of its transitions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lifecycle {
     pub(crate) state: PodState,
     pub(crate) delays: Delays,
     pub(crate) created_at: f64,
     pub(crate) scheduled_at: Option<f64>,
-    /// Since when the present container runs.
     pub(crate) running_since: Option<f64>,
-    /// When it last became ready or unready.
+    /// The last transition of the condition `Ready`.
     pub(crate) ready_transition: f64,
     pub(crate) restarts: u32,
     pub(crate) last_crash_at: Option<f64>,
-    /// There was no node for it when it wanted one.
+    /// No node was free when scheduling was due.
     pub(crate) unschedulable: bool,
-    /// Crashes that the pause before the next start counts.
+    /// Crashes that count for the backoff.
     crashes: i32,
 }
 
@@ -72,7 +69,8 @@ impl Lifecycle {
         }
     }
 
-    /// Goes through all that is due, and tells whether anything was. A pod is only given a node if there is one.
+    /// Makes all transitions that are due. Returns whether there were any. The pod is scheduled
+    /// only if `has_node`.
     pub(crate) fn advance(&mut self, now: f64, has_node: bool) -> bool {
         let is_unschedulable =
             !has_node && matches!(self.state, PodState::Pending { until } if until <= now);
@@ -85,11 +83,11 @@ impl Lifecycle {
         changed
     }
 
-    /// When the next step is due and what it leads to.
+    /// The next transition with its time, if it is due.
     fn due(&self, now: f64, has_node: bool) -> Option<(f64, PodState)> {
         let (at, next) = match self.state {
             PodState::Pending { until } if has_node => {
-                // Whoever had to wait for a node has it only now.
+                // A pod that waited for a node is scheduled now.
                 let at = if self.unschedulable { now } else { until };
                 (at, PodState::Creating { until: at + self.delays.starting })
             }
@@ -112,14 +110,15 @@ impl Lifecycle {
         self.state = next;
     }
 
-    /// Makes a pod at the start as if it had been ready for so long.
+    /// Moves the whole lifecycle into the past, so that at second 0 the pod has been ready for
+    /// `age` seconds.
     pub(crate) fn set_ready_for(&mut self, age: f64) {
         let Delays { scheduling, starting, readiness, .. } = self.delays;
         *self = Self::new(-age - scheduling - starting - readiness, self.delays);
         self.advance(0.0, true);
     }
 
-    /// The container ends and starts again after a pause.
+    /// Crashes the main container, which restarts after the backoff.
     pub(crate) fn crash(&mut self, now: f64) {
         if !self.is_running() {
             return;
@@ -137,7 +136,7 @@ impl Lifecycle {
         self.state = PodState::Backoff { until: now + pause.min(MAX_BACKOFF) };
     }
 
-    /// It fails its readiness probe for a while.
+    /// Fails the readiness probe for a while.
     pub(crate) fn flap(&mut self, now: f64, duration: f64) {
         if self.is_ready() {
             self.set_unready(now);
@@ -145,7 +144,7 @@ impl Lifecycle {
         }
     }
 
-    /// The kubelet throws it out; its object stays.
+    /// Evicts the pod, as the kubelet does under node pressure.
     pub(crate) fn evict(&mut self, now: f64) {
         if self.is_active() {
             self.set_unready(now);
@@ -154,9 +153,9 @@ impl Lifecycle {
         }
     }
 
-    /// It was deleted.
+    /// Starts the graceful termination.
     pub(crate) fn terminate(&mut self, now: f64) {
-        // What does not run has nothing to end.
+        // Without a running container there is nothing to terminate.
         let grace = if self.running_since.is_some() { self.delays.termination } else { 0.0 };
         self.set_unready(now);
         self.state = PodState::Terminating { until: now + grace };
@@ -172,17 +171,16 @@ impl Lifecycle {
         self.state == PodState::Ready
     }
 
-    /// Whether its containers run.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.state, PodState::Warming { .. } | PodState::Ready | PodState::Unready { .. })
     }
 
-    /// Whether it counts as one of its owner's pods.
+    /// Whether controllers count the pod as a replica.
     pub(crate) fn is_active(&self) -> bool {
         !matches!(self.state, PodState::Evicted { .. } | PodState::Terminating { .. })
     }
 
-    /// Whether it has been ready for at least that long.
+    /// Whether the pod has been ready for `min_ready` seconds.
     pub(crate) fn is_available(&self, now: f64, min_ready: f64) -> bool {
         self.is_ready() && now - self.ready_transition >= min_ready
     }
@@ -204,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn becomes_ready_when_its_times_have_passed() {
+    fn pod_becomes_ready_after_its_delays() {
         let mut pod = Lifecycle::new(0.0, DELAYS);
         assert!(!pod.advance(0.9, true));
         assert!(pod.advance(9.9, true));
         assert!(!pod.is_ready());
-        // Late looks do not make it later.
+        // Advancing late doesn't change the times of the transitions.
         assert!(pod.advance(50.0, true));
         assert_eq!(
             (pod.is_ready(), pod.scheduled_at, pod.running_since, pod.ready_transition),
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_node() {
+    fn pod_waits_for_a_node() {
         let mut pod = Lifecycle::new(0.0, DELAYS);
         assert!(pod.advance(1.0, false) && pod.unschedulable);
         assert!(!pod.advance(20.0, false));
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn crashes_with_longer_and_longer_pauses() {
+    fn restart_backoff_doubles_up_to_a_limit_and_resets() {
         let mut pod = ready();
         let mut pauses = Vec::new();
         for _ in 0..8 {
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn flaps_and_comes_back() {
+    fn flapping_pod_becomes_ready_again() {
         let mut pod = ready();
         pod.flap(20.0, 15.0);
         assert_eq!((pod.is_ready(), pod.is_running(), pod.ready_transition), (false, true, 20.0));
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_by_eviction_or_deletion() {
+    fn eviction_and_deletion_end_a_pod() {
         let mut pod = ready();
         pod.evict(20.0);
         assert!(!pod.is_active() && !pod.advance(1e6, true));

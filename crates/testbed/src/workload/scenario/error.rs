@@ -1,37 +1,55 @@
-//! Why a scenario cannot be used.
+//! Errors of scenarios.
 
 use std::{io, path::PathBuf};
 
-use crate::workload::samples::SamplesError;
+use super::incident::IncidentError;
+use crate::workload::{
+    load::LoadError, profile::ProfileError, samples::SamplesError, series::SourceSettingsError,
+};
 
-/// Why a scenario cannot be used.
+/// Why a scenario can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// It is no scenario: the text tells line and column.
-    #[error("{0}")]
-    Syntax(String),
-    /// A member has no meaning.
-    #[error("{field}: {problem}")]
-    Invalid {
-        /// The member.
+    /// The YAML doesn't match the schema. The message has line and column.
+    #[error(transparent)]
+    Syntax(Box<serde_saphyr::Error>),
+    #[error("{field}")]
+    InvalidField {
+        /// Path of the field.
         field: String,
-        /// Why.
-        problem: String,
+        source: FieldError,
     },
-    /// A file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file is no table of samples.
-    #[error("{path}: {source}")]
-    Samples {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: SamplesError,
-    },
+    #[error("cannot read {path}")]
+    ReadFile { path: PathBuf, source: io::Error },
+    #[error("{path} is larger than {limit} bytes")]
+    FileTooLarge { path: PathBuf, limit: u64 },
+    #[error("{path}")]
+    Samples { path: PathBuf, source: SamplesError },
+}
+
+/// Why a field of a scenario is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FieldError {
+    #[error("is required")]
+    Required,
+    #[error("is required for the kind \"{0}\"")]
+    RequiredForKind(String),
+    #[error("is a duplicate")]
+    Duplicate,
+    #[error("must be more than 0")]
+    NotPositive,
+    #[error("must not be negative")]
+    Negative,
+    #[error("there is no workload \"{0}\"")]
+    UnknownWorkload(String),
+    #[error("there is no queue \"{0}\"")]
+    UnknownQueue(String),
+    #[error(transparent)]
+    Incident(#[from] IncidentError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    #[error(transparent)]
+    Source(#[from] SourceSettingsError),
 }

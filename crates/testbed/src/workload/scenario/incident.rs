@@ -1,64 +1,61 @@
-//! What happens at a given time.
+//! Incidents: events at given times.
 
 use serde::{Deserialize, Serialize};
 
 use crate::workload::seconds::Seconds;
 
-/// For how long something lasts that does not say so.
+/// The duration of incidents without one.
 const DEFAULT_DURATION: Seconds = Seconds::new(60.0);
 
-/// Something that happens at a given time.
+/// An event at a given time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Incident {
-    /// When, after the start.
+    /// Time after the start.
     pub at: Seconds,
-    /// What.
     pub kind: IncidentKind,
-    /// To which workload (`name` or `namespace/name`); all but a metrics outage need one.
+    /// The affected workload (`name` or `namespace/name`). Required except for metrics outages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
-    /// To how many of its pods, which chance chooses; all unless it says so.
+    /// How many of its pods are affected, chosen at random. By default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<u32>,
-    /// For how long, where that makes sense; a minute unless it says so.
+    /// The duration, for kinds that have one. By default a minute.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<Seconds>,
-    /// Which metrics an outage is about; all unless it says so.
+    /// The source that is down. By default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<MetricsSource>,
-    /// To how many replicas it is scaled.
+    /// The replicas to scale to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
 }
 
-/// What happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IncidentKind {
-    /// The template changes, as by `kubectl rollout restart`.
+    /// The pod template changes, as by `kubectl rollout restart`.
     Rollout,
-    /// Containers crash and start again.
+    /// Containers crash and restart.
     Crash,
-    /// The kubelet evicts pods.
     Evict,
     /// Pods are deleted, as by `kubectl delete pod`.
     DeletePods,
-    /// Pods are unready `for` a while.
+    /// Pods are unready for a while.
     Flap,
-    /// Pods have no metrics `for` a while.
+    /// Pods have no metrics for a while.
     MissingSamples,
-    /// A metrics API answers 503 `for` a while.
+    /// A metrics API returns 503 for a while.
     MetricsOutage,
-    /// Somebody scales the workload to `replicas`.
+    /// A user scales the workload.
     ManualScale,
 }
 
-/// Which metrics.
+/// A source of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MetricsSource {
-    /// CPU and memory: the metrics server.
+    /// CPU and memory from metrics-server.
     Resource,
     /// Custom metrics of pods.
     Pods,
@@ -69,36 +66,44 @@ pub enum MetricsSource {
 }
 
 impl Incident {
-    /// An incident with nothing but its time and kind.
+    /// An incident without optional fields.
     pub const fn new(at: Seconds, kind: IncidentKind) -> Self {
         Self { at, kind, workload: None, pods: None, duration: None, source: None, replicas: None }
     }
 
-    /// For how long it lasts, in seconds.
+    /// The duration in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 
-    /// The member that is missing or has no place here, and why.
-    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+    /// Checks that exactly the fields that the kind uses are set. Returns the field and the error.
+    pub(super) fn validate(&self) -> Result<(), (&'static str, IncidentError)> {
         use IncidentKind::{
             Crash, DeletePods, Evict, Flap, ManualScale, MetricsOutage, MissingSamples,
         };
         let kind = self.kind;
-        let about_pods = [Crash, Evict, DeletePods, Flap, MissingSamples].contains(&kind);
-        let lasts = [Flap, MissingSamples, MetricsOutage].contains(&kind);
-        let out_of_place = "has no meaning for this kind of incident";
+        let affects_pods = [Crash, Evict, DeletePods, Flap, MissingSamples].contains(&kind);
+        let has_duration = [Flap, MissingSamples, MetricsOutage].contains(&kind);
+        let (required, unused) = (IncidentError::Required, IncidentError::Unused);
         let checks = [
-            (self.workload.is_none() && kind != MetricsOutage, "workload", "is required"),
-            (self.workload.is_some() && kind == MetricsOutage, "workload", out_of_place),
-            (self.replicas.is_none() && kind == ManualScale, "replicas", "is required"),
-            (self.replicas.is_some() && kind != ManualScale, "replicas", out_of_place),
-            (self.pods.is_some() && !about_pods, "pods", out_of_place),
-            (self.duration.is_some() && !lasts, "for", out_of_place),
-            (self.source.is_some() && kind != MetricsOutage, "source", out_of_place),
+            (self.workload.is_none() && kind != MetricsOutage, "workload", required),
+            (self.workload.is_some() && kind == MetricsOutage, "workload", unused),
+            (self.replicas.is_none() && kind == ManualScale, "replicas", required),
+            (self.replicas.is_some() && kind != ManualScale, "replicas", unused),
+            (self.pods.is_some() && !affects_pods, "pods", unused),
+            (self.duration.is_some() && !has_duration, "for", unused),
+            (self.source.is_some() && kind != MetricsOutage, "source", unused),
         ];
-        checks
-            .into_iter()
-            .find_map(|(is_wrong, field, problem)| is_wrong.then_some((field, problem)))
+        let invalid = checks.into_iter().find(|(is_invalid, ..)| *is_invalid);
+        invalid.map_or(Ok(()), |(_, field, error)| Err((field, error)))
     }
+}
+
+/// Why a field of an incident is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IncidentError {
+    #[error("is required")]
+    Required,
+    #[error("has no meaning for this kind of incident")]
+    Unused,
 }

@@ -7,8 +7,8 @@ mod spec;
 mod validate;
 
 pub use self::{
-    error::ScenarioError,
-    incident::{Incident, IncidentKind, MetricsSource},
+    error::{FieldError, ScenarioError},
+    incident::{Incident, IncidentError, IncidentKind, MetricsSource},
     spec::{
         ExternalMetricSpec, MetricValue, MetricsSettings, ObjectMetricSpec, ObjectRef,
         PodMetricSpec, QueueSpec, Scenario, WorkloadSpec,

@@ -1,6 +1,6 @@
-//! Reading scenarios and the files they name.
+//! Reads scenarios and the files that they refer to.
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use super::{
     error::ScenarioError,
@@ -8,18 +8,19 @@ use super::{
 };
 use crate::workload::{
     load::Load,
-    samples::{LARGEST_FILE, parse_csv},
+    samples::{MAX_FILE_SIZE, parse_csv},
 };
 
 impl Scenario {
-    /// Reads a scenario and checks it. It cannot name files; see [`Scenario::load`].
+    /// Parses and validates a scenario. Files that it refers to aren't read: see
+    /// [`Scenario::load`].
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let scenario = Self::read(text)?;
         scenario.validate()?;
         Ok(scenario)
     }
 
-    /// Reads a scenario from a file, with the samples it names, and checks it.
+    /// Reads and validates a scenario file and the sample files that it refers to.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let mut scenario = Self::read(&read_file(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -36,7 +37,7 @@ impl Scenario {
     }
 
     fn read(text: &str) -> Result<Self, ScenarioError> {
-        serde_saphyr::from_str(text).map_err(|error| ScenarioError::Syntax(error.to_string()))
+        serde_saphyr::from_str(text).map_err(|error| ScenarioError::Syntax(Box::new(error)))
     }
 
     fn loads_mut(&mut self) -> Vec<&mut Load> {
@@ -53,11 +54,9 @@ impl Scenario {
 }
 
 fn read_file(path: &Path) -> Result<String, ScenarioError> {
-    let error = |source| ScenarioError::File { path: path.to_owned(), source };
-    let size = fs::metadata(path).map_err(error)?.len();
-    if size > LARGEST_FILE {
-        let problem = format!("larger than {LARGEST_FILE} bytes");
-        return Err(error(io::Error::new(io::ErrorKind::FileTooLarge, problem)));
+    let error = |source| ScenarioError::ReadFile { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(error)?.len() > MAX_FILE_SIZE {
+        return Err(ScenarioError::FileTooLarge { path: path.to_owned(), limit: MAX_FILE_SIZE });
     }
     fs::read_to_string(path).map_err(error)
 }

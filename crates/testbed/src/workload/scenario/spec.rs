@@ -1,4 +1,4 @@
-//! The members of a scenario.
+//! The schema of scenarios.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,33 @@ use serde_json::Value;
 use super::incident::Incident;
 use crate::workload::{load::Load, profile::PodProfile, seconds::Seconds, series::SourceSettings};
 
-/// A simulation: what is in the cluster, what load comes, how metrics are measured, and what goes wrong when.
+/// A scenario: the objects in the cluster, their load, the accuracy of metrics, and incidents.
 ///
-/// Written as YAML (or JSON, which is YAML) with the API's spelling: `maxPods`, `objectMetrics`.
+/// Written in YAML, with fields in camel case such as `maxPods`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is called.
     #[serde(default)]
     pub name: String,
-    /// What it shows.
     #[serde(default)]
     pub description: String,
-    /// Where chance begins: the same seed, the same run.
+    /// Seed of the random numbers. The same seed gives the same run.
     #[serde(default)]
     pub seed: u64,
-    /// How long it takes, in simulated time.
+    /// In simulated time.
     #[serde(default = "duration")]
     pub duration: Seconds,
-    /// Whether the pods that are there at the start have been ready for ten minutes, and measured. If not, they begin.
+    /// Whether the initial pods have been ready, with metrics, for ten minutes at the start. If
+    /// not, they are created at the start.
     #[serde(default = "yes")]
     pub warm: bool,
-    /// How many pods have a place in the cluster; further ones wait.
+    /// How many pods can be scheduled. Further pods stay pending.
     #[serde(default)]
     pub max_pods: Option<u32>,
-    /// What the pods are like of workloads that are not listed.
+    /// The profile of workloads that don't have their own.
     #[serde(default)]
     pub default_profile: PodProfile,
-    /// The workloads, which are created at the start.
+    /// Workloads to create at the start.
     #[serde(default)]
     pub workloads: Vec<WorkloadSpec>,
     /// Queues that workloads drain.
@@ -47,65 +46,60 @@ pub struct Scenario {
     /// External metrics other than those of queues.
     #[serde(default)]
     pub external_metrics: Vec<ExternalMetricSpec>,
-    /// How well metrics are measured.
+    /// Accuracy of metrics.
     #[serde(default)]
     pub metrics: MetricsSettings,
-    /// What happens when.
     #[serde(default)]
     pub incidents: Vec<Incident>,
-    /// Further objects that are created at the start, such as autoscalers.
+    /// Further objects to create at the start, such as autoscalers.
     #[serde(default)]
     pub manifests: Vec<Value>,
-    /// Faults of the API, for whoever runs the scenario.
+    /// Faults of the API server. The caller adds them: see [`Fault::from_json`](crate::Fault).
     #[serde(default)]
     pub faults: Vec<Value>,
 }
 
-/// A workload: an object with pods, and the load on it.
+/// An object with pods, and the load on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkloadSpec {
-    /// Its name, which its pods have as the label `app`.
+    /// Also the value of the pods' label `app`.
     pub name: String,
-    /// Its namespace, which is created.
+    /// Created if it doesn't exist.
     #[serde(default = "namespace")]
     pub namespace: String,
-    /// Its kind.
     #[serde(default = "deployment")]
     pub kind: String,
-    /// The group and version of its kind; needed for a custom resource.
+    /// Required for custom resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// How many replicas it has at the start.
+    /// Replicas at the start.
     #[serde(default = "one")]
     pub replicas: u32,
-    /// What its pods are like; the default profile unless it says so.
+    /// By default the scenario's default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<PodProfile>,
-    /// The load on all its pods together, in units per second.
+    /// The total load, in units per second.
     #[serde(default)]
     pub load: Load,
-    /// Metrics that its pods tell of themselves (`type: Pods`).
+    /// Custom metrics of the pods (`type: Pods`).
     #[serde(default)]
     pub pod_metrics: Vec<PodMetricSpec>,
-    /// Further members of its spec, such as `strategy` or `minReadySeconds`.
+    /// Further fields of the object's spec, such as `strategy` or `minReadySeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<serde_json::Map<String, Value>>,
 }
 
-/// A metric that pods tell of themselves: `base + perUnit × load served`.
+/// A custom metric of pods. Its value is `base + perUnit × load served`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodMetricSpec {
-    /// The metric.
     pub name: String,
-    /// The labels of its series.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Its value without load.
     #[serde(default)]
     pub base: f64,
-    /// What a unit of load a second adds.
+    /// Increase per unit of load per second.
     #[serde(default = "one_float")]
     pub per_unit: f64,
 }
@@ -114,21 +108,20 @@ pub struct PodMetricSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueSpec {
-    /// What it is called.
     pub name: String,
-    /// What comes into it, in units per second.
+    /// Arriving work, in units per second.
     pub arrivals: Load,
-    /// The workload that drains it (`name` or `namespace/name`).
+    /// The workload that drains the queue (`name` or `namespace/name`).
     pub workload: String,
-    /// What a pod drains, in units per second; unless it says so what its other load leaves of its capacity.
+    /// How much a pod drains at most, in units per second. By default limited only by the capacity
+    /// that its other load leaves.
     #[serde(default)]
     pub drain_per_pod: Option<f64>,
-    /// What waits at the start.
+    /// Waiting work at the start.
     #[serde(default)]
     pub backlog: f64,
-    /// The external metric.
+    /// Name of the external metric.
     pub metric: String,
-    /// The labels of the metric's series.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
@@ -137,14 +130,11 @@ pub struct QueueSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectMetricSpec {
-    /// The metric.
     pub metric: String,
-    /// The labels of the metric's series.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The object; it need not exist.
+    /// The described object, which need not exist.
     pub object: ObjectRef,
-    /// What it measures.
     pub value: MetricValue,
 }
 
@@ -152,17 +142,13 @@ pub struct ObjectMetricSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectRef {
-    /// Its group and version.
     #[serde(default = "core")]
     pub api_version: String,
-    /// Its kind.
     pub kind: String,
-    /// Its namespace.
     #[serde(default = "namespace")]
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its resource, such as `ingresses`, where that is not the plural one would guess.
+    /// The plural name such as `ingresses`, if it can't be derived from the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
 }
@@ -171,34 +157,31 @@ pub struct ObjectRef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalMetricSpec {
-    /// The metric.
     pub metric: String,
-    /// The labels of the metric's series.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What it measures.
     pub value: MetricValue,
 }
 
-/// What a metric measures. Workloads are named by `name` or `namespace/name`.
+/// What a metric measures. Workloads are given by `name` or `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum MetricValue {
     /// The load on a workload, in units per second.
     Load(String),
-    /// What of the load a workload serves, in units per second.
+    /// The load that a workload serves, in units per second.
     Served(String),
-    /// What waits in a queue.
+    /// The backlog of a queue.
     Backlog(String),
-    /// A curve of its own.
+    /// An independent curve.
     Curve(Load),
 }
 
-/// How well each source of metrics measures.
+/// The accuracy of each source of metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MetricsSettings {
-    /// CPU and memory: the metrics server.
+    /// CPU and memory from metrics-server.
     pub resource: SourceSettings,
     /// Custom metrics of pods.
     pub pods: SourceSettings,
@@ -237,7 +220,7 @@ fn one_float() -> f64 {
 }
 
 impl Default for Scenario {
-    /// Twenty minutes of nothing.
+    /// An empty scenario of twenty minutes.
     fn default() -> Self {
         Self {
             name: String::new(),

@@ -1,110 +1,104 @@
-//! What a scenario must be like beyond its form.
+//! Validation of scenarios beyond their schema.
 
 use std::collections::BTreeSet;
 
 use super::{
-    error::ScenarioError,
+    error::{FieldError, ScenarioError},
     spec::{MetricValue, Scenario, WorkloadSpec},
 };
-use crate::workload::{load::Load, profile::PodProfile};
 
-type Check = Result<(), ScenarioError>;
-
-fn invalid(field: String, problem: impl Into<String>) -> ScenarioError {
-    ScenarioError::Invalid { field, problem: problem.into() }
+/// Attaches the path of the field to an error.
+fn at<E: Into<FieldError>>(
+    field: impl Into<String>,
+    result: Result<(), E>,
+) -> Result<(), ScenarioError> {
+    result
+        .map_err(|error| ScenarioError::InvalidField { field: field.into(), source: error.into() })
 }
 
-/// The error of a member, if it has one.
-fn require(field: String, problem: Option<String>) -> Check {
-    match problem {
-        Some(problem) => Err(invalid(field, problem)),
-        None => Ok(()),
-    }
+fn check(is_valid: bool, error: FieldError) -> Result<(), FieldError> {
+    if is_valid { Ok(()) } else { Err(error) }
 }
 
 impl Scenario {
-    /// Checks what the form alone does not tell. The error names the member. A scenario that was parsed was checked.
-    pub fn validate(&self) -> Check {
-        require("defaultProfile".to_owned(), self.default_profile.problem())?;
-        if self.duration.get() <= 0.0 {
-            return Err(invalid("duration".to_owned(), "must be more than 0"));
-        }
+    /// Validates a scenario that was built in code. [`Scenario::parse`] and [`Scenario::load`] do
+    /// this already.
+    pub fn validate(&self) -> Result<(), ScenarioError> {
+        at("defaultProfile", self.default_profile.validate())?;
+        at("duration", check(self.duration.get() > 0.0, FieldError::NotPositive))?;
         self.validate_workloads()?;
         self.validate_queues()?;
         self.validate_metrics()?;
         for (index, incident) in self.incidents.iter().enumerate() {
-            let field = format!("incidents[{index}]");
-            if let Some((member, problem)) = incident.problem() {
-                return Err(invalid(format!("{field}.{member}"), problem));
+            let path = format!("incidents[{index}]");
+            if let Err((field, error)) = incident.validate() {
+                at(format!("{path}.{field}"), Err(error))?;
             }
             if let Some(workload) = &incident.workload {
-                self.require_workload(&format!("{field}.workload"), workload)?;
+                at(format!("{path}.workload"), self.check_workload(workload))?;
             }
         }
         for (index, manifest) in self.manifests.iter().enumerate() {
-            for member in ["apiVersion", "kind", "metadata"] {
-                let missing = manifest.get(member).is_none().then(|| "is required".to_owned());
-                require(format!("manifests[{index}].{member}"), missing)?;
+            for field in ["apiVersion", "kind", "metadata"] {
+                let is_set = manifest.get(field).is_some();
+                let path = format!("manifests[{index}].{field}");
+                at(path, check(is_set, FieldError::Required))?;
             }
         }
         Ok(())
     }
 
-    /// The workload of a name, or of a namespace and a name.
+    /// The workload that `name` or `namespace/name` refers to.
     pub(crate) fn workload(&self, reference: &str) -> Option<&WorkloadSpec> {
-        let is_it = |one: &&WorkloadSpec| match reference.split_once('/') {
-            Some((namespace, name)) => one.namespace == namespace && one.name == name,
-            None => one.name == reference,
+        let is_referenced = |workload: &&WorkloadSpec| match reference.split_once('/') {
+            Some((namespace, name)) => workload.namespace == namespace && workload.name == name,
+            None => workload.name == reference,
         };
-        self.workloads.iter().find(is_it)
+        self.workloads.iter().find(is_referenced)
     }
 
-    fn require_workload(&self, field: &str, reference: &str) -> Check {
-        let missing = self.workload(reference).is_none();
-        require(field.to_owned(), missing.then(|| format!("there is no workload \"{reference}\"")))
+    fn check_workload(&self, reference: &str) -> Result<(), FieldError> {
+        let exists = self.workload(reference).is_some();
+        check(exists, FieldError::UnknownWorkload(reference.to_owned()))
     }
 
-    fn validate_workloads(&self) -> Check {
-        let mut seen = BTreeSet::new();
+    fn validate_workloads(&self) -> Result<(), ScenarioError> {
+        let mut ids = BTreeSet::new();
         for (index, workload) in self.workloads.iter().enumerate() {
-            let field = format!("workloads[{index}]");
-            if workload.name.is_empty() {
-                return Err(invalid(format!("{field}.name"), "is required"));
+            let path = format!("workloads[{index}]");
+            let WorkloadSpec { namespace, kind, name, .. } = workload;
+            at(format!("{path}.name"), check(!name.is_empty(), FieldError::Required))?;
+            let is_new = ids.insert((namespace, kind, name));
+            at(format!("{path}.name"), check(is_new, FieldError::Duplicate))?;
+            let has_version = workload.api_version().is_some();
+            let error = FieldError::RequiredForKind(kind.clone());
+            at(format!("{path}.apiVersion"), check(has_version, error))?;
+            if let Some(profile) = &workload.profile {
+                at(format!("{path}.profile"), profile.validate())?;
             }
-            if !seen.insert((&workload.namespace, &workload.kind, &workload.name)) {
-                return Err(invalid(format!("{field}.name"), "is there twice"));
-            }
-            if workload.api_version().is_none() {
-                let problem = format!("is required for the kind \"{}\"", workload.kind);
-                return Err(invalid(format!("{field}.apiVersion"), problem));
-            }
-            let profile = workload.profile.as_ref().and_then(PodProfile::problem);
-            require(format!("{field}.profile"), profile)?;
-            check_load(&format!("{field}.load"), &workload.load)?;
+            at(format!("{path}.load"), workload.load.validate())?;
         }
         Ok(())
     }
 
-    fn validate_queues(&self) -> Check {
-        let mut seen = BTreeSet::new();
+    fn validate_queues(&self) -> Result<(), ScenarioError> {
+        let mut names = BTreeSet::new();
         for (index, queue) in self.queues.iter().enumerate() {
-            let field = format!("queues[{index}]");
-            if !seen.insert(&queue.name) {
-                return Err(invalid(format!("{field}.name"), "is there twice"));
-            }
-            self.require_workload(&format!("{field}.workload"), &queue.workload)?;
-            check_load(&format!("{field}.arrivals"), &queue.arrivals)?;
+            let path = format!("queues[{index}]");
+            let is_new = names.insert(&queue.name);
+            at(format!("{path}.name"), check(is_new, FieldError::Duplicate))?;
+            at(format!("{path}.workload"), self.check_workload(&queue.workload))?;
+            at(format!("{path}.arrivals"), queue.arrivals.validate())?;
             let numbers = [("backlog", Some(queue.backlog)), ("drainPerPod", queue.drain_per_pod)];
-            for (member, number) in numbers {
-                let is_wrong = number.is_some_and(|number| !number.is_finite() || number < 0.0);
-                let problem = is_wrong.then(|| "must not be negative".to_owned());
-                require(format!("{field}.{member}"), problem)?;
+            for (field, number) in numbers {
+                let is_valid = number.is_none_or(|number| number.is_finite() && number >= 0.0);
+                at(format!("{path}.{field}"), check(is_valid, FieldError::Negative))?;
             }
         }
         Ok(())
     }
 
-    fn validate_metrics(&self) -> Check {
+    fn validate_metrics(&self) -> Result<(), ScenarioError> {
         let sources = [
             ("resource", &self.metrics.resource),
             ("pods", &self.metrics.pods),
@@ -112,44 +106,39 @@ impl Scenario {
             ("external", &self.metrics.external),
         ];
         for (name, settings) in sources {
-            require(format!("metrics.{name}"), settings.problem())?;
+            at(format!("metrics.{name}"), settings.validate())?;
         }
-        let objects = self.object_metrics.iter().map(|one| &one.value).enumerate();
-        for (index, value) in objects {
-            self.validate_value(&format!("objectMetrics[{index}].value"), value)?;
+        for (index, metric) in self.object_metrics.iter().enumerate() {
+            at(format!("objectMetrics[{index}].value"), self.check_value(&metric.value))?;
         }
         for (index, metric) in self.external_metrics.iter().enumerate() {
-            self.validate_value(&format!("externalMetrics[{index}].value"), &metric.value)?;
+            at(format!("externalMetrics[{index}].value"), self.check_value(&metric.value))?;
         }
         Ok(())
     }
 
-    fn validate_value(&self, field: &str, value: &MetricValue) -> Check {
+    fn check_value(&self, value: &MetricValue) -> Result<(), FieldError> {
         match value {
             MetricValue::Load(workload) | MetricValue::Served(workload) => {
-                self.require_workload(field, workload)
+                self.check_workload(workload)
             }
             MetricValue::Backlog(name) => {
-                let missing = !self.queues.iter().any(|queue| queue.name == *name);
-                require(field.to_owned(), missing.then(|| format!("there is no queue \"{name}\"")))
+                let exists = self.queues.iter().any(|queue| queue.name == *name);
+                check(exists, FieldError::UnknownQueue(name.clone()))
             }
-            MetricValue::Curve(load) => check_load(field, load),
+            MetricValue::Curve(load) => Ok(load.validate()?),
         }
     }
 }
 
-fn check_load(field: &str, load: &Load) -> Check {
-    require(field.to_owned(), load.problem())
-}
-
 impl WorkloadSpec {
-    /// The group and version of its kind, unless that is not known.
+    /// The `apiVersion` of the object: given, or known for built-in kinds.
     pub(crate) fn api_version(&self) -> Option<&str> {
-        let known = match self.kind.as_str() {
+        let built_in = match self.kind.as_str() {
             "Deployment" | "ReplicaSet" | "StatefulSet" => Some("apps/v1"),
             "ReplicationController" => Some("v1"),
             _ => None,
         };
-        self.api_version.as_deref().or(known)
+        self.api_version.as_deref().or(built_in)
     }
 }

@@ -1,4 +1,4 @@
-//! Which requests meet a fault, and when.
+//! Which requests a fault affects, and when.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{DEPLOYMENTS, PODS, code, deployment, faulty, get, pod, put};
 
-/// Which of so many lists of pods fail.
+/// Which of `count` lists of pods fail.
 async fn failures(client: Client, count: usize) -> Vec<usize> {
     let api: Api<Pod> = Api::default_namespaced(client);
     let mut failed = Vec::new();
@@ -35,7 +35,7 @@ fn lists() -> Trigger {
 #[case::every_and_first(lists().every(2).first(2), &[2, 4])]
 #[case::never(lists().probability(0.0), &[])]
 #[tokio::test]
-async fn counted(#[case] trigger: Trigger, #[case] expected: &[usize]) {
+async fn trigger_counts_requests(#[case] trigger: Trigger, #[case] expected: &[usize]) {
     let faults = Faults::new(0);
     let id = faults.add(trigger.effect(Effect::InternalError));
     let testbed = faulty(&faults);
@@ -50,10 +50,10 @@ async fn counted(#[case] trigger: Trigger, #[case] expected: &[usize]) {
 }
 
 #[tokio::test]
-async fn drawn_by_seed() {
+async fn probability_is_deterministic_by_seed() {
     let of = async |seed, others: usize| {
         let faults = Faults::new(seed);
-        // Draws of the first fault do not depend on the others.
+        // Other faults don't affect the random numbers of the first one.
         faults.add(lists().probability(0.3).effect(Effect::InternalError));
         for _ in 0..others {
             faults.add(Fault::on(Match::verb("get")).probability(0.5).effect(Effect::Conflict));
@@ -69,7 +69,7 @@ async fn drawn_by_seed() {
 }
 
 #[tokio::test]
-async fn each_fault_draws_for_itself() {
+async fn faults_draw_independently() {
     let faults = Faults::new(1);
     for client in ["a", "b"] {
         faults.add(
@@ -82,7 +82,7 @@ async fn each_fault_draws_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn for_a_time() {
+async fn fault_is_active_from_until() {
     let faults = Faults::new(0);
     let (from, until) = (Duration::from_secs(10), Duration::from_secs(20));
     faults.add(lists().from(from).until(until).nth(1).effect(Effect::InternalError));
@@ -90,7 +90,7 @@ async fn for_a_time() {
     assert_eq!(failures(testbed.client(), 2).await, [0; 0]);
     tokio::time::advance(from).await;
     assert_eq!(faults.elapsed(), from);
-    // Only what is asked in its time counts.
+    // Only requests while the fault is active count.
     assert_eq!(failures(testbed.client(), 2).await, &[1]);
     faults.clear();
     faults.add(lists().until(until).effect(Effect::InternalError));
@@ -100,9 +100,9 @@ async fn for_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_a_clock_of_ones_own() {
+async fn fault_times_follow_a_custom_clock() {
     let clock = SkewedClock::new(Arc::new(|| Timestamp::UNIX_EPOCH));
-    let faults = Faults::with_clock(0, clock.as_clock());
+    let faults = Faults::with_clock(0, clock.as_fn());
     faults.add(lists().from(Duration::from_secs(60)).effect(Effect::InternalError));
     let stalled = faults
         .add(Fault::on(Match::verb("get")).until(Duration::from_secs(90)).effect(Effect::Stall));
@@ -119,7 +119,7 @@ async fn by_a_clock_of_ones_own() {
 }
 
 #[tokio::test]
-async fn by_client() {
+async fn client_is_matched() {
     let faults = Faults::new(0);
     let id =
         faults.add(Fault::on(Match::any().client("controller")).effect(Effect::ServiceUnavailable));
@@ -141,7 +141,7 @@ async fn by_client() {
 #[case::verbs(Match::verbs(["update", "patch"]), [true, false, false])]
 #[case::all(Match::verb("update").group("apps").resource("deployments").subresource("scale").name("web"), [true, false, false])]
 #[tokio::test]
-async fn by_what_is_asked(#[case] matching: Match, #[case] expected: [bool; 3]) {
+async fn request_properties_are_matched(#[case] matching: Match, #[case] expected: [bool; 3]) {
     let faults = Faults::new(0);
     faults.add(Fault::on(matching).effect(Effect::Status {
         code: 418,
@@ -158,7 +158,7 @@ async fn by_what_is_asked(#[case] matching: Match, #[case] expected: [bool; 3]) 
 }
 
 #[tokio::test]
-async fn discovery_is_for_no_resource() {
+async fn discovery_matches_no_resource() {
     let faults = Faults::new(0);
     faults.add(Fault::on(Match::any().group("")).effect(Effect::InternalError));
     let testbed = faulty(&faults);
@@ -168,7 +168,7 @@ async fn discovery_is_for_no_resource() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_are_met_act_up_to_an_answer() {
+async fn faults_combine_up_to_the_first_response() {
     let faults = Faults::new(0);
     let slow = faults.add(lists().effect(Effect::Slow { by: Duration::from_secs(5) }));
     let answer =
@@ -183,9 +183,9 @@ async fn all_that_are_met_act_up_to_an_answer() {
 }
 
 #[test]
-fn a_clock_goes_wrong() {
+fn skewed_clock_shows_its_offset() {
     let clock = SkewedClock::new(Arc::new(|| Timestamp::UNIX_EPOCH));
-    let read = clock.as_clock();
+    let read = clock.as_fn();
     clock.set(SignedDuration::from_hours(-2));
     assert_eq!(read().as_second(), -7200);
     clock.set(SignedDuration::MAX);

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use crate::support::Cluster;
 
-/// Three workloads of ten pods each, with chance, for twenty minutes.
+/// Three workloads of ten pods each, with random failures, for twenty minutes.
 const SHOP: &str = "
 seed: 42
 duration: 20m
@@ -30,7 +30,7 @@ async fn history(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn same_seed_is_the_same_run() {
+async fn same_seed_gives_the_same_run() {
     let (first, second) = (Cluster::start(SHOP), Cluster::start(SHOP));
     let (first, second) = tokio::join!(history(&first), history(&second));
     assert_eq!(first.len(), 1201);

@@ -1,4 +1,4 @@
-//! A server that stops and comes back.
+//! Stops, starts and restarts.
 
 use std::{pin::pin, time::Duration};
 
@@ -14,7 +14,7 @@ use kube::{
 use rstest::rstest;
 use serde_json::json;
 
-use crate::support::{PODS, Watch, at, definition, faulty, get, pod, post, queue};
+use crate::support::{PODS, Watch, at, crd, faulty, get, pod, post, queue};
 
 fn names(testbed: &Testbed) -> Vec<String> {
     testbed
@@ -24,7 +24,7 @@ fn names(testbed: &Testbed) -> Vec<String> {
         .collect()
 }
 
-/// A server with the pods a and b, which had only a at the time of the snapshot.
+/// A server with the pods a and b, and a snapshot with a only.
 fn started() -> (Testbed, Restart) {
     let testbed = Testbed::default();
     testbed.apply(pod("a", json!({}))).unwrap();
@@ -45,7 +45,7 @@ enum State {
 #[case(State::Older, &["a"])]
 #[case(State::Fresh, &[])]
 #[tokio::test]
-async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
+async fn server_restarts_with_a_state(#[case] state: State, #[case] expected: &[&str]) {
     let (testbed, older) = started();
     let restart = match state {
         State::Same => Restart::Same,
@@ -62,7 +62,8 @@ async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
     assert_eq!(code, 200);
     let keeps_versions = state == State::Same;
     assert_eq!(testbed.resource_version() > before, !keeps_versions);
-    // From the last version before one can go on only if nothing was lost; from earlier ones never.
+    // A watch can resume from the last resource version if nothing was lost, but not from an
+    // earlier one.
     for (version, is_known) in [(before, keeps_versions), (before - 1, false)] {
         let api: Api<Pod> = Api::default_namespaced(testbed.client());
         let mut events =
@@ -77,7 +78,7 @@ async fn with_a_state(#[case] state: State, #[case] expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn versions_of_kinds_that_had_no_objects_are_gone_too() {
+async fn restart_compacts_resources_without_objects_too() {
     let testbed = Testbed::default();
     let before = testbed.resource_version();
     testbed.restart(Restart::Fresh, Duration::ZERO);
@@ -87,7 +88,7 @@ async fn versions_of_kinds_that_had_no_objects_are_gone_too() {
 }
 
 #[tokio::test]
-async fn a_cache_follows_into_the_past() {
+async fn informer_follows_a_restored_state() {
     let (testbed, older) = started();
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     let (reader, writer) = reflector::store();
@@ -104,10 +105,10 @@ async fn a_cache_follows_into_the_past() {
 }
 
 #[tokio::test]
-async fn custom_resources_come_and_go_with_the_state() {
+async fn restart_restores_custom_resources() {
     let testbed = Testbed::default();
     let before = testbed.snapshot();
-    testbed.apply(definition()).unwrap();
+    testbed.apply(crd()).unwrap();
     testbed.apply(queue()).unwrap();
     let with = testbed.snapshot();
     let path = "/apis/example.com/v1/namespaces/default/queues";
@@ -119,7 +120,7 @@ async fn custom_resources_come_and_go_with_the_state() {
     assert_eq!(get(&testbed, path).await.0, 404);
 }
 
-async fn is_refused(testbed: &Testbed) -> bool {
+async fn is_down(testbed: &Testbed) -> bool {
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
     match api.list(&ListParams::default()).await {
         Ok(_) => false,
@@ -129,18 +130,18 @@ async fn is_refused(testbed: &Testbed) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn down_for_a_time() {
+async fn server_is_down_for_the_given_time() {
     let (testbed, older) = started();
     testbed.restart(older, Duration::from_secs(5));
-    assert!(is_refused(&testbed).await);
+    assert!(is_down(&testbed).await);
     tokio::time::advance(Duration::from_millis(4999)).await;
-    assert!(is_refused(&testbed).await);
+    assert!(is_down(&testbed).await);
     tokio::time::advance(Duration::from_millis(1)).await;
-    assert!(!is_refused(&testbed).await);
+    assert!(!is_down(&testbed).await);
     testbed.stop();
-    assert!(is_refused(&testbed).await);
+    assert!(is_down(&testbed).await);
     testbed.start(Restart::Same);
-    assert!(!is_refused(&testbed).await);
+    assert!(!is_down(&testbed).await);
     assert_eq!(names(&testbed), ["a"]);
 }
 
@@ -148,7 +149,7 @@ async fn down_for_a_time() {
 #[case::stalled(Effect::Stall)]
 #[case::slow(Effect::Slow { by: Duration::from_secs(3600) })]
 #[tokio::test(start_paused = true)]
-async fn what_waits_breaks(#[case] effect: Effect) {
+async fn stop_aborts_waiting_requests(#[case] effect: Effect) {
     let faults = Faults::new(0);
     let id = faults.add(Fault::on(Match::verb("create")).effect(effect));
     let testbed = faulty(&faults);
@@ -166,9 +167,9 @@ async fn what_waits_breaks(#[case] effect: Effect) {
 }
 
 #[tokio::test]
-async fn the_servers_clock_goes_wrong() {
+async fn skewed_clock_affects_timestamps() {
     let clock = SkewedClock::new(std::sync::Arc::new(|| "2026-01-01T10:00:00Z".parse().unwrap()));
-    let testbed = Testbed::new(Config { clock: clock.as_clock(), ..Config::default() });
+    let testbed = Testbed::new(Config { clock: clock.as_fn(), ..Config::default() });
     let created = |name| {
         let pod = testbed.apply(pod(name, json!({}))).unwrap();
         at(&pod, "/metadata/creationTimestamp").as_str().unwrap().to_owned()

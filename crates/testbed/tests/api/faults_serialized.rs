@@ -1,4 +1,4 @@
-//! Faults as data.
+//! Faults as JSON.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 #[test]
-fn all_members() {
+fn all_fields_are_deserialized() {
     let read = Fault::from_json(&json!({
         "match": {
             "clients": ["controller"], "groups": ["apps"], "verbs": ["update", "patch"],
@@ -60,7 +60,7 @@ fn all_members() {
 #[case(json!("halfBody"), Effect::HalfBody)]
 #[case(json!({ "missingGroup": { "group": "metrics.k8s.io" } }), Effect::MissingGroup { group: "metrics.k8s.io".into() })]
 #[case(json!({ "stale": { "revisions": 3 } }), Effect::Stale { revisions: 3 })]
-fn effects(#[case] data: Value, #[case] effect: Effect) {
+fn effect_is_deserialized(#[case] data: Value, #[case] effect: Effect) {
     assert_eq!(
         Fault::from_json(&json!({ "effect": data })),
         Ok(Fault::on(Match::any()).effect(effect))
@@ -80,7 +80,7 @@ fn effects(#[case] data: Value, #[case] effect: Effect) {
 #[case(json!({ "effect": "stall", "nth": 0 }), "fault: nth: must be 1 or more")]
 #[case(json!({ "effect": "stall", "nth": -1 }), "fault.nth: invalid value")]
 #[case(json!({ "effect": "stall", "from": "2m", "until": "1m" }), "fault: until: must be later than from")]
-fn what_is_refused(#[case] data: Value, #[case] start: &str) {
+fn invalid_fault_is_rejected_with_its_path(#[case] data: Value, #[case] start: &str) {
     let error = Fault::from_json(&data).unwrap_err().to_string();
     assert!(error.starts_with(start), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The fields of an object as sets of paths, and their form in `managedFields` (`FieldsV1`).
+//! Sets of fields, as in `managedFields` (`FieldsV1`).
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use super::strategic::{is_set, merge_key};
 use crate::json;
 
-/// A path of `f:member`, `k:{key of an element}` and `v:element`; `.` stands for an element itself.
-pub(super) type Path = Vec<String>;
+/// The path to a field. Its steps are `f:<field>`, `k:<key of a list element>`, `v:<value of a
+/// list element>`, and `.` for the list element itself.
+pub(super) type FieldPath = Vec<String>;
 
-/// What an object, or a manager, has.
-pub(super) type Fields = BTreeSet<Path>;
+pub(super) type FieldSet = BTreeSet<FieldPath>;
 
-/// The fields of an applied object, without what names it.
-pub(super) fn of(object: &Value) -> Fields {
+/// The fields of an object, without those that identify it.
+pub(super) fn from_object(object: &Value) -> FieldSet {
     let mut object = object.clone();
     for path in [&["apiVersion"][..], &["kind"]] {
         json::remove(&mut object, path);
@@ -30,13 +30,13 @@ pub(super) fn of(object: &Value) -> Fields {
     ] {
         json::remove(&mut object, &["metadata", member]);
     }
-    let mut fields = Fields::new();
+    let mut fields = FieldSet::new();
     collect(&mut fields, &mut Vec::new(), "", &object);
     fields.remove(&vec!["f:metadata".to_owned()]);
     fields
 }
 
-fn collect(fields: &mut Fields, path: &mut Path, name: &str, value: &Value) {
+fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
     match value {
         Value::Object(members) if !members.is_empty() => {
             for (name, value) in members {
@@ -45,9 +45,9 @@ fn collect(fields: &mut Fields, path: &mut Path, name: &str, value: &Value) {
                 path.pop();
             }
         }
-        Value::Array(items) if is_keyed(name, items) => {
+        Value::Array(items) if is_associative(name, items) => {
             for item in items {
-                path.push(step_of(name, item));
+                path.push(element_step(name, item));
                 fields.insert(path.iter().cloned().chain([".".to_owned()]).collect());
                 collect(fields, path, "", item);
                 path.pop();
@@ -60,8 +60,8 @@ fn collect(fields: &mut Fields, path: &mut Path, name: &str, value: &Value) {
     }
 }
 
-/// Whether a list merges by its elements.
-pub(super) fn is_keyed(name: &str, items: &[Value]) -> bool {
+/// Whether a list is associative: its elements are identified by a key or their value.
+pub(super) fn is_associative(name: &str, items: &[Value]) -> bool {
     !items.is_empty()
         && (is_set(name)
             || items
@@ -69,16 +69,16 @@ pub(super) fn is_keyed(name: &str, items: &[Value]) -> bool {
                 .all(|item| merge_key(name, item).is_some_and(|key| item.get(key).is_some())))
 }
 
-/// How a path names an element.
-pub(super) fn step_of(list: &str, item: &Value) -> String {
+/// The step to a list element.
+pub(super) fn element_step(list: &str, item: &Value) -> String {
     match merge_key(list, item) {
         Some(key) => format!("k:{}", json!({ key: item.get(key) })),
         None => format!("v:{item}"),
     }
 }
 
-/// Whether a step names this element.
-fn names(step: &str, item: &Value) -> bool {
+/// Whether the step leads to this list element.
+fn step_matches(step: &str, item: &Value) -> bool {
     if let Some(key) = step.strip_prefix("k:") {
         let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
         return key.iter().all(|(name, value)| item.get(name) == Some(value));
@@ -87,17 +87,17 @@ fn names(step: &str, item: &Value) -> bool {
         .is_some_and(|value| serde_json::from_str(value).is_ok_and(|value: Value| value == *item))
 }
 
-/// What a path leads to.
-pub(super) fn find<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+/// The value at a path.
+pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
     path.iter().filter(|step| *step != ".").try_fold(object, |place, step| {
         match step.strip_prefix("f:") {
             Some(name) => place.get(name),
-            None => place.as_array()?.iter().find(|item| names(step, item)),
+            None => place.as_array()?.iter().find(|item| step_matches(step, item)),
         }
     })
 }
 
-/// Removes what a path leads to, and the objects that are empty then.
+/// Removes the value at a path, and objects above it that become empty.
 pub(super) fn remove(object: &mut Value, path: &[String]) {
     let Some((first, rest)) = path.split_first() else { return };
     let rest = if rest == ["."] { &[] } else { rest };
@@ -113,8 +113,8 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
         }
         (Value::Array(items), None) => {
             if rest.is_empty() {
-                items.retain(|item| !names(first, item));
-            } else if let Some(item) = items.iter_mut().find(|item| names(first, item)) {
+                items.retain(|item| !step_matches(first, item));
+            } else if let Some(item) = items.iter_mut().find(|item| step_matches(first, item)) {
                 remove(item, rest);
             }
         }
@@ -122,8 +122,8 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
     }
 }
 
-/// As `FieldsV1`.
-pub(super) fn to_json(fields: &Fields) -> Value {
+/// Converts to `FieldsV1`.
+pub(super) fn to_json(fields: &FieldSet) -> Value {
     let mut tree = json!({});
     for path in fields {
         let mut place = &mut tree;
@@ -134,9 +134,9 @@ pub(super) fn to_json(fields: &Fields) -> Value {
     tree
 }
 
-/// Reads `FieldsV1`.
-pub(super) fn from_json(tree: &Value) -> Fields {
-    fn read(fields: &mut Fields, path: &mut Path, tree: &Value) {
+/// Converts from `FieldsV1`.
+pub(super) fn from_json(tree: &Value) -> FieldSet {
+    fn read(fields: &mut FieldSet, path: &mut FieldPath, tree: &Value) {
         let members = tree.as_object().filter(|members| !members.is_empty());
         let Some(members) = members else {
             fields.insert(path.clone());
@@ -148,18 +148,18 @@ pub(super) fn from_json(tree: &Value) -> Fields {
             path.pop();
         }
     }
-    let mut fields = Fields::new();
+    let mut fields = FieldSet::new();
     read(&mut fields, &mut Vec::new(), tree);
     fields.remove(&Vec::new());
     fields
 }
 
-/// A path for people: `.spec.containers[name="main"].image`.
-pub(super) fn shown(path: &[String]) -> String {
-    path.iter().filter(|step| *step != ".").map(|step| shown_step(step)).collect()
+/// The path as displayed in messages: `.spec.containers[name="main"].image`.
+pub(super) fn display_path(path: &[String]) -> String {
+    path.iter().filter(|step| *step != ".").map(|step| display_step(step)).collect()
 }
 
-fn shown_step(step: &str) -> String {
+fn display_step(step: &str) -> String {
     if let Some(name) = step.strip_prefix("f:") {
         return format!(".{name}");
     }
@@ -169,11 +169,4 @@ fn shown_step(step: &str) -> String {
     let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
     let members: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!("[{}]", members.join(","))
-}
-
-/// Puts managers in the order of the API: who applied comes first, then by time and name.
-pub(super) fn sort(entries: &mut [Value]) {
-    let members = ["/operation", "/time", "/manager", "/apiVersion", "/subresource"];
-    entries
-        .sort_by_cached_key(|entry| members.map(|member| json::str_at(entry, member).to_owned()));
 }

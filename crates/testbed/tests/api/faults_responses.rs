@@ -1,4 +1,4 @@
-//! What becomes of a request that is no watch.
+//! Effects on requests other than watches.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ fn exists(testbed: &Testbed, name: &str) -> bool {
     409, "AlreadyExists", None
 )]
 #[tokio::test]
-async fn errors_apply_nothing(
+async fn error_responses_apply_nothing(
     #[case] effect: Effect,
     #[case] code: u16,
     #[case] reason: &str,
@@ -65,7 +65,7 @@ async fn errors_apply_nothing(
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_of_a_write_that_was_applied() {
+async fn lost_response_belongs_to_an_applied_write() {
     let (faults, testbed) = with(Match::verb("create"), Effect::LostAnswer);
     assert_eq!(code(create(&testbed, "a").await), 504);
     assert!(exists(&testbed, "a"));
@@ -77,18 +77,18 @@ async fn a_lost_answer_is_of_a_write_that_was_applied() {
 #[case::before(false)]
 #[case::after(true)]
 #[tokio::test]
-async fn a_connection_that_breaks(#[case] applied: bool) {
+async fn connection_is_closed_without_a_response(#[case] applied: bool) {
     let (_, testbed) = with(Match::verb("create"), Effect::Disconnect { applied });
     let error = create(&testbed, "a").await.unwrap_err();
     assert!(
-        matches!(&error, Error::Service(inner) if inner.to_string() == "the connection broke"),
+        matches!(&error, Error::Service(inner) if inner.to_string() == "the connection was closed without a response"),
         "{error:?}"
     );
     assert_eq!(exists(&testbed, "a"), applied);
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_ones_are_applied_late() {
+async fn slow_requests_are_applied_after_a_delay() {
     let (_, testbed) = with(Match::verb("create"), Effect::Slow { by: Duration::from_secs(5) });
     let start = tokio::time::Instant::now();
     create(&testbed, "a").await.unwrap();
@@ -96,15 +96,15 @@ async fn slow_ones_are_applied_late() {
 }
 
 #[rstest]
-#[case::until_it_is_removed(None)]
-#[case::until_its_time_is_over(Some(Duration::from_secs(30)))]
+#[case::until_removed(None)]
+#[case::until_its_end(Some(Duration::from_secs(30)))]
 #[tokio::test(start_paused = true)]
-async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) {
+async fn stalled_requests_are_handled_in_order(#[case] until: Option<Duration>) {
     let faults = Faults::new(0);
     let on = Fault::on(Match::any().client("controller"));
     let on = until.map_or(on.clone(), |until| on.until(until));
     let id = faults.add(on.effect(Effect::Stall));
-    // The first takes its time afterwards: the others still come after it.
+    // The first request stays slow after the stall, and the others still wait for it.
     let late = Duration::from_secs(1);
     faults.add(Fault::on(Match::verb("patch")).nth(1).effect(Effect::Slow { by: late }));
     let testbed = faulty(&faults);
@@ -118,7 +118,7 @@ async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) 
         }));
         faults.wait_for_hits(id, writes.len() as u64).await;
     }
-    // Others are served meanwhile.
+    // Requests of other clients aren't stalled.
     let path = format!("{DEPLOYMENTS}/web");
     let generation = get(&testbed, &path).await.1["metadata"]["generation"].as_i64().unwrap();
     let change = json!({ "metadata": { "labels": { "seen": "yes" } } });
@@ -131,7 +131,7 @@ async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) 
         let after = write.await.unwrap().unwrap();
         seen.push((after.spec.replicas.unwrap(), after.metadata.generation.unwrap()));
     }
-    // The second write is of what was there already.
+    // The second write creates an object that exists already.
     let expected: Vec<(i32, i64)> =
         (1..=20).map(|replicas| (replicas, generation + i64::from(replicas))).collect();
     assert_eq!(seen, expected);
@@ -139,7 +139,7 @@ async fn a_client_that_stalls_goes_on_in_order(#[case] until: Option<Duration>) 
 }
 
 #[tokio::test]
-async fn stalled_requests_are_bounded_and_can_be_given_up() {
+async fn stalled_requests_are_bounded_and_cancellable() {
     let (faults, testbed) = with(Match::verb("create"), Effect::Stall);
     {
         let mut held: Vec<_> =
@@ -149,7 +149,7 @@ async fn stalled_requests_are_bounded_and_can_be_given_up() {
         }
         assert_eq!(create_raw(&testbed, 10_000).await, 429);
     }
-    // Those that were given up left their places and are never applied.
+    // Cancelled requests free their slots and are never applied.
     let mut last = Box::pin(create_raw(&testbed, 20_000));
     assert!(futures::poll!(last.as_mut()).is_pending());
     faults.clear();
@@ -167,7 +167,7 @@ async fn create_raw(testbed: &Testbed, index: usize) -> u16 {
 #[case::half(Effect::HalfBody)]
 #[case::wrong_type(malformed("a", "/spec/containers", json!("none")))]
 #[tokio::test]
-async fn lists_that_cannot_be_read(#[case] effect: Effect) {
+async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {
     let (faults, testbed) = with(Match::verb("list").resource("pods"), effect.clone());
     create(&testbed, "a").await.unwrap();
     let api: Api<Pod> = Api::default_namespaced(testbed.client());
@@ -185,7 +185,7 @@ fn malformed(object: &str, pointer: &str, value: Value) -> Effect {
 }
 
 #[tokio::test]
-async fn one_object_of_many_is_malformed() {
+async fn single_object_of_a_list_can_be_malformed() {
     let (_, testbed) = with(Match::any(), malformed("b", "/spec/maxReplicas", json!("ten")));
     for name in ["a", "b"] {
         testbed.apply(autoscaler(name)).unwrap();
@@ -201,11 +201,11 @@ async fn one_object_of_many_is_malformed() {
 }
 
 #[rstest]
-#[case::left_out("/metadata", Value::Null, "/items/0/metadata", None)]
+#[case::removed("/metadata", Value::Null, "/items/0/metadata", None)]
 #[case::element("/spec/containers/0", json!(7), "/items/0/spec/containers/0", Some(json!(7)))]
 #[case::escaped("/metadata/labels/a~1b", json!(1), "/items/0/metadata/labels/a~1b", Some(json!(1)))]
 #[tokio::test]
-async fn any_member_can_be_malformed(
+async fn any_field_can_be_malformed(
     #[case] pointer: &str,
     #[case] value: Value,
     #[case] shown: &str,
@@ -248,7 +248,7 @@ async fn metrics_can_be_malformed() {
 }
 
 #[tokio::test]
-async fn a_group_that_is_missing() {
+async fn missing_group_is_hidden_from_discovery() {
     let (faults, testbed) = with(Match::any(), Effect::MissingGroup { group: "apps".to_owned() });
     testbed.apply(deployment("web")).unwrap();
     testbed.apply(autoscaler("web")).unwrap();
@@ -277,7 +277,8 @@ async fn a_group_that_is_missing() {
         "{index}"
     );
     assert_eq!(get(&testbed, crate::support::AUTOSCALERS).await.0, 200);
-    // Only what is of the group or lists groups is met: five requests and three indexes.
+    // The fault affects only requests for the group and lists of groups: five requests, three
+    // lists.
     assert_eq!(faults.total_hits(), 7);
     faults.clear();
     assert!(has(&groups().await, "apps"));
@@ -285,7 +286,7 @@ async fn a_group_that_is_missing() {
 }
 
 #[tokio::test]
-async fn stale_reads() {
+async fn stale_reads_return_an_earlier_state() {
     let (faults, testbed) = with(Match::any(), Effect::Stale { revisions: 2 });
     testbed.apply(deployment("web")).unwrap();
     let version = testbed.resource_version();
@@ -302,12 +303,12 @@ async fn stale_reads() {
     assert_eq!(replicas(&list.items[0]), 2);
     let mut scale = api.get_scale("web").await.unwrap();
     assert_eq!(scale.spec.as_ref().unwrap().replicas, Some(2));
-    // A write that was decided on it conflicts.
+    // A write based on a stale read conflicts.
     scale.spec.as_mut().unwrap().replicas = Some(9);
     let (code, _) =
         put(&testbed, &format!("{path}/scale"), &serde_json::to_value(&scale).unwrap()).await;
     assert_eq!(code, 409);
-    // Not behind what is asked for, nor behind what is known.
+    // Limited by the requested resource version and by the watch cache.
     let asked = ListParams::default().at(&(version + 1).to_string());
     assert_eq!(replicas(&api.list(&asked).await.unwrap().items[0]), 5);
     testbed.compact();

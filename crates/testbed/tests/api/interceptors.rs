@@ -10,7 +10,7 @@ fn testbed(fault: impl Fn(&RequestInfo) -> Action + Send + Sync + 'static) -> Te
 }
 
 #[tokio::test]
-async fn a_status() {
+async fn interceptor_returns_a_status() {
     let testbed = testbed(|request| {
         let expected = RequestInfo {
             verb: "update".into(),
@@ -36,7 +36,7 @@ async fn a_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay() {
+async fn interceptor_delays_a_request() {
     let testbed = testbed(|_| Action::Delay(Duration::from_secs(5)));
     let start = tokio::time::Instant::now();
     get(&testbed, PODS).await;
@@ -44,7 +44,7 @@ async fn a_delay() {
 }
 
 #[tokio::test]
-async fn a_watch_that_breaks() {
+async fn interceptor_ends_a_watch() {
     let testbed = testbed(|_| Action::DropWatchAfter(2));
     for name in ["a", "b", "c"] {
         testbed.apply(pod(name, json!({}))).unwrap();
@@ -57,7 +57,7 @@ async fn a_watch_that_breaks() {
 }
 
 #[tokio::test]
-async fn a_hold_lets_others_pass_who_then_win() {
+async fn held_write_conflicts_with_a_later_one() {
     let (gate, release) = Gate::new();
     let testbed = testbed(move |request| match request.verb.as_str() {
         "update" => Action::Hold(gate.clone()),
