@@ -41,21 +41,33 @@ fn informers() -> Informers {
 fn hpa(name: &str) -> Value {
     json!({
         "metadata": { "name": name, "namespace": "shop", "uid": name, "resourceVersion": "5" },
-        "spec": { "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "x", "apiVersion": "apps/v1" } },
+        "spec": {
+            "maxReplicas": 3,
+            "scaleTargetRef": { "kind": "Deployment", "name": "x", "apiVersion": "apps/v1" },
+        },
     })
 }
 
 fn page(items: &[Value], next: &str) -> (u16, Value) {
     let metadata = json!({ "resourceVersion": "9", "continue": next });
     let kind = "HorizontalPodAutoscalerList";
-    (
-        200,
-        json!({ "kind": kind, "apiVersion": "autoscaling/v2", "metadata": metadata, "items": items }),
-    )
+    let list = json!({
+        "kind": kind,
+        "apiVersion": "autoscaling/v2",
+        "metadata": metadata,
+        "items": items,
+    });
+    (200, list)
 }
 
 fn failure(code: u16) -> (u16, Value) {
-    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "code": code });
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "no",
+        "code": code,
+    });
     (code, status)
 }
 

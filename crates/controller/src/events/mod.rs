@@ -14,7 +14,8 @@ use std::{
 
 use jiff::Timestamp;
 use kube::Client;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tracing::debug;
 
 pub use hpa_calc::event::EventType;
 pub use writer::{EventWriter, EventWriterConfig};
@@ -96,10 +97,10 @@ impl EventRecorder {
     /// Queues an event. If the queue is full, drops it.
     pub fn record(&self, mut event: RecordedEvent) {
         truncate(&mut event.message);
-        if let Err(error) = self.queue.try_send(event) {
-            let (mpsc::error::TrySendError::Full(event) | mpsc::error::TrySendError::Closed(event)) =
-                error;
-            tracing::debug!(
+        if let Err(TrySendError::Full(event) | TrySendError::Closed(event)) =
+            self.queue.try_send(event)
+        {
+            debug!(
                 object = event.object.name,
                 reason = %event.reason,
                 "dropped an event: queue full"

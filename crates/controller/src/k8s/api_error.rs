@@ -3,7 +3,7 @@
 use hpa_metrics_client::describe;
 use kube::core::Status;
 
-/// Why a request failed. The text ends up in conditions, events and logs, so it includes the causes.
+/// Why a request failed. The text ends in conditions, events and logs, so it includes the causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The API server responded with an error. Prints its message.

@@ -1,7 +1,7 @@
 //! A delaying work queue with the semantics of client-go's.
 //!
-//! A key is queued at most once, and processed by one worker at a time. A key that is added while it
-//! is processed is queued again afterwards. If a queued key is added again, the earlier due time
+//! A key is queued at most once, and processed by one worker at a time. A key that is added while
+//! it is processed is queued again afterwards. If a queued key is added again, the earlier due time
 //! counts. Due keys are returned in the order of their due times, then in the order of adding.
 
 mod initial_delay;

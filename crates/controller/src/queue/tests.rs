@@ -250,8 +250,15 @@ async fn delay_beyond_the_range_of_the_clock_is_accepted() {
 
 proptest! {
     #[test]
-    fn every_key_is_returned_once_at_its_earliest_due_time(delays in prop::collection::vec((0u8..20, 0u64..50), 0..60), workers in 1usize..5) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    fn every_key_is_returned_once_at_its_earliest_due_time(
+        delays in prop::collection::vec((0u8..20, 0u64..50), 0..60),
+        workers in 1usize..5,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
         let mut expected = std::collections::BTreeMap::new();
         for (key, delay) in &delays {
             let earliest = expected.entry(*key).or_insert(*delay);

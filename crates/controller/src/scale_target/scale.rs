@@ -83,7 +83,12 @@ impl ScaleObject {
         json!({
             "apiVersion": "autoscaling/v1",
             "kind": "Scale",
-            "metadata": { "namespace": namespace, "name": name, "uid": uid, "resourceVersion": resource_version },
+            "metadata": {
+                "namespace": namespace,
+                "name": name,
+                "uid": uid,
+                "resourceVersion": resource_version,
+            },
             "spec": { "replicas": replicas },
             "status": { "replicas": self.scale.status_replicas, "selector": self.scale.selector },
         })
@@ -191,8 +196,8 @@ impl ScaleClient {
         Err(first_error.unwrap_or(ScaleError::NoMapping))
     }
 
-    /// Writes `spec.replicas`. Fails with [`ScaleError::Conflict`] if the scale changed since it was
-    /// read.
+    /// Writes `spec.replicas`. Fails with [`ScaleError::Conflict`] if the scale changed since it
+    /// was read.
     #[tracing::instrument(
         name = "write_scale",
         level = "debug",

@@ -122,8 +122,8 @@ impl Autoscaler {
         self.is_suspended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the target's cached scale may be decided on. It may after a GET of the scale, until a
-    /// reconcile fails or the outcome of a write is uncertain.
+    /// Whether the target's cached scale may be decided on. It may after a GET of the scale, until
+    /// a reconcile fails or the outcome of a write is uncertain.
     pub fn scale_is_trusted(&self) -> bool {
         self.scale_is_trusted.load(Ordering::Relaxed)
     }

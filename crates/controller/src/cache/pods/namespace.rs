@@ -91,7 +91,7 @@ impl Namespace {
         let required =
             selector.required_pairs().map(|(key, value)| self.by_pair.get(&StrPair(key, value)));
         match required.min_by_key(|sets| sets.map_or(0, HashSet::len)) {
-            // No pod has one of the required pairs.
+            // One of the required pairs is on no pod.
             Some(None) => {}
             Some(Some(rarest)) => {
                 for ByAddress(labels) in rarest {
@@ -204,8 +204,8 @@ impl Borrow<str> for ByName {
     }
 }
 
-/// A label set of [`Namespace::groups`], with the hash and equality of its address: equal sets there
-/// have one allocation.
+/// A label set of [`Namespace::groups`], with the hash and equality of its address.
+/// Equal sets there share one allocation.
 #[derive(Debug)]
 struct ByAddress(Labels);
 

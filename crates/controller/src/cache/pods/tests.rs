@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use hpa_calc::{
     MilliValue,
@@ -208,11 +211,12 @@ proptest! {
         }
         let selector = Selector::parse(&requirements.join(",")).unwrap();
         let selected = index.select("ns", &selector);
-        let expected: Vec<&Pod> = model.values().filter(|pod| selector.matches(&*pod.labels)).collect();
+        let expected: Vec<&Pod> =
+            model.values().filter(|pod| selector.matches(&*pod.labels)).collect();
         prop_assert_eq!(selected.iter().map(AsRef::as_ref).collect::<Vec<_>>(), expected);
-        let sets: std::collections::BTreeSet<_> = model.values().map(|pod| &pod.labels).collect();
-        let pairs: std::collections::BTreeSet<_> = sets.iter().flat_map(|set| set.iter()).collect();
-        let requests: std::collections::HashSet<_> = model.values().map(|pod| &pod.requests).collect();
+        let sets: BTreeSet<_> = model.values().map(|pod| &pod.labels).collect();
+        let pairs: BTreeSet<_> = sets.iter().flat_map(|set| set.iter()).collect();
+        let requests: HashSet<_> = model.values().map(|pod| &pod.requests).collect();
         prop_assert_eq!(index.interned("ns"), (sets.len(), pairs.len(), requests.len()));
     }
 }

@@ -106,7 +106,7 @@ impl ScaleCache {
         }
     }
 
-    /// Removes an object that was deleted at this version, or whose scale can't be derived any more.
+    /// Removes an object that was deleted at this version, or whose scale can no longer be derived.
     pub(crate) fn delete(&self, namespace: &str, name: &str, resource_version: &str) {
         let scales = &mut self.state.write().scales;
         let key = StrPair(namespace, name);

@@ -55,8 +55,8 @@ impl SelectorIndex {
         }
     }
 
-    /// The autoscalers of a namespace, of both APIs, whose selector matches at least one of the pods.
-    /// Sorted.
+    /// The autoscalers of a namespace, of both APIs, whose selector matches at least one of the
+    /// pods. Sorted.
     pub fn controlling(&self, namespace: &str, pods: &[Arc<Pod>]) -> Vec<HpaKey> {
         let Some(shard) = self.shard(namespace) else { return Vec::new() };
         shard.read().matching(pods)

@@ -91,7 +91,8 @@ proptest! {
             }
         }
         let pods: Vec<_> = pods.iter().enumerate().map(|(at, labels)| {
-            pod(&format!("pod-{at}"), labels.iter().map(|(k, v)| (format!("k{k}"), format!("v{v}"))))
+            let labels = labels.iter().map(|(k, v)| (format!("k{k}"), format!("v{v}")));
+            pod(&format!("pod-{at}"), labels)
         }).collect();
         let expected: Vec<HpaKey> = model.iter()
             .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&*pod.labels)))

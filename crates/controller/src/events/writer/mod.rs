@@ -15,12 +15,14 @@ use kube::{
 };
 use serde_json::json;
 use tokio::{sync::mpsc, time};
+use tracing::{debug, warn};
 
 use super::{
     DroppedEvents, RecordedEvent,
     correlator::{Correlator, Decision, EventWrite},
     increment,
 };
+use crate::k8s::ApiError;
 
 /// The source of the reference's events.
 const COMPONENT: &str = "horizontal-pod-autoscaler";
@@ -83,26 +85,23 @@ impl EventWriter {
     }
 
     async fn write(&self, write: &EventWrite) {
+        let (namespace, object) = (&write.object.namespace, &write.object.name);
+        let reason = &write.reason;
         let mut backoff = self.config.initial_backoff;
         for attempts_left in (0..self.config.attempts.max(1)).rev() {
-            let outcome =
-                match time::timeout(self.config.request_timeout, self.try_write(write)).await {
-                    Ok(outcome) => outcome.map_err(Failure::from),
-                    Err(_) => Err(Failure::Temporary("timed out".to_owned())),
-                };
-            let (namespace, object) = (&write.object.namespace, &write.object.name);
-            match outcome {
-                Ok(()) => return,
-                Err(Failure::NotNeeded(cause)) => {
-                    tracing::debug!(%namespace, %object, reason = write.reason, cause, "event not needed");
+            let attempt = time::timeout(self.config.request_timeout, self.try_write(write));
+            let Err(error) = attempt.await.unwrap_or(Err(ApiError::TimedOut)) else { return };
+            match Failure::from(&error) {
+                Failure::NotNeeded => {
+                    debug!(%namespace, %object, reason, cause = %error, "event not needed");
                     return;
                 }
-                Err(Failure::Temporary(_)) if attempts_left > 0 => {
+                Failure::Temporary if attempts_left > 0 => {
                     time::sleep(backoff).await;
                     backoff = backoff.saturating_mul(2);
                 }
-                Err(Failure::Temporary(cause) | Failure::Permanent(cause)) => {
-                    tracing::warn!(%namespace, %object, reason = write.reason, cause, "cannot write event");
+                Failure::Temporary | Failure::Permanent => {
+                    warn!(%namespace, %object, reason, cause = %error, "cannot write event");
                     increment(&self.dropped.failed_write);
                     return;
                 }
@@ -110,41 +109,44 @@ impl EventWriter {
         }
     }
 
-    async fn try_write(&self, write: &EventWrite) -> Result<(), kube::Error> {
+    async fn try_write(&self, write: &EventWrite) -> Result<(), ApiError> {
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace(write));
         if write.count > 1 {
-            let update = json!({"count": write.count, "lastTimestamp": Time(write.last), "message": write.message});
+            let update = json!({
+                "count": write.count,
+                "lastTimestamp": Time(write.last),
+                "message": write.message,
+            });
             match api.patch(&write.name, &PatchParams::default(), &Patch::Merge(update)).await {
                 // The Event object expired, or was never written.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                other => return other.map(drop),
+                other => return Ok(other.map(drop)?),
             }
         }
-        api.create(&PostParams::default(), &event(write)).await.map(drop)
+        Ok(api.create(&PostParams::default(), &event(write)).await.map(drop)?)
     }
 }
 
-/// Why an event was not written.
+/// What to do about an event that was not written.
 enum Failure {
     /// The event exists already, or its namespace is being deleted.
-    NotNeeded(String),
+    NotNeeded,
     /// Another attempt may succeed.
-    Temporary(String),
-    Permanent(String),
+    Temporary,
+    Permanent,
 }
 
-impl From<kube::Error> for Failure {
-    fn from(error: kube::Error) -> Self {
-        let kube::Error::Api(status) = error else { return Self::Temporary(error.to_string()) };
-        let causes = status.details.iter().flat_map(|details| &details.causes);
-        let is_terminating = causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating");
-        let message = status.message.clone();
+impl From<&ApiError> for Failure {
+    fn from(error: &ApiError) -> Self {
+        let ApiError::Refused(status) = error else { return Self::Temporary };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        let is_terminating = causes.any(|cause| cause.reason == "NamespaceTerminating");
         if is_terminating || status.is_not_found() || status.is_already_exists() {
-            Self::NotNeeded(message)
+            Self::NotNeeded
         } else if status.code == 429 || status.code >= 500 {
-            Self::Temporary(message)
+            Self::Temporary
         } else {
-            Self::Permanent(message)
+            Self::Permanent
         }
     }
 }

@@ -58,7 +58,13 @@ fn status(code: u16, reason: &str, cause: &str) -> (u16, Value) {
     let details = json!({"causes": [{"reason": cause}]});
     (
         code,
-        json!({"status": "Failure", "code": code, "reason": reason, "message": reason, "details": details}),
+        json!({
+            "status": "Failure",
+            "code": code,
+            "reason": reason,
+            "message": reason,
+            "details": details,
+        }),
     )
 }
 
@@ -94,8 +100,14 @@ async fn event_is_created_and_then_patched() {
         json!({
             "apiVersion": "v1", "kind": "Event",
             "metadata": {"name": name, "namespace": "shop"},
-            "involvedObject": {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "namespace": "shop",
-                               "name": "web", "uid": "u1", "resourceVersion": "41"},
+            "involvedObject": {
+                "apiVersion": "autoscaling/v2",
+                "kind": "HorizontalPodAutoscaler",
+                "namespace": "shop",
+                "name": "web",
+                "uid": "u1",
+                "resourceVersion": "41",
+            },
             "type": "Warning", "reason": "FailedGetScale", "message": "no", "count": 1,
             "firstTimestamp": "2026-09-21T14:13:20Z", "lastTimestamp": "2026-09-21T14:13:20Z",
             "source": {"component": "horizontal-pod-autoscaler"},
@@ -122,7 +134,9 @@ async fn expired_event_is_created_again_with_its_count() {
 }
 
 #[rstest]
-#[case::down_then_up(vec![status(503, "ServiceUnavailable", ""), status(429, "TooManyRequests", "")], 3, 0)]
+#[case::down_then_up(
+    vec![status(503, "ServiceUnavailable", ""), status(429, "TooManyRequests", "")], 3, 0,
+)]
 #[case::hangs_then_up(vec![(0, json!(null))], 2, 0)]
 #[case::down(vec![status(503, "ServiceUnavailable", ""); 9], 4, 1)]
 #[case::refused(vec![status(403, "Forbidden", "")], 1, 1)]

@@ -160,7 +160,8 @@ mod tests {
     }
 
     fn scale(spec: Value, status: Value) -> Option<(i32, i32, String)> {
-        let object = json!({ "metadata": { "name": "a", "namespace": "n" }, "spec": spec, "status": status });
+        let metadata = json!({ "name": "a", "namespace": "n" });
+        let object = json!({ "metadata": metadata, "spec": spec, "status": status });
         let object: Custom = serde_json::from_value(object).expect("an object");
         let scale = object.scale(&paths())?.scale;
         Some((scale.spec_replicas, scale.status_replicas, scale.selector))

@@ -15,7 +15,9 @@ fn deployment() -> Value {
         "spec": {
             "replicas": 3,
             "selector": { "matchLabels": { "tier": "front", "app": "web" },
-                "matchExpressions": [{ "key": "env", "operator": "In", "values": ["test", "prod"] }] },
+                "matchExpressions": [
+                    { "key": "env", "operator": "In", "values": ["test", "prod"] },
+                ] },
             "template": { "spec": { "containers": [] } },
         },
         "status": { "replicas": 2, "readyReplicas": 1 },

@@ -66,7 +66,11 @@ async fn kind_is_mapped_in_all_versions_preferred_first() {
 #[tokio::test(start_paused = true)]
 async fn core_group_is_mapped() {
     let server = Server::default();
-    let resource = json!({"name": "replicationcontrollers", "kind": "ReplicationController", "namespaced": true});
+    let resource = json!({
+        "name": "replicationcontrollers",
+        "kind": "ReplicationController",
+        "namespaced": true,
+    });
     server.respond("/api", 200, json!({"versions": ["v1"]}));
     server.respond("/api/v1", 200, json!({"resources": [resource]}));
     let mappings = server.mapper().mappings(&kind("", "ReplicationController")).await.unwrap();

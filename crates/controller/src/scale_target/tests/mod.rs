@@ -73,7 +73,11 @@ impl Server {
     fn serve_group(&self, group: &str, preferred: &str, versions: &[(&str, Value)]) {
         let listed: Vec<Value> =
             versions.iter().map(|(version, _)| json!({"version": version})).collect();
-        let body = json!({"kind": "APIGroup", "versions": listed, "preferredVersion": {"version": preferred}});
+        let body = json!({
+            "kind": "APIGroup",
+            "versions": listed,
+            "preferredVersion": {"version": preferred},
+        });
         self.respond(&format!("/apis/{group}"), 200, body);
         for (version, resources) in versions {
             let list = json!({"kind": "APIResourceList", "resources": resources});

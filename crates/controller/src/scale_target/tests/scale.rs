@@ -94,10 +94,20 @@ fn status(code: u16, reason: &str, message: &str, name: &str) -> Value {
     "Request",
     "deployments.apps \"web\" is forbidden"
 )]
-#[case(500, json!("boom"), "Request",
-       r#"an error on the server ("boom") has prevented the request from succeeding (get deployments web)"#)]
-#[case(418, json!("teapot"), "Request",
-       "the server responded with the status code 418 but did not return more information (get deployments web)")]
+#[case(
+    500,
+    json!("boom"),
+    "Request",
+    "an error on the server (\"boom\") has prevented the request from succeeding \
+     (get deployments web)"
+)]
+#[case(
+    418,
+    json!("teapot"),
+    "Request",
+    "the server responded with the status code 418 but did not return more information \
+     (get deployments web)"
+)]
 #[case(200, json!("no object"), "Request", "unable to decode the answer")]
 #[tokio::test(start_paused = true)]
 async fn errors_print_as_in_the_reference(
