@@ -8,7 +8,10 @@ use hpa_calc::{
 use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
 
-use super::{measurement::Measurement, sentence::sentence};
+use super::{
+    measurement::Measurement,
+    sentence::{limit, sentence},
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
@@ -24,7 +27,10 @@ pub(crate) struct Decision {
     /// The replicas written, if the controller scaled.
     pub(crate) to: Option<i32>,
     pub(crate) reason: Reason,
-    /// The reason as a sentence.
+    /// What limits the replicas, and what the metrics ask for. `None` if the measurement explains the
+    /// decision, or if there was none.
+    pub(crate) limit: Option<String>,
+    /// The measurement and the limit, or the error, as a sentence.
     pub(crate) sentence: String,
     /// The metric with the largest proposal.
     pub(crate) measurement: Option<Measurement>,
@@ -64,7 +70,8 @@ impl Decision {
         let explanation = &conclusion.explanation;
         let reason = Reason::new(explanation);
         let measurement = Measurement::new(hpa, explanation);
-        let sentence = sentence(hpa, explanation, reason, measurement.as_ref());
+        let limit = limit(hpa, explanation, reason);
+        let sentence = sentence(hpa, explanation, measurement.as_ref(), limit.as_deref());
         let target = &hpa.spec.scale_target_ref;
         Self {
             second,
@@ -75,6 +82,7 @@ impl Decision {
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
             reason,
+            limit,
             sentence,
             measurement,
         }

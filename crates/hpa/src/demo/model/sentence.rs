@@ -12,12 +12,12 @@ use super::{
 };
 use crate::demo::format::minutes;
 
-/// Explains a decision: the metric beside its target, then what limited the replicas.
+/// Explains a decision: the metric beside its target, then the limit.
 pub(super) fn sentence(
     hpa: &HorizontalPodAutoscaler,
     explanation: &Explanation,
-    reason: Reason,
     measurement: Option<&Measurement>,
+    limit: Option<&str>,
 ) -> String {
     match &explanation.summary {
         Summary::Failed(error) => {
@@ -32,12 +32,11 @@ pub(super) fn sentence(
     let Some(Measurement { metric, current, target, unit }) = measurement else {
         return "no metric was read".to_owned();
     };
-    let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
-    let rest = match winner {
-        Some(winner) if reason == Reason::Metrics => rule(winner, explanation),
-        _ => limit(hpa, explanation, reason),
-    };
-    format!("{metric} is at {current}{unit}, target {target}{rest}")
+    let measured = format!("{metric} is at {current}{unit}, target {target}");
+    match limit {
+        Some(limit) => format!("{measured}; {limit}"),
+        None => measured,
+    }
 }
 
 /// The first metric that could not be read, and the last cause of the error. The events have the
@@ -49,38 +48,27 @@ fn first_failure(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Op
     Some(format!("{} cannot be read: {cause}", metric_name(hpa.spec.metrics.get(index)?)))
 }
 
-/// Why the metrics ask for the current replicas although usage and target differ.
-fn rule(winner: &MetricExplanation, explanation: &Explanation) -> String {
-    if explanation.desired_replicas != explanation.current_replicas {
-        return String::new();
-    }
-    match winner.rule {
-        Some(Rule::WithinTolerance) => ", within tolerance".to_owned(),
-        Some(Rule::DirectionReversed) => {
-            let pods = winner.pods.unwrap_or_default();
-            format!(", but {} pods are not ready or have no sample", pods.unready + pods.missing)
-        }
-        // Proposals are rounded up.
-        _ => format!("; metrics ask for {}", explanation.desired_replicas),
-    }
-}
-
-/// What changed the replicas that the metrics ask for.
-fn limit(hpa: &HorizontalPodAutoscaler, explanation: &Explanation, reason: Reason) -> String {
+/// What changed the replicas that the metrics ask for, or why these are the current replicas although
+/// usage and target differ.
+pub(super) fn limit(
+    hpa: &HorizontalPodAutoscaler,
+    explanation: &Explanation,
+    reason: Reason,
+) -> Option<String> {
+    let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
     let proposed = explanation.proposed_replicas.unwrap_or(explanation.desired_replicas);
     let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
+    let desired = explanation.desired_replicas;
     let Bounds { min, max } = Bounds::new(hpa);
     let limit = match reason {
+        Reason::Metrics if desired == explanation.current_replicas => {
+            return winner.map(|winner| rule(winner, desired));
+        }
+        Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
         Reason::MinReplicas => format!("minReplicas is {min}"),
         Reason::MaxReplicas => format!("maxReplicas is {max}"),
-        Reason::Policy => {
-            let allowed = format!("policies allow {} for now", explanation.desired_replicas);
-            if stabilized == proposed {
-                allowed
-            } else {
-                format!("{allowed}, stabilization {stabilized}")
-            }
-        }
+        Reason::Policy if stabilized == proposed => format!("policies allow {desired} for now"),
+        Reason::Policy => format!("policies allow {desired} for now, stabilization {stabilized}"),
         Reason::Stabilization if proposed > stabilized => {
             format!("stabilization holds {stabilized}")
         }
@@ -88,9 +76,21 @@ fn limit(hpa: &HorizontalPodAutoscaler, explanation: &Explanation, reason: Reaso
             let window = minutes(downscale_window(hpa));
             format!("stabilization holds {stabilized} for up to {window}")
         }
-        Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return String::new(),
     };
-    format!("; {limit}, metrics ask for {proposed}")
+    Some(format!("{limit}, metrics ask for {proposed}"))
+}
+
+/// Why the metrics ask for the current replicas.
+fn rule(winner: &MetricExplanation, replicas: i32) -> String {
+    match winner.rule {
+        Some(Rule::WithinTolerance) => "within tolerance".to_owned(),
+        Some(Rule::DirectionReversed) => {
+            let pods = winner.pods.unwrap_or_default();
+            format!("{} pods are not ready or have no sample", pods.unready + pods.missing)
+        }
+        // Proposals are rounded up.
+        _ => format!("metrics ask for {replicas}"),
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +145,8 @@ mod tests {
 
     fn explain(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
         let measurement = Measurement::new(hpa, explanation);
-        sentence(hpa, explanation, Reason::new(explanation), measurement.as_ref())
+        let limit = limit(hpa, explanation, Reason::new(explanation));
+        sentence(hpa, explanation, measurement.as_ref(), limit.as_deref())
     }
 
     #[rstest]
@@ -210,7 +211,7 @@ mod tests {
         explanation.metrics[0].rule = Some(Rule::WithinTolerance);
         assert_eq!(
             explain(&cpu(), &explanation),
-            "cpu is at 120% of requests, target 60%, within tolerance"
+            "cpu is at 120% of requests, target 60%; within tolerance"
         );
     }
 

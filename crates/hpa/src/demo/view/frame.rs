@@ -48,14 +48,28 @@ pub(super) fn frame(
     let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
     let span = header.start.duration.max(dashboard.second);
     for history in &dashboard.autoscalers {
-        lines.extend(autoscaler(history, span, width));
+        lines.extend(autoscaler(history, span, width, columns));
     }
     let left = rows.saturating_sub(lines.len() + 1);
-    if left > 0 && !dashboard.recent_scalings.is_empty() {
+    let scalings = last_scalings(dashboard, columns, left);
+    if !scalings.is_empty() {
         lines.push(Line::default().with(Style::Dim, "Last scalings"));
-        lines.extend(dashboard.recent_scalings.iter().rev().take(left).map(scaling));
+        lines.extend(scalings);
     }
     lines.truncate(rows);
+    lines
+}
+
+/// The last scalings, newest first, as far as they fit in `rows` lines.
+fn last_scalings(dashboard: &Dashboard, columns: usize, rows: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for decision in dashboard.recent_scalings.iter().rev() {
+        let scaling = scaling(decision, columns);
+        if lines.len() + scaling.len() > rows {
+            break;
+        }
+        lines.extend(scaling);
+    }
     lines
 }
 
@@ -78,8 +92,8 @@ fn title(header: &Header, dashboard: &Dashboard) -> Line {
     }
 }
 
-/// Four lines and a blank one.
-fn autoscaler(history: &AutoscalerHistory, span: f64, width: usize) -> Vec<Line> {
+/// Title, load, replicas and last decision, then a blank line. The sparklines are `width` columns wide.
+fn autoscaler(history: &AutoscalerHistory, span: f64, width: usize, columns: usize) -> Vec<Line> {
     let last = history.samples.last().copied().unwrap_or_default();
     let line_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
         let points: Vec<Point> =
@@ -94,13 +108,14 @@ fn autoscaler(history: &AutoscalerHistory, span: f64, width: usize) -> Vec<Line>
     let replicas = Line::default()
         .plain("  replicas ")
         .with(Style::Green, line_of(&|sample| f64::from(sample.desired)));
-    vec![
+    let mut lines = vec![
         autoscaler_title(history),
         with_load(load, history.has_queue, last),
         with_replicas(replicas, last),
-        last_decision(history),
-        Line::default(),
-    ]
+    ];
+    lines.extend(last_decision(history, columns));
+    lines.push(Line::default());
+    lines
 }
 
 fn autoscaler_title(history: &AutoscalerHistory) -> Line {
@@ -140,26 +155,30 @@ fn with_replicas(line: Line, last: WorkloadSample) -> Line {
     line.with(Style::Dim, format!(", {} needed", last.needed))
 }
 
-fn last_decision(history: &AutoscalerHistory) -> Line {
+/// The last decision. The title shows its measurement, so the limit is enough if there is one.
+fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     let Some(decision) = &history.last_decision else {
-        return Line::default().with(Style::Dim, "  no decision yet");
+        return vec![Line::default().with(Style::Dim, "  no decision yet")];
     };
     let style = match decision.reason {
         Reason::Failed => Style::Red,
         Reason::MaxReplicas | Reason::Policy => Style::Yellow,
         _ => Style::Plain,
     };
-    Line::default().with(style, format!("  {}: {}", decision.change(), decision.sentence))
+    let text = decision.limit.as_ref().unwrap_or(&decision.sentence);
+    let text = format!("{}: {text}", decision.change());
+    Line::default().plain("  ").with_wrapped(style, &text, columns, 4)
 }
 
-fn scaling(decision: &Decision) -> Line {
+fn scaling(decision: &Decision, columns: usize) -> Vec<Line> {
     let is_up = decision.to.is_some_and(|to| to > decision.from);
     let style = if is_up { Style::Green } else { Style::Yellow };
-    Line::default()
+    let line = Line::default()
         .with(Style::Dim, format!("{:>7}  ", minutes(decision.second)))
-        .plain(format!("{:<9}", decision.key.name))
-        .with(style, format!(" {:<9}", decision.change()))
-        .plain(format!(" {}", decision.sentence))
+        .plain(format!("{:<9} ", decision.key.name))
+        .with(style, format!("{:<9} ", decision.change()));
+    let indent = line.width();
+    line.with_wrapped(Style::Plain, &decision.sentence, columns, indent)
 }
 
 #[cfg(test)]

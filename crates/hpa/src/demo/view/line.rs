@@ -46,6 +46,31 @@ impl Line {
         self.with(Style::Plain, text)
     }
 
+    /// Appends text in as many lines as it needs, broken between words. The lines after the first
+    /// start at column `indent`.
+    pub(super) fn with_wrapped(
+        self,
+        style: Style,
+        text: &str,
+        columns: usize,
+        indent: usize,
+    ) -> Vec<Self> {
+        let indent = indent.min(columns / 2);
+        let (mut lines, mut line, mut start) = (Vec::new(), self, 0);
+        let mut end = 0;
+        for word in text.split_inclusive(' ') {
+            let used = line.width() + text.get(start..end).map_or(0, |text| text.chars().count());
+            if end > start && used + word.trim_end().chars().count() > columns {
+                lines.push(line.with(style, text.get(start..end).unwrap_or_default().trim_end()));
+                line = Self::default().plain(" ".repeat(indent));
+                start = end;
+            }
+            end += word.len();
+        }
+        lines.push(line.with(style, text.get(start..).unwrap_or_default()));
+        lines
+    }
+
     pub(super) fn width(&self) -> usize {
         self.parts.iter().map(|(_, text)| text.chars().count()).sum()
     }
@@ -96,6 +121,20 @@ mod tests {
             .iter()
             .fold(colored, |text, code| text.replace(code, ""));
         assert_eq!(plain, expected);
+    }
+
+    #[rstest]
+    #[case(80, &["web: policies allow 4 for now"])]
+    #[case(29, &["web: policies allow 4 for now"])]
+    #[case(28, &["web: policies allow 4 for", "     now"])]
+    #[case(19, &["web: policies allow", "     4 for now"])]
+    #[case(14, &["web: policies", "     allow 4", "     for now"])]
+    #[case(4, &["web: policies", "  allow", "  4", "  for", "  now"])]
+    fn text_is_wrapped_between_words(#[case] columns: usize, #[case] expected: &[&str]) {
+        let line = Line::default().with(Style::Bold, "web: ");
+        let lines = line.with_wrapped(Style::Plain, "policies allow 4 for now", columns, 5);
+        let lines: Vec<String> = lines.iter().map(|line| line.render(80, false)).collect();
+        assert_eq!(lines, expected);
     }
 
     #[test]

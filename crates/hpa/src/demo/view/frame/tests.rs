@@ -44,6 +44,7 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
         from,
         to,
         reason: Reason::Metrics,
+        limit: None,
         sentence: "cpu is at 90% of requests, target 60%".to_owned(),
         measurement: None,
     }
@@ -87,7 +88,16 @@ fn dashboard() -> Dashboard {
 }
 
 fn rendered(state: State, columns: usize, rows: usize) -> Vec<String> {
-    let lines = frame(&header(state), &dashboard(), columns, rows);
+    rendered_dashboard(&dashboard(), state, columns, rows)
+}
+
+fn rendered_dashboard(
+    dashboard: &Dashboard,
+    state: State,
+    columns: usize,
+    rows: usize,
+) -> Vec<String> {
+    let lines = frame(&header(state), dashboard, columns, rows);
     lines.iter().map(|line| line.render(columns, false)).collect()
 }
 
@@ -109,6 +119,26 @@ fn frame_shows_autoscalers_and_scalings() {
             "   0:15  web       2 -> 3    cpu is at 90% of requests, target 60%",
         ]
     );
+}
+
+#[test]
+fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
+    let mut dashboard = dashboard();
+    let limit = "policies allow 4 for now, metrics ask for 6";
+    let sentence = format!("requests_per_second is at 75.3 per pod, target 50; {limit}");
+    let limit = Some(limit.to_owned());
+    dashboard.record_decision(Decision { sentence, limit, ..decision(49.0, 2, Some(4)) });
+    let lines = rendered_dashboard(&dashboard, State::Running, 80, 24);
+    assert_eq!(lines[6], "  2 -> 4: policies allow 4 for now, metrics ask for 6");
+    assert_eq!(
+        lines[9..11],
+        [
+            "   0:49  web       2 -> 4    requests_per_second is at 75.3 per pod, target 50;",
+            "                             policies allow 4 for now, metrics ask for 6",
+        ]
+    );
+    // A scaling is shown in full or not at all.
+    assert_eq!(rendered_dashboard(&dashboard, State::Running, 80, 10).len(), 8);
 }
 
 #[rstest]
