@@ -32,7 +32,8 @@ const MARGINS: usize = 44;
 /// A sparkline is at least this wide, even if the line is cut.
 const MIN_SPARKLINE: usize = 10;
 
-/// The lines of the live view for a terminal of this size.
+/// The lines of the live view for a terminal of this size. The frame that stays on the terminal may
+/// be longer, because the terminal scrolls.
 pub(super) fn frame(
     header: &Header,
     dashboard: &Dashboard,
@@ -40,23 +41,42 @@ pub(super) fn frame(
     rows: usize,
 ) -> Vec<Line> {
     let mut lines = vec![title(header, dashboard)];
-    if !matches!(header.state, State::Over) {
+    let is_over = matches!(header.state, State::Over);
+    if !is_over {
         let command = format!("export KUBECONFIG={}", header.start.kubeconfig);
         lines.push(Line::default().with(Style::Dim, command));
     }
     lines.push(Line::default());
-    let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
     let span = header.start.duration.max(dashboard.second);
-    for history in &dashboard.autoscalers {
-        lines.extend(autoscaler(history, span, width, columns));
-    }
+    let left = if is_over { usize::MAX } else { rows.saturating_sub(lines.len()) };
+    lines.extend(autoscalers(dashboard, span, columns, left));
     let left = rows.saturating_sub(lines.len() + 1);
     let scalings = last_scalings(dashboard, columns, left);
     if !scalings.is_empty() {
         lines.push(Line::default().with(Style::Dim, "Last scalings"));
         lines.extend(scalings);
     }
-    lines.truncate(rows);
+    if !is_over {
+        lines.truncate(rows);
+    }
+    lines
+}
+
+/// The first autoscalers, as far as they fit in `rows` lines, and the number of hidden ones.
+fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let count = dashboard.autoscalers.len();
+    for (index, history) in dashboard.autoscalers.iter().enumerate() {
+        let block = autoscaler(history, span, columns);
+        // The last block needs no blank line, the others leave a line for the number of hidden ones.
+        let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
+        if lines.len() + needed > rows {
+            let more = format!("and {} more; enlarge the terminal to see them", count - index);
+            lines.push(Line::default().with(Style::Yellow, more));
+            break;
+        }
+        lines.extend(block);
+    }
     lines
 }
 
@@ -92,8 +112,9 @@ fn title(header: &Header, dashboard: &Dashboard) -> Line {
     }
 }
 
-/// Title, load, replicas and last decision, then a blank line. The sparklines are `width` columns wide.
-fn autoscaler(history: &AutoscalerHistory, span: f64, width: usize, columns: usize) -> Vec<Line> {
+/// Title, load, replicas and last decision, then a blank line.
+fn autoscaler(history: &AutoscalerHistory, span: f64, columns: usize) -> Vec<Line> {
+    let width = columns.saturating_sub(MARGINS).max(MIN_SPARKLINE);
     let last = history.samples.last().copied().unwrap_or_default();
     let line_of = |value: &dyn Fn(&WorkloadSample) -> f64| {
         let points: Vec<Point> =

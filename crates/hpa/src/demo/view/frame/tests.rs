@@ -141,6 +141,29 @@ fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
     assert_eq!(rendered_dashboard(&dashboard, State::Running, 80, 10).len(), 8);
 }
 
+#[test]
+fn autoscalers_that_do_not_fit_are_counted() {
+    let mut dashboard = dashboard();
+    for name in ["api", "worker"] {
+        let key = HpaKey::new("default", name);
+        dashboard.record_decision(Decision { key, ..decision(50.0, 4, None) });
+    }
+    let names = |state, rows| {
+        let lines = rendered_dashboard(&dashboard, state, 80, rows);
+        let is_title = |line: &&String| line.contains("Deployment") || line.contains("more");
+        let titles = lines.iter().filter(is_title);
+        titles.map(|line| line.split("  ").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(State::Running, 17), ["web", "api", "worker"]);
+    assert_eq!(
+        names(State::Running, 16),
+        ["web", "api", "and 1 more; enlarge the terminal to see them"]
+    );
+    assert_eq!(names(State::Running, 12), ["web", "and 2 more; enlarge the terminal to see them"]);
+    // The last frame scrolls.
+    assert_eq!(names(State::Over, 12), ["web", "api", "worker"]);
+}
+
 #[rstest]
 #[case(200, 60)]
 #[case(80, 24)]
