@@ -107,7 +107,10 @@ impl Playback {
                     let previous = self.dashboard.record_decision(decision.clone());
                     self.output.decision(&decision, previous.as_ref())?;
                 }
-                _ = frames.tick() => self.output.draw(&self.dashboard)?,
+                _ = frames.tick() => {
+                    self.dashboard.remove_deleted(&self.cluster.testbed);
+                    self.output.draw(&self.dashboard)?;
+                }
                 () = self.signals.any() => return Ok(false),
                 outcome = &mut self.cluster.controller => return controller_exited(outcome),
             }

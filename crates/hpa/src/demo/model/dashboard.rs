@@ -15,6 +15,8 @@ use super::{
     history::{AutoscalerHistory, QueueTotals, WorkloadSample},
 };
 
+const API_VERSION: &str = "autoscaling/v2";
+const KIND: &str = "HorizontalPodAutoscaler";
 /// Scalings kept for the live view.
 const MAX_RECENT: usize = 50;
 
@@ -108,6 +110,13 @@ impl Dashboard {
         history.record_decision(decision)
     }
 
+    /// Removes the autoscalers that no longer exist.
+    pub(crate) fn remove_deleted(&mut self, testbed: &Testbed) {
+        self.autoscalers.retain(|AutoscalerHistory { key, .. }| {
+            testbed.get(API_VERSION, KIND, &key.namespace, &key.name).is_some()
+        });
+    }
+
     /// Adds a sample of each workload.
     pub(crate) fn record_observation(&mut self, observation: &Observation) {
         self.second = observation.second;
@@ -142,11 +151,11 @@ impl Dashboard {
 fn autoscalers_in_order(testbed: &Testbed, scenario: &Scenario) -> Vec<HorizontalPodAutoscaler> {
     let position = |hpa: &HorizontalPodAutoscaler| {
         scenario.manifests.iter().position(|manifest: &Value| {
-            manifest.pointer("/kind") == Some(&json!("HorizontalPodAutoscaler"))
+            manifest.pointer("/kind") == Some(&json!(KIND))
                 && manifest.pointer("/metadata/name") == Some(&json!(hpa.metadata.name))
         })
     };
-    let listed = testbed.list("autoscaling/v2", "HorizontalPodAutoscaler");
+    let listed = testbed.list(API_VERSION, KIND);
     let mut autoscalers: Vec<HorizontalPodAutoscaler> =
         listed.into_iter().filter_map(|hpa| serde_json::from_value(hpa).ok()).collect();
     autoscalers.sort_by_key(position);

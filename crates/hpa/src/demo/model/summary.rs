@@ -38,7 +38,7 @@ impl Summary {
         let count = judged().count();
         lines.push(match (count, violations.is_empty()) {
             (0, _) => {
-                "The scenario has no autoscaler, so nothing could follow the load.".to_owned()
+                "No autoscaler of the scenario exists, so there is nothing to judge.".to_owned()
             }
             (1, true) => "The controller followed the load for the autoscaler.".to_owned(),
             (_, true) => format!("The controller followed the load for all {count} autoscalers."),

@@ -50,13 +50,16 @@ fn decision(second: f64, from: i32, to: Option<i32>) -> Decision {
     }
 }
 
+fn dashboard() -> Dashboard {
+    dashboard_of(&Testbed::new(Config::default()))
+}
+
 /// After 50 seconds, in which the load rose from 0 to 100, half of it was served, and web was scaled
 /// twice.
-fn dashboard() -> Dashboard {
+fn dashboard_of(testbed: &Testbed) -> Dashboard {
     let scenario = Scenario::parse(SCENARIO).unwrap();
-    let testbed = Testbed::new(Config::default());
     testbed.apply(scenario.manifests[0].clone()).unwrap();
-    let mut dashboard = Dashboard::new(&testbed, &scenario);
+    let mut dashboard = Dashboard::new(testbed, &scenario);
     for second in 0..=50 {
         let second = f64::from(second);
         let workload = WorkloadObservation {
@@ -139,6 +142,18 @@ fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
     );
     // A scaling is shown in full or not at all.
     assert_eq!(rendered_dashboard(&dashboard, State::Running, 80, 10).len(), 8);
+}
+
+#[test]
+fn deleted_autoscaler_disappears() {
+    let testbed = Testbed::new(Config::default());
+    let mut dashboard = dashboard_of(&testbed);
+    dashboard.remove_deleted(&testbed);
+    assert_eq!(dashboard.autoscalers.len(), 1);
+    testbed.delete("autoscaling/v2", "HorizontalPodAutoscaler", "default", "web").unwrap();
+    dashboard.remove_deleted(&testbed);
+    let lines = rendered_dashboard(&dashboard, State::Running, 80, 24);
+    assert_eq!(lines[3], "Last scalings");
 }
 
 #[test]
