@@ -82,7 +82,7 @@ impl Playback {
         let summary = Summary::new(&self.dashboard);
         if hold {
             self.output.hold(&summary)?;
-            self.cluster.simulation.clock().set_speed(1.0);
+            self.cluster.slow_down().await;
             self.advance(None).await?;
         }
         Ok(Some(summary))
@@ -112,7 +112,7 @@ impl Playback {
                     self.output.draw(&self.dashboard)?;
                 }
                 () = self.signals.any() => return Ok(false),
-                outcome = &mut self.cluster.controller => return controller_exited(outcome),
+                outcome = self.cluster.controller.exited() => return controller_exited(outcome),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The testbed, the simulation and the controller, connected over HTTP.
 
 mod clock;
+mod controller;
 
 use std::{
     fs,
@@ -13,9 +14,8 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use hpa_calc::settings::Settings;
 use hpa_controller::{
-    Dependencies, Observer, Options, Reconciled, RunError,
+    Observer, Reconciled,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
 use hpa_testbed::{
@@ -29,23 +29,16 @@ use hpa_testbed::{
     },
 };
 use jiff::{SignedDuration, Timestamp};
-use tokio::{
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
-    task::JoinHandle,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
-use self::clock::DemoClock;
+use self::{
+    clock::DemoClock,
+    controller::{Controller, ControllerSetup},
+};
 use super::model::Decision;
 
-/// The sync period in simulated seconds.
-const SYNC_PERIOD: f64 = 15.0;
-/// The shortest sync period in real time.
-const MIN_SYNC_PERIOD: Duration = Duration::from_millis(20);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
-const WORKERS: usize = 5;
 /// The product in the controller's user agent, which faults match.
 const CLIENT: &str = "hpa-rs";
 
@@ -54,10 +47,9 @@ pub(crate) struct DemoCluster {
     pub(crate) simulation: Simulation,
     /// Every decision of the controller.
     pub(crate) decisions: UnboundedReceiver<Decision>,
-    /// Runs until [`stop`](Self::stop).
-    pub(crate) controller: JoinHandle<Result<(), RunError>>,
+    pub(crate) controller: Controller,
     pub(crate) kubeconfig: PathBuf,
-    shutdown: CancellationToken,
+    setup: ControllerSetup,
     _server: ServerHandle,
     _running: RunningSimulation,
 }
@@ -101,35 +93,34 @@ impl DemoCluster {
             .start(&testbed)
             .map_err(|error| anyhow!("unable to create the scenario's objects: {error}"))?;
         let (sender, decisions) = unbounded_channel();
-        let options = options(speed);
-        let demo_clock = Arc::new(DemoClock::new(clock));
-        let observer = DecisionSender { clock: Arc::clone(&demo_clock), decisions: sender };
-        let dependencies = Dependencies {
-            clock: demo_clock,
-            observer: Arc::new(observer),
-            ..Dependencies::new(clients, &options)
-        };
-        let shutdown = CancellationToken::new();
-        let run = hpa_controller::run(dependencies, options, shutdown.clone());
-        let controller = tokio::spawn(run);
+        let clock = Arc::new(DemoClock::new(clock));
+        let observer = DecisionSender { clock: Arc::clone(&clock), decisions: sender };
+        let setup = ControllerSetup { clients, clock, observer: Arc::new(observer) };
+        let controller = setup.start(speed);
         Ok(Self {
             testbed,
             simulation,
             decisions,
             controller,
             kubeconfig,
-            shutdown,
+            setup,
             _server: server,
             _running: running,
         })
     }
 
-    /// Shuts the controller down, within its grace period, then the testbed.
+    /// Continues at normal speed. A controller can't change its sync period, so another one replaces
+    /// it. Like any restarted controller, that one takes the current replicas as the first
+    /// recommendation of each autoscaler.
+    pub(crate) async fn slow_down(&mut self) {
+        self.simulation.clock().set_speed(1.0);
+        self.controller.stop().await;
+        self.controller = self.setup.start(1.0);
+    }
+
+    /// Shuts the controller down, then the testbed.
     pub(crate) async fn stop(mut self) {
-        self.shutdown.cancel();
-        if !self.controller.is_finished() {
-            let _ = (&mut self.controller).await;
-        }
+        self.controller.stop().await;
     }
 }
 
@@ -186,15 +177,39 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
     }
 }
 
-fn options(speed: f64) -> Options {
-    let sync_period = Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD);
-    Options {
-        settings: Settings::default().with_strict_scale_to_zero(true),
-        sync_period,
-        workers: WORKERS,
-        namespaces: Vec::new(),
-        shutdown_grace: SHUTDOWN_GRACE,
-        request_timeout: REQUEST_TIMEOUT,
-        watch_scales: true,
+#[cfg(test)]
+mod tests {
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+
+    const SCENARIO: &str = "
+workloads: [{name: web, replicas: 2}]
+manifests:
+- apiVersion: autoscaling/v2
+  kind: HorizontalPodAutoscaler
+  metadata: {name: web, namespace: default}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    maxReplicas: 9
+";
+
+    #[tokio::test]
+    async fn sync_period_is_normal_after_slowing_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let scenario = Scenario::parse(SCENARIO).unwrap();
+        let mut cluster = DemoCluster::start(scenario, 100.0, 600.0, folder.path()).await.unwrap();
+        // Reconciles are 150 ms apart.
+        for _ in 0..3 {
+            let decision = timeout(Duration::from_secs(20), cluster.decisions.recv()).await;
+            assert_eq!(&*decision.unwrap().unwrap().key.name, "web");
+        }
+        cluster.slow_down().await;
+        while cluster.decisions.try_recv().is_ok() {}
+        // Now they are 15 s apart.
+        sleep(Duration::from_secs(2)).await;
+        let decisions = std::iter::from_fn(|| cluster.decisions.try_recv().ok()).count();
+        assert!(decisions <= 1, "{decisions}");
+        cluster.stop().await;
     }
 }

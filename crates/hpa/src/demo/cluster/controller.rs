@@ -1,0 +1,73 @@
+//! Starts and stops the controller.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::settings::Settings;
+use hpa_controller::{Dependencies, Observer, Options, RunError, k8s::Clients};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::{REQUEST_TIMEOUT, clock::DemoClock};
+
+/// The sync period in simulated seconds.
+const SYNC_PERIOD: f64 = 15.0;
+/// The shortest sync period in real time.
+const MIN_SYNC_PERIOD: Duration = Duration::from_millis(20);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+const WORKERS: usize = 5;
+
+/// What a controller of the demo needs to start.
+pub(super) struct ControllerSetup {
+    pub(super) clients: Clients,
+    pub(super) clock: Arc<DemoClock>,
+    pub(super) observer: Arc<dyn Observer>,
+}
+
+/// A running controller.
+pub(crate) struct Controller {
+    task: JoinHandle<Result<(), RunError>>,
+    shutdown: CancellationToken,
+}
+
+impl ControllerSetup {
+    /// Starts a controller. `speed` is simulated seconds per real second.
+    pub(super) fn start(&self, speed: f64) -> Controller {
+        let options = options(speed);
+        let dependencies = Dependencies {
+            clock: self.clock.clone(),
+            observer: self.observer.clone(),
+            ..Dependencies::new(self.clients.clone(), &options)
+        };
+        let shutdown = CancellationToken::new();
+        let run = hpa_controller::run(dependencies, options, shutdown.clone());
+        Controller { task: tokio::spawn(run), shutdown }
+    }
+}
+
+impl Controller {
+    /// Waits until the controller exits on its own, which is always an error.
+    pub(crate) async fn exited(&mut self) -> Result<Result<(), RunError>, JoinError> {
+        (&mut self.task).await
+    }
+
+    /// Shuts the controller down, within its grace period.
+    pub(super) async fn stop(&mut self) {
+        self.shutdown.cancel();
+        if !self.task.is_finished() {
+            let _ = (&mut self.task).await;
+        }
+    }
+}
+
+fn options(speed: f64) -> Options {
+    let sync_period = Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD);
+    Options {
+        settings: Settings::default().with_strict_scale_to_zero(true),
+        sync_period,
+        workers: WORKERS,
+        namespaces: Vec::new(),
+        shutdown_grace: SHUTDOWN_GRACE,
+        request_timeout: REQUEST_TIMEOUT,
+        watch_scales: true,
+    }
+}
