@@ -45,6 +45,8 @@ pub(crate) enum Reason {
     Policy,
     MinReplicas,
     MaxReplicas,
+    /// The pause annotation prevents scaling.
+    Paused,
     /// Another client scaled the target to zero, which turns autoscaling off.
     ScalingDisabled,
     /// No metric could be read, or the target could not.
@@ -102,6 +104,7 @@ impl Reason {
         match (&explanation.summary, &explanation.limited_by, &explanation.stabilized_by) {
             (Summary::Failed(_), ..) => Self::Failed,
             (Summary::ScalingDisabled, ..) => Self::ScalingDisabled,
+            (Summary::Paused(_), ..) => Self::Paused,
             (_, Some(ConditionReason::TooManyReplicas), _) => Self::MaxReplicas,
             (_, Some(ConditionReason::TooFewReplicas), _) => Self::MinReplicas,
             (_, Some(_), _) => Self::Policy,

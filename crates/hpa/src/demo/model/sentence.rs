@@ -65,6 +65,7 @@ pub(super) fn limit(
             return winner.map(|winner| rule(winner, desired));
         }
         Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
+        Reason::Paused => return Some(format!("paused by annotation, else scaled to {desired}")),
         Reason::MinReplicas => format!("minReplicas is {min}"),
         Reason::MaxReplicas => format!("maxReplicas is {max}"),
         Reason::Policy if stabilized == proposed => format!("policies allow {desired} for now"),
@@ -212,6 +213,16 @@ mod tests {
         assert_eq!(
             explain(&cpu(), &explanation),
             "cpu is at 120% of requests, target 60%; within tolerance"
+        );
+    }
+
+    #[test]
+    fn pause_is_named() {
+        let summary = Summary::Paused("above".to_owned());
+        let explanation = Explanation { summary, ..explanation(8, 8, 8) };
+        assert_eq!(
+            explain(&cpu(), &explanation),
+            "cpu is at 120% of requests, target 60%; paused by annotation, else scaled to 8"
         );
     }
 

@@ -183,7 +183,7 @@ fn last_decision(history: &AutoscalerHistory, columns: usize) -> Vec<Line> {
     };
     let style = match decision.reason {
         Reason::Failed => Style::Red,
-        Reason::MaxReplicas | Reason::Policy => Style::Yellow,
+        Reason::MaxReplicas | Reason::Policy | Reason::Paused => Style::Yellow,
         _ => Style::Plain,
     };
     let text = decision.limit.as_ref().unwrap_or(&decision.sentence);
