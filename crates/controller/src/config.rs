@@ -33,8 +33,8 @@ impl Options {
         unique.into_iter().map(Some).collect()
     }
 
-    /// The longest time until an informer relists because of an undecodable object. Half a period, so
-    /// that the reconcile after the next has a complete cache.
+    /// The longest time until an informer relists because of an undecodable object. Half a period,
+    /// so that the reconcile after the next has a complete cache.
     pub(crate) fn relist_interval(&self) -> Duration {
         self.sync_period / 2
     }
@@ -57,8 +57,8 @@ impl Options {
         }
     }
 
-    /// In dry run, responses of a metrics API are not reused, so that our samples are about as old as
-    /// the other controller's.
+    /// In dry run, responses of a metrics API are not reused, so that our samples are about as old
+    /// as the other controller's.
     pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
         let settings = CoalescingSettings::for_sync_period(self.sync_period);
         if dry_run {

@@ -100,8 +100,8 @@ impl Dependencies {
     }
 }
 
-/// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While another
-/// instance is the leader, only the informers run.
+/// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While
+/// another instance is the leader, only the informers run.
 pub async fn run(
     dependencies: Dependencies,
     options: Options,
@@ -152,8 +152,8 @@ pub async fn run(
     outcome
 }
 
-/// Starts the informers of pods and autoscalers. Returns the receivers that become `true` when a cache
-/// has synced.
+/// Starts the informers of pods and autoscalers. Returns the receivers that become `true` when a
+/// cache has synced.
 fn start_informers(
     tasks: &mut JoinSet<()>,
     dependencies: &Dependencies,
@@ -246,8 +246,8 @@ impl Leader<'_> {
                 history_store.spawn(store.run(stop_history_store.clone()));
             }
         }
-        // Syncing the caches or waiting for the lease may have taken longer than the initial delays,
-        // so that all autoscalers would be due now.
+        // Syncing the caches or waiting for the lease may have taken longer than the initial
+        // delays, so that all autoscalers would be due now.
         self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::{key::HpaKey, queue::WorkQueue};
 
-/// The time without progress after which the workers count as stuck. A reconcile makes a few requests,
-/// each with a timeout, so it ends well within this time.
+/// The time without progress after which the workers count as stuck. A reconcile makes a few
+/// requests, each with a timeout, so it ends well within this time.
 const STUCK_AFTER: Duration = Duration::from_mins(5);
 
 /// The state that the probes report.
@@ -28,7 +28,10 @@ struct State {
 /// Why a probe fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthError {
-    #[error("workers stuck: nothing started or finished for {} s while items are due", .0.as_secs())]
+    #[error(
+        "workers stuck: nothing started or finished for {} s while items are due",
+        .0.as_secs()
+    )]
     Stuck(Duration),
     #[error("caches not synced")]
     NotSynced,

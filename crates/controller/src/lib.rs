@@ -16,8 +16,8 @@
 //!              ─► write status, events, history
 //! ```
 //!
-//! An informer queues a new or changed autoscaler at once. A worker that has reconciled an autoscaler
-//! queues it again for the next sync period. [`run`] starts all of them.
+//! An informer queues a new or changed autoscaler at once. A worker that has reconciled an
+//! autoscaler queues it again for the next sync period. [`run`] starts all of them.
 //!
 //! # Modules
 //!

@@ -21,7 +21,8 @@ impl Worker {
         let Self { queue, reconciler, telemetry, sync_period } = self;
         while let Some(lease) = queue.get().await {
             let started = Instant::now();
-            // Counts from when the key was due, so that a slow reconcile does not delay the next ones.
+            // Counts from when the key was due, so that a slow reconcile does not delay the next
+            // ones.
             let next = started - lease.lateness() + sync_period;
             let key = lease.key().clone();
             telemetry.dequeued(&key, lease.lateness(), sync_period);

@@ -1,6 +1,6 @@
-//! Instances that want to lead, against one API server, in virtual time.
+//! Several instances in one leader election, in virtual time.
 
-#![allow(clippy::expect_used, reason = "a test may stop where it was misled")]
+#![allow(clippy::expect_used, reason = "a wrong assumption fails the test")]
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -29,52 +29,52 @@ use tower::service_fn;
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
-/// The longest that a standby waits between two looks.
-const LOOK: Duration = Duration::from_millis(4400);
-/// More than nothing, less than any period.
+/// The longest poll interval of a standby.
+const POLL: Duration = Duration::from_millis(4400);
+/// Shorter than any period.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// How old the last renewal may be.
+/// The highest age of the last renewal.
 const SLACK: Duration = Duration::from_millis(2050);
 
-/// What happens to the requests of one instance.
+/// The network of one instance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Wire {
+enum Network {
     Works,
     Fails,
     Hangs,
     Slow(Duration),
-    /// What is asked for is done at once, and answered so much later.
-    AnswersLate(Duration),
+    /// The API server handles requests at once, and the responses are delayed.
+    DelaysResponses(Duration),
 }
 
 struct Instance {
     candidate: Candidate,
-    wire: watch::Sender<Wire>,
+    network: watch::Sender<Network>,
     client: Client,
 }
 
 impl Instance {
     fn start(testbed: &Testbed, name: &str, skew: SignedDuration) -> Self {
-        let wire = watch::Sender::new(Wire::Works);
-        let client = client(testbed, wire.subscribe());
+        let network = watch::Sender::new(Network::Works);
+        let client = client(testbed, network.subscribe());
         let election = election(client.clone(), "kube-system", name);
         let clock = VirtualClock::start();
         clock.skew(skew);
         let candidate = Candidate::new(Some(&election), Arc::new(clock));
-        Self { candidate, wire, client }
+        Self { candidate, network, client }
     }
 
-    async fn leading(testbed: &Testbed, name: &str) -> Self {
+    async fn leader(testbed: &Testbed, name: &str) -> Self {
         let instance = Self::start(testbed, name, SignedDuration::ZERO);
         timeout(MOMENT, instance.leadership().acquired())
             .await
             .expect("a free lease")
-            .expect("leads");
+            .expect("the leader");
         instance
     }
 
-    /// One that knows that another leads.
+    /// An instance that has observed another leader.
     async fn standby(testbed: &Testbed, name: &str) -> Self {
         let instance = Self::start(testbed, name, SignedDuration::ZERO);
         sleep(MOMENT).await;
@@ -91,29 +91,29 @@ impl Instance {
     }
 }
 
-fn client(testbed: &Testbed, wire: watch::Receiver<Wire>) -> Client {
+fn client(testbed: &Testbed, network: watch::Receiver<Network>) -> Client {
     let server = testbed.client();
-    let answer = service_fn(move |request: Request<Body>| {
-        let (server, mode) = (server.clone(), *wire.borrow());
+    let service = service_fn(move |request: Request<Body>| {
+        let (server, mode) = (server.clone(), *network.borrow());
         async move {
             match mode {
-                Wire::Works => {}
-                Wire::Slow(time) => sleep(time).await,
-                Wire::Hangs => std::future::pending().await,
-                Wire::AnswersLate(time) => {
-                    let answer = server.send(request).await;
+                Network::Works => {}
+                Network::Slow(time) => sleep(time).await,
+                Network::Hangs => std::future::pending().await,
+                Network::DelaysResponses(time) => {
+                    let response = server.send(request).await;
                     sleep(time).await;
-                    return answer;
+                    return response;
                 }
-                Wire::Fails => {
-                    let answer = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
-                    return Ok(answer.body(Body::empty()).expect("a response"));
+                Network::Fails => {
+                    let response = Response::builder().status(StatusCode::SERVICE_UNAVAILABLE);
+                    return Ok(response.body(Body::empty()).expect("a response"));
                 }
             }
             server.send(request).await
         }
     });
-    Client::new(answer, "default")
+    Client::new(service, "default")
 }
 
 fn leases(testbed: &Testbed) -> Api<Lease> {
@@ -131,47 +131,49 @@ async fn lease(testbed: &Testbed) -> (String, i32, i32) {
     )
 }
 
-/// Lets time pass, during which never two lead.
-async fn watch_for(time: Duration, instances: &[&Instance]) {
+/// Waits and asserts that there is at most one leader at any time.
+async fn assert_single_leader_for(time: Duration, instances: &[&Instance]) {
     let end = Instant::now() + time;
     while Instant::now() < end {
         sleep(Duration::from_millis(100)).await;
         let leaders = instances.iter().filter(|instance| instance.is_leader()).count();
-        assert!(leaders <= 1, "{leaders} lead");
+        assert!(leaders <= 1, "{leaders} leaders");
     }
 }
 
-/// Waits until the second leads, during which never both do; how long that took.
+/// Waits until the second instance is the leader, and asserts that not both are. Returns the
+/// duration.
 async fn takeover(first: &Instance, second: &Instance) -> Duration {
     let start = Instant::now();
     while !second.is_leader() {
-        watch_for(Duration::from_millis(100), &[first, second]).await;
-        assert!(start.elapsed() < Duration::from_mins(2), "nobody took over");
+        assert_single_leader_for(Duration::from_millis(100), &[first, second]).await;
+        assert!(start.elapsed() < Duration::from_mins(2), "the lease was not acquired");
     }
     start.elapsed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_several_leads_and_goes_on() {
+async fn one_of_several_instances_stays_the_leader() {
     let testbed = Testbed::default();
     let names = ["a", "b", "c"];
     let instances = names.map(|name| Instance::start(&testbed, name, SignedDuration::ZERO));
-    watch_for(Duration::from_mins(10), &instances.each_ref()).await;
+    assert_single_leader_for(Duration::from_mins(10), &instances.each_ref()).await;
     assert_eq!(instances.iter().filter(|instance| instance.is_leader()).count(), 1);
     let (_, seconds, transitions) = lease(&testbed).await;
     assert_eq!((seconds, transitions), (15, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_of_a_killed_leader_is_taken_when_it_expires() {
+async fn lease_of_a_killed_leader_is_acquired_when_it_expires() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
-    watch_for(Duration::from_mins(1), &[&first, &second]).await;
+    assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
     drop(first.candidate);
     let killed = Instant::now();
-    let predecessor = second.leadership().acquired().await.expect("leads").expect("one before");
-    // Its last renewal was up to a retry period ago.
+    let predecessor =
+        second.leadership().acquired().await.expect("the leader").expect("a predecessor");
+    // The last renewal was up to a retry period ago.
     assert!(
         killed.elapsed() <= LEASE && killed.elapsed() + SLACK >= LEASE,
         "{:?}",
@@ -182,43 +184,44 @@ async fn lease_of_a_killed_leader_is_taken_when_it_expires() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_lease_is_taken_at_once() {
+async fn released_lease_is_acquired_at_once() {
     let (testbed, clock) = (Testbed::default(), VirtualClock::start());
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
-    watch_for(Duration::from_mins(1), &[&first, &second]).await;
+    assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
     let (released, wall) = (Instant::now(), clock.now());
     first.candidate.release().await;
-    let predecessor = second.leadership().acquired().await.expect("leads").expect("one before");
+    let predecessor =
+        second.leadership().acquired().await.expect("the leader").expect("a predecessor");
     assert!(released.elapsed() < MOMENT, "{:?}", released.elapsed());
-    let off = predecessor.renewed.duration_since(wall).abs();
-    assert!(off < SignedDuration::from_secs(1), "{off}");
+    let skew = predecessor.renewed.duration_since(wall).abs();
+    assert!(skew < SignedDuration::from_secs(1), "{skew}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_lease_is_found_without_a_watch_too() {
+async fn released_lease_is_acquired_by_a_poll_without_watch() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
-    // It cannot begin another watch, nor look, until the lease is released.
-    second.wire.send_replace(Wire::Fails);
+    // It can neither watch nor poll until the lease is released.
+    second.network.send_replace(Network::Fails);
     testbed.drop_watches();
     sleep(MOMENT).await;
     first.candidate.release().await;
-    second.wire.send_replace(Wire::Works);
+    second.network.send_replace(Network::Works);
     let released = Instant::now();
-    second.leadership().acquired().await.expect("leads");
-    assert!(released.elapsed() > MOMENT && released.elapsed() <= LOOK, "{:?}", released.elapsed());
+    second.leadership().acquired().await.expect("the leader");
+    assert!(released.elapsed() > MOMENT && released.elapsed() <= POLL, "{:?}", released.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_that_cannot_renew_ends_before_another_begins() {
-    for fault in [Wire::Fails, Wire::Hangs, Wire::Slow(Duration::from_secs(8))] {
+async fn leader_that_cannot_renew_stops_before_another_starts() {
+    for fault in [Network::Fails, Network::Hangs, Network::Slow(Duration::from_secs(8))] {
         let testbed = Testbed::default();
-        let first = Instance::leading(&testbed, "a").await;
+        let first = Instance::leader(&testbed, "a").await;
         let second = Instance::standby(&testbed, "b").await;
-        watch_for(Duration::from_secs(20), &[&first, &second]).await;
-        first.wire.send_replace(fault);
+        assert_single_leader_for(Duration::from_secs(20), &[&first, &second]).await;
+        first.network.send_replace(fault);
         let cut = Instant::now();
         let lost = async {
             first.leadership().lost().await;
@@ -227,87 +230,87 @@ async fn leader_that_cannot_renew_ends_before_another_begins() {
         let (lost, taken) = tokio::join!(lost, takeover(&first, &second));
         assert!(lost <= RENEW && lost + SLACK >= RENEW, "{fault:?}: {lost:?}");
         assert!(taken + SLACK >= LEASE && taken <= LEASE + 2 * MOMENT, "{fault:?}: {taken:?}");
-        first.wire.send_replace(Wire::Works);
-        watch_for(Duration::from_mins(1), &[&first, &second]).await;
+        first.network.send_replace(Network::Works);
+        assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
         assert!(!first.is_leader() && second.is_leader());
     }
 }
 
-/// Others count from when they see a renewal, which is before its answer arrives.
+/// Standbys count from when they observe a renewal, which may be before the leader receives the
+/// response.
 #[tokio::test(start_paused = true)]
-async fn leadership_counts_from_when_the_renewal_was_sent() {
+async fn leadership_counts_from_the_renewal_request() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
-    let known = leases(&testbed).get("hpa-controller").await.expect("the lease");
-    let version = known.metadata.resource_version.expect("a version");
-    first.wire.send_replace(Wire::AnswersLate(Duration::from_secs(3)));
+    let first = Instance::leader(&testbed, "a").await;
+    let lease = leases(&testbed).get("hpa-controller").await.expect("the lease");
+    let version = lease.metadata.resource_version.expect("a version");
+    first.network.send_replace(Network::DelaysResponses(Duration::from_secs(3)));
     let changes = leases(&testbed).watch(&WatchParams::default(), &version).await.expect("a watch");
     let renewal = pin!(changes).try_next().await.expect("no failure");
     assert!(matches!(renewal, Some(WatchEvent::Modified(_))), "{renewal:?}");
     let renewed = Instant::now();
-    // This renewal is answered yet, no other is.
-    first.wire.send_replace(Wire::Hangs);
+    // This renewal gets a response, later ones don't.
+    first.network.send_replace(Network::Hangs);
     first.leadership().lost().await;
     let held = renewed.elapsed();
     assert!(held <= RENEW && held + MOMENT >= RENEW, "{held:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn short_outage_and_a_slow_server_are_no_loss() {
+async fn short_outage_does_not_lose_the_lease() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
-    for fault in [Wire::Fails, Wire::Hangs, Wire::Slow(Duration::from_secs(3))] {
-        first.wire.send_replace(fault);
-        second.wire.send_replace(fault);
-        watch_for(Duration::from_secs(4), &[&first, &second]).await;
-        first.wire.send_replace(Wire::Works);
-        second.wire.send_replace(Wire::Works);
-        watch_for(Duration::from_mins(1), &[&first, &second]).await;
+    for fault in [Network::Fails, Network::Hangs, Network::Slow(Duration::from_secs(3))] {
+        first.network.send_replace(fault);
+        second.network.send_replace(fault);
+        assert_single_leader_for(Duration::from_secs(4), &[&first, &second]).await;
+        first.network.send_replace(Network::Works);
+        second.network.send_replace(Network::Works);
+        assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
         assert!(first.is_leader(), "{fault:?}");
     }
-    first.wire.send_replace(Wire::Slow(Duration::from_secs(1)));
-    watch_for(Duration::from_mins(5), &[&first, &second]).await;
+    first.network.send_replace(Network::Slow(Duration::from_secs(1)));
+    assert_single_leader_for(Duration::from_mins(5), &[&first, &second]).await;
     assert!(first.is_leader());
 }
 
 #[tokio::test(start_paused = true)]
-async fn clocks_that_show_other_times_change_nothing() {
+async fn wall_clock_skew_has_no_effect() {
     for hours in [-24, 24] {
         let testbed = Testbed::default();
-        let first = Instance::leading(&testbed, "a").await;
+        let first = Instance::leader(&testbed, "a").await;
         let second = Instance::start(&testbed, "b", SignedDuration::from_hours(hours));
-        watch_for(Duration::from_mins(2), &[&first, &second]).await;
+        assert_single_leader_for(Duration::from_mins(2), &[&first, &second]).await;
         assert!(first.is_leader());
-        first.wire.send_replace(Wire::Hangs);
+        first.network.send_replace(Network::Hangs);
         let taken = takeover(&first, &second).await;
         assert!(taken + SLACK >= LEASE && taken <= LEASE + 2 * MOMENT, "{hours}: {taken:?}");
         let third = Instance::standby(&testbed, "c").await;
-        watch_for(Duration::from_mins(2), &[&first, &second, &third]).await;
+        assert_single_leader_for(Duration::from_mins(2), &[&first, &second, &third]).await;
         assert!(second.is_leader());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_that_is_deleted_stays_its_holders() {
+async fn deleted_lease_is_created_again_by_its_holder() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
     leases(&testbed).delete("hpa-controller", &DeleteParams::default()).await.expect("deleted");
-    watch_for(Duration::from_mins(1), &[&first, &second]).await;
+    assert_single_leader_for(Duration::from_mins(1), &[&first, &second]).await;
     assert!(first.is_leader());
     assert_eq!(lease(&testbed).await.0, "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn annotation_of_the_lease_is_neither_a_renewal_nor_a_loss() {
+async fn edited_annotation_is_neither_a_renewal_nor_a_loss() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
     let annotate = async || {
-        let patch = Patch::Merge(
-            json!({ "metadata": { "annotations": { "note": Instant::now().elapsed().as_nanos().to_string() } } }),
-        );
+        let note = Instant::now().elapsed().as_nanos().to_string();
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { "note": note } } }));
         leases(&testbed)
             .patch("hpa-controller", &PatchParams::default(), &patch)
             .await
@@ -315,31 +318,23 @@ async fn annotation_of_the_lease_is_neither_a_renewal_nor_a_loss() {
     };
     for _ in 0..10 {
         annotate().await;
-        watch_for(Duration::from_secs(3), &[&first, &second]).await;
+        assert_single_leader_for(Duration::from_secs(3), &[&first, &second]).await;
     }
     assert!(first.is_leader());
     drop(first.candidate);
     let killed = Instant::now();
     sleep_until(killed + Duration::from_secs(8)).await;
     annotate().await;
-    second.leadership().acquired().await.expect("leads");
+    second.leadership().acquired().await.expect("the leader");
     assert!(killed.elapsed() <= LEASE, "{:?}", killed.elapsed());
-    assert!(
-        leases(&testbed)
-            .get("hpa-controller")
-            .await
-            .expect("it")
-            .metadata
-            .annotations
-            .expect("some")
-            .contains_key("note")
-    );
+    let lease = leases(&testbed).get("hpa-controller").await.expect("the lease");
+    assert!(lease.metadata.annotations.expect("annotations").contains_key("note"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_taken_by_hand_is_lost_at_the_next_renewal() {
+async fn manually_taken_lease_is_lost_at_the_next_renewal() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let patch = Patch::Merge(json!({ "spec": { "holderIdentity": "kubectl" } }));
     leases(&testbed)
         .patch("hpa-controller", &PatchParams::default(), &patch)
@@ -349,53 +344,57 @@ async fn lease_taken_by_hand_is_lost_at_the_next_renewal() {
 }
 
 fn config_map() -> ConfigMap {
-    serde_json::from_value(json!({ "metadata": { "generateName": "written-" } }))
+    serde_json::from_value(json!({ "metadata": { "generateName": "test-" } }))
         .expect("a config map")
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_the_leader_writes() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
+    let first = Instance::leader(&testbed, "a").await;
     let second = Instance::standby(&testbed, "b").await;
     let maps = |instance: &Instance| -> Api<ConfigMap> {
         Api::namespaced(instance.leadership().fence(&instance.client), "default")
     };
     let write =
         async |maps: &Api<ConfigMap>| maps.create(&PostParams::default(), &config_map()).await;
-    let (of_first, of_second) = (maps(&first), maps(&second));
-    write(&of_first).await.expect("the leader writes");
-    let error = write(&of_second).await.expect_err("a standby does not").to_string();
+    let (leader, standby) = (maps(&first), maps(&second));
+    write(&leader).await.expect("the leader writes");
+    let error = write(&standby).await.expect_err("a standby does not").to_string();
     assert!(error.contains("this instance is not the leader"), "{error}");
-    // One that is cut off and asks for nothing any more: time alone ends it.
-    first.wire.send_replace(Wire::Hangs);
-    let begun = Instant::now();
-    let error = write(&of_first).await.expect_err("it is given up").to_string();
+    // Without any response, the leadership ends by time alone.
+    first.network.send_replace(Network::Hangs);
+    let started = Instant::now();
+    let error = write(&leader).await.expect_err("aborted").to_string();
     assert!(error.contains("this instance is not the leader"), "{error}");
-    assert!(begun.elapsed() <= RENEW && begun.elapsed() + SLACK >= RENEW, "{:?}", begun.elapsed());
-    first.wire.send_replace(Wire::Works);
-    assert!(write(&of_first).await.is_err());
+    assert!(
+        started.elapsed() <= RENEW && started.elapsed() + SLACK >= RENEW,
+        "{:?}",
+        started.elapsed()
+    );
+    first.network.send_replace(Network::Works);
+    assert!(write(&leader).await.is_err());
     assert_eq!(
-        of_first.list(&ListParams::default()).await.expect("reading is free").items.len(),
+        leader.list(&ListParams::default()).await.expect("reads are allowed").items.len(),
         1
     );
-    second.leadership().acquired().await.expect("leads");
-    write(&of_second).await.expect("the new leader writes");
+    second.leadership().acquired().await.expect("the leader");
+    write(&standby).await.expect("the new leader writes");
     assert_eq!(testbed.list("v1", "ConfigMap").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn write_outlasts_the_renewals_it_waits_through() {
+async fn write_that_outlasts_renewals_succeeds() {
     let testbed = Testbed::default();
-    let first = Instance::leading(&testbed, "a").await;
-    let slow = watch::Sender::new(Wire::Slow(Duration::from_secs(25)));
+    let first = Instance::leader(&testbed, "a").await;
+    let slow = watch::Sender::new(Network::Slow(Duration::from_secs(25)));
     let client = first.leadership().fence(&client(&testbed, slow.subscribe()));
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     maps.create(&PostParams::default(), &config_map()).await.expect("the leader writes");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_election_everything_is_written() {
+async fn writes_are_allowed_without_an_election() {
     let leadership = Leadership::without_election();
     assert!(leadership.is_leader());
     assert_eq!(leadership.acquired().await, Some(None::<Predecessor>));

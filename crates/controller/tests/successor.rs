@@ -1,14 +1,11 @@
-//! Whole controllers that follow each other, in virtual time: what the next one knows of the past.
+//! Leader changes between whole controllers, in virtual time: what the successor restores.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a test may stop where it was misled"
+    reason = "a wrong assumption fails the test"
 )]
-#![allow(
-    clippy::manual_range_contains,
-    reason = "one end is when it is early, the other when it is late"
-)]
+#![allow(clippy::manual_range_contains, reason = "one bound is too early, the other too late")]
 
 use std::{
     sync::{
@@ -33,28 +30,29 @@ use tower::service_fn;
 const SYNC: i64 = 15;
 /// The default stabilization window.
 const WINDOW: i64 = 300;
-/// The lease duration: how long nobody decides after a leader was killed.
+/// The lease duration: the longest time without a leader after one was killed.
 const LEASE: i64 = 15;
 
-/// What is written.
+/// The writes of the controllers.
 #[derive(Default)]
-struct Written {
-    /// The seconds at which a `ConfigMap` was.
-    maps: Mutex<Vec<i64>>,
-    /// What tells of a scaling is not written: statuses, `ConfigMaps`.
-    tells_nothing: AtomicBool,
+struct Writes {
+    /// The seconds at which a ConfigMap was written.
+    config_maps: Mutex<Vec<i64>>,
+    /// Writes of statuses and ConfigMaps hang, so that a scaling leaves no record.
+    hang: AtomicBool,
 }
 
-struct Scene {
+struct Cluster {
     clock: VirtualClock,
     testbed: Testbed,
     metrics: Arc<SettableMetrics>,
-    written: Arc<Written>,
+    writes: Arc<Writes>,
     keep_history: bool,
 }
 
-impl Scene {
-    /// A Deployment of two, and an autoscaler with this behavior that wants ten.
+impl Cluster {
+    /// A Deployment with two replicas, and an autoscaler with this behavior and a load of ten
+    /// replicas.
     fn new(behavior: Value, keep_history: bool) -> Self {
         let clock = VirtualClock::start();
         let metrics = Arc::new(SettableMetrics::new(0, 10));
@@ -67,10 +65,10 @@ impl Scene {
         let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
         hpa["spec"]["behavior"] = behavior;
         testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), hpa]);
-        Self { clock, testbed, metrics, written: Arc::default(), keep_history }
+        Self { clock, testbed, metrics, writes: Arc::default(), keep_history }
     }
 
-    /// Starts a controller, which waits for the lease if there is a leader.
+    /// Starts a controller. It is a standby if there is a leader.
     fn controller(&self, name: &str) -> RunningController {
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
@@ -91,26 +89,26 @@ impl Scene {
     }
 
     fn client(&self) -> Client {
-        let (server, written, clock) =
-            (self.testbed.client(), self.written.clone(), self.clock.clone());
-        let record = service_fn(move |request: Request<Body>| {
-            let (server, written, clock) = (server.clone(), written.clone(), clock.clone());
+        let (server, writes, clock) =
+            (self.testbed.client(), self.writes.clone(), self.clock.clone());
+        let recording = service_fn(move |request: Request<Body>| {
+            let (server, writes, clock) = (server.clone(), writes.clone(), clock.clone());
             async move {
                 let (is_read, path) =
                     (request.method() == Method::GET, request.uri().path().to_owned());
-                let tells = path.ends_with("/status") || path.contains("/configmaps");
-                if !is_read && tells && written.tells_nothing.load(Ordering::SeqCst) {
+                let is_record = path.ends_with("/status") || path.contains("/configmaps");
+                if !is_read && is_record && writes.hang.load(Ordering::SeqCst) {
                     std::future::pending::<()>().await;
                 }
-                let answer = server.send(request).await?;
+                let response = server.send(request).await?;
                 let now = i64::try_from(clock.age().as_secs()).expect("a short test");
-                if !is_read && answer.status().is_success() && path.contains("/configmaps") {
-                    written.maps.lock().push(now);
+                if !is_read && response.status().is_success() && path.contains("/configmaps") {
+                    writes.config_maps.lock().push(now);
                 }
-                Ok::<_, kube::Error>(answer)
+                Ok::<_, kube::Error>(response)
             }
         });
-        Client::new(record, "default")
+        Client::new(recording, "default")
     }
 
     /// Waits until that second.
@@ -127,7 +125,7 @@ impl Scene {
         self.testbed.replicas("web")
     }
 
-    /// Waits until there are so many replicas; when that was.
+    /// Waits for this number of replicas. Returns the second.
     async fn scaled_to(&self, replicas: i64) -> i64 {
         let mut second = self.second();
         while self.replicas() != replicas {
@@ -138,7 +136,7 @@ impl Scene {
         second
     }
 
-    /// Waits until there are not so many replicas any more; when that was, and how many there are.
+    /// Waits until the number of replicas changes. Returns the second and the new number.
     async fn scaled_from(&self, replicas: i64) -> (i64, i64) {
         let mut second = self.second();
         while self.replicas() == replicas {
@@ -150,174 +148,168 @@ impl Scene {
     }
 }
 
-/// The load falls at 200; the leader is killed then. When it is scaled down.
-async fn scaled_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
-    let scene = Scene::new(Value::Null, keep_history);
-    let leader = scene.controller("a");
-    scene.at(1).await;
-    let _standby = scene.controller("b");
-    assert!(scene.scaled_to(10).await < 60);
-    scene.load_at(200, 4).await;
-    scene.at(killed).await;
+/// The second of the scale-down, if the load falls at 200 and the leader is killed at `killed`.
+async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
+    let cluster = Cluster::new(Value::Null, keep_history);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    assert!(cluster.scaled_to(10).await < 60);
+    cluster.load_at(200, 4).await;
+    cluster.at(killed).await;
     leader.kill().await;
-    let (scaled, replicas) = scene.scaled_from(10).await;
+    let (scaled, replicas) = cluster.scaled_from(10).await;
     assert_eq!(replicas, 4);
-    let maps = scene.written.maps.lock();
+    let maps = cluster.writes.config_maps.lock();
     assert!(maps.windows(2).all(|pair| pair[1] - pair[0] >= 60), "{maps:?}");
     assert_eq!(maps.is_empty(), !keep_history);
     scaled
 }
 
 #[tokio::test(start_paused = true)]
-async fn window_goes_on_when_the_leader_is_killed_within_it() {
+async fn stabilization_window_survives_a_killed_leader() {
     for killed in [217, 230, 300, 400, 470] {
-        let scaled = scaled_down_after_a_kill(killed, true).await;
-        // The last recommendation of 10 was at most a period before the load fell.
+        let scaled = scale_down_after_a_kill(killed, true).await;
+        // The last recommendation of 10 was at most a sync period before the load fell.
         assert!(scaled >= 200 - SYNC + WINDOW, "killed at {killed}: early, at {scaled}");
         assert!(scaled <= 200 + WINDOW + SYNC + 1, "killed at {killed}: late, at {scaled}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn window_ends_while_nobody_leads() {
-    let scaled = scaled_down_after_a_kill(490, true).await;
+async fn stabilization_window_can_end_without_a_leader() {
+    let scaled = scale_down_after_a_kill(490, true).await;
     assert!(scaled >= 490 && scaled <= 490 + LEASE + 1, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_kept_history_the_window_begins_anew() {
-    let scaled = scaled_down_after_a_kill(400, false).await;
+async fn stabilization_window_restarts_without_stored_histories() {
+    let scaled = scale_down_after_a_kill(400, false).await;
     assert!(scaled >= 400 + WINDOW && scaled <= 400 + LEASE + WINDOW + 2 * SYNC, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changed_again_before_it_was_written_is_late_by_less_than_a_minute() {
-    let scene = Scene::new(Value::Null, true);
-    let leader = scene.controller("a");
-    scene.at(1).await;
-    let _standby = scene.controller("b");
-    scene.load_at(200, 6).await;
-    scene.load_at(220, 4).await;
-    scene.at(250).await;
+async fn unwritten_change_delays_a_scale_down_by_at_most_a_minute() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.load_at(200, 6).await;
+    cluster.load_at(220, 4).await;
+    cluster.at(250).await;
     leader.kill().await;
-    let scaled = scene.scaled_to(6).await;
+    let scaled = cluster.scaled_to(6).await;
     assert!(scaled >= 200 - SYNC + WINDOW && scaled <= 200 + WINDOW + SYNC + 1, "{scaled}");
-    let scaled = scene.scaled_to(4).await;
+    let scaled = cluster.scaled_to(4).await;
     assert!(scaled >= 220 - SYNC + WINDOW && scaled <= 220 + 60 + WINDOW + SYNC + 1, "{scaled}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_recommended_for_long_counts_until_the_end_of_the_leader() {
-    let scene = Scene::new(Value::Null, true);
-    let leader = scene.controller("a");
-    scene.at(1).await;
-    let _standby = scene.controller("b");
-    scene.load_at(200, 6).await;
-    // It is written then, and never again.
-    scene.at(470).await;
-    assert!(scene.written.maps.lock().iter().all(|second| *second < 270));
+async fn unchanged_recommendation_holds_until_the_end_of_the_leader() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.load_at(200, 6).await;
+    // It is written once.
+    cluster.at(470).await;
+    assert!(cluster.writes.config_maps.lock().iter().all(|second| *second < 270));
     leader.kill().await;
-    scene.load_at(471, 4).await;
-    let (down, replicas) = scene.scaled_from(10).await;
+    cluster.load_at(471, 4).await;
+    let (down, replicas) = cluster.scaled_from(10).await;
     assert_eq!(replicas, 6);
     assert!(down >= 200 - SYNC + WINDOW && down <= 200 + WINDOW + SYNC + 1, "{down}");
-    let down = scene.scaled_to(4).await;
+    let down = cluster.scaled_to(4).await;
     assert!(down >= 470 - SYNC + WINDOW && down <= 470 + WINDOW + SYNC + 1, "{down}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn scale_up_that_was_not_kept_is_not_undone() {
-    let scene = Scene::new(Value::Null, true);
-    let leader = scene.controller("a");
-    scene.at(1).await;
-    let _standby = scene.controller("b");
-    scene.load_at(200, 11).await;
-    assert!(scene.scaled_to(11).await < 220);
+async fn scale_up_that_was_not_stored_is_not_undone() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.load_at(200, 11).await;
+    assert!(cluster.scaled_to(11).await < 220);
     // Within a minute of the last write.
-    scene.load_at(220, 20).await;
-    let scaled = scene.scaled_to(20).await;
-    let kept = scene.written.maps.lock().last().copied().expect("kept");
-    assert!(kept < scaled, "kept at {kept}, scaled at {scaled}");
+    cluster.load_at(220, 20).await;
+    let scaled = cluster.scaled_to(20).await;
+    let stored = cluster.writes.config_maps.lock().last().copied().expect("a write");
+    assert!(stored < scaled, "stored at {stored}, scaled at {scaled}");
     leader.kill().await;
-    scene.load_at(scaled + 1, 3).await;
-    let (down, replicas) = scene.scaled_from(20).await;
+    cluster.load_at(scaled + 1, 3).await;
+    let (down, replicas) = cluster.scaled_from(20).await;
     assert_eq!(replicas, 3);
-    assert!(down >= scaled + WINDOW, "early, at {down}: it was scaled up at {scaled}");
-    assert!(
-        down <= scaled + WINDOW + LEASE + SYNC,
-        "late, at {down}: it was scaled up at {scaled}"
-    );
+    assert!(down >= scaled + WINDOW, "early, at {down}: scaled up at {scaled}");
+    assert!(down <= scaled + WINDOW + LEASE + SYNC, "late, at {down}: scaled up at {scaled}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn scale_up_that_nothing_tells_of_is_not_undone() {
-    let scene = Scene::new(Value::Null, true);
-    let leader = scene.controller("a");
-    scene.at(1).await;
-    let _standby = scene.controller("b");
-    scene.scaled_to(10).await;
-    scene.at(200).await;
-    // It is killed between its writes of the scale and of the status.
-    scene.written.tells_nothing.store(true, Ordering::SeqCst);
-    scene.load_at(200, 20).await;
-    let scaled = scene.scaled_to(20).await;
+async fn scale_up_without_any_record_is_not_undone() {
+    let cluster = Cluster::new(Value::Null, true);
+    let leader = cluster.controller("a");
+    cluster.at(1).await;
+    let _standby = cluster.controller("b");
+    cluster.scaled_to(10).await;
+    cluster.at(200).await;
+    // The leader is killed between its scale write and its status write.
+    cluster.writes.hang.store(true, Ordering::SeqCst);
+    cluster.load_at(200, 20).await;
+    let scaled = cluster.scaled_to(20).await;
     leader.kill().await;
-    scene.written.tells_nothing.store(false, Ordering::SeqCst);
-    scene.load_at(scaled + 1, 10).await;
-    let (down, replicas) = scene.scaled_from(20).await;
+    cluster.writes.hang.store(false, Ordering::SeqCst);
+    cluster.load_at(scaled + 1, 10).await;
+    let (down, replicas) = cluster.scaled_from(20).await;
     assert_eq!(replicas, 10);
-    assert!(down >= scaled + WINDOW, "early, at {down}: it was scaled up at {scaled}");
-    assert!(
-        down <= scaled + LEASE + WINDOW + 2 * SYNC,
-        "late, at {down}: it was scaled up at {scaled}"
-    );
+    assert!(down >= scaled + WINDOW, "early, at {down}: scaled up at {scaled}");
+    assert!(down <= scaled + LEASE + WINDOW + 2 * SYNC, "late, at {down}: scaled up at {scaled}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn policy_counts_what_the_last_leader_did() {
+async fn policies_count_scale_events_of_the_last_leader() {
     let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 300 });
     let behavior =
         json!({ "scaleDown": { "stabilizationWindowSeconds": 0, "policies": [policy] } });
     for keep_history in [true, false] {
-        let scene = Scene::new(behavior.clone(), keep_history);
-        let leader = scene.controller("a");
-        scene.at(1).await;
-        let _standby = scene.controller("b");
-        scene.scaled_to(10).await;
-        // A policy counts from what there was before the scale-up, so that has to be over.
-        scene.load_at(600, 4).await;
-        let first = scene.scaled_to(9).await;
-        scene.at(first + 20).await;
+        let cluster = Cluster::new(behavior.clone(), keep_history);
+        let leader = cluster.controller("a");
+        cluster.at(1).await;
+        let _standby = cluster.controller("b");
+        cluster.scaled_to(10).await;
+        // The policy counts from the replicas before the scale-up, until its period has passed.
+        cluster.load_at(600, 4).await;
+        let first = cluster.scaled_to(9).await;
+        cluster.at(first + 20).await;
         leader.kill().await;
-        let second = scene.scaled_to(8).await;
+        let second = cluster.scaled_to(8).await;
         if keep_history {
             assert!(
                 second >= first + 300 && second <= first + 300 + SYNC,
                 "{first}, then {second}"
             );
         } else {
-            // The reference does not remember: that is what the history is kept for.
+            // As in the reference.
             assert!(second <= first + 20 + LEASE + 2 * SYNC, "{first}, then {second}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pause_without_any_controller_shortens_no_window() {
+async fn time_without_a_controller_shortens_no_window() {
     for (started, earliest, latest) in [
-        // The window was nearly over, and is not begun anew.
+        // The window continues.
         (450, 200 + WINDOW - SYNC, 200 + WINDOW + SYNC + 1),
-        // Nobody knows what was in the last five minutes.
+        // Nothing is known of the last five minutes, so the window starts again.
         (1200, 1200 + WINDOW, 1200 + WINDOW + LEASE + 2 * SYNC),
     ] {
-        let scene = Scene::new(Value::Null, true);
-        let leader = scene.controller("a");
-        scene.load_at(200, 4).await;
-        scene.at(300).await;
+        let cluster = Cluster::new(Value::Null, true);
+        let leader = cluster.controller("a");
+        cluster.load_at(200, 4).await;
+        cluster.at(300).await;
         leader.kill().await;
-        scene.at(started).await;
-        let _next = scene.controller("b");
-        let scaled = scene.scaled_to(4).await;
+        cluster.at(started).await;
+        let _next = cluster.controller("b");
+        let scaled = cluster.scaled_to(4).await;
         assert!(
             (earliest..=latest).contains(&scaled),
             "started at {started}, scaled down at {scaled}"

@@ -1,9 +1,10 @@
 //! Stores histories in ConfigMaps, so that the next leader scales down neither early nor late.
 //!
-//! A stabilization window needs past recommendations. The reference loses them when its process ends,
-//! and starts with the current replicas as the only recommendation. Here the leader writes the relevant
-//! part of all histories to a few ConfigMaps beside the lease, asynchronously to its decisions. An
-//! unchanged recommendation is not written again: the last renewal of the lease tells how long it held.
+//! A stabilization window needs past recommendations. The reference loses them when its process
+//! ends, and starts with the current replicas as the only recommendation. Here the leader writes
+//! the relevant part of all histories to a few ConfigMaps beside the lease, asynchronously to its
+//! decisions. An unchanged recommendation is not written again: the last renewal of the lease tells
+//! how long it held.
 
 mod shard;
 mod snapshot;
@@ -111,8 +112,8 @@ impl HistoryStore {
     }
 
     /// Restores the stored histories of the cached autoscalers. `valid_until` is how long the last
-    /// recommendations held, if the last leader stored its histories. If the ConfigMaps can't be read,
-    /// the autoscalers start without a history, as in the reference.
+    /// recommendations held, if the last leader stored its histories. If the ConfigMaps can't be
+    /// read, the autoscalers start without a history, as in the reference.
     pub(crate) async fn restore(&self, valid_until: Option<Timestamp>) {
         match self.read_shards().await {
             Ok(shards) => {

@@ -42,13 +42,14 @@ pub(super) fn shard_name(prefix: &str, shard: usize) -> String {
     format!("{prefix}-history-{shard}")
 }
 
-/// The number of shards for a number of autoscalers: a power of two, so that growth splits shards and
-/// never merges parts of several.
+/// The number of shards for a number of autoscalers: a power of two, so that growth splits shards
+/// and never merges parts of several.
 pub(super) fn shard_count(autoscalers: usize) -> usize {
     autoscalers.div_ceil(AUTOSCALERS_PER_SHARD).max(1).next_power_of_two().min(MAX_SHARDS)
 }
 
-/// The shard of an autoscaler: the FNV-1a hash of its namespace and name, the same in every process.
+/// The shard of an autoscaler: the FNV-1a hash of its namespace and name, the same in every
+/// process.
 pub(super) fn shard_of(key: &HpaKey, shards: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());

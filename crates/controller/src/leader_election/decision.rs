@@ -22,8 +22,9 @@ pub(super) struct LeaseRecord {
     pub(super) keeps_history: bool,
 }
 
-/// What one instance has observed of the lease. Wall clocks of different machines are never compared:
-/// the lease duration counts from the time the latest renewal was observed, on our monotonic clock.
+/// What one instance has observed of the lease. Wall clocks of different machines are never
+/// compared: the lease duration counts from the time the latest renewal was observed, on our
+/// monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeaseObservation {
     record: Option<LeaseRecord>,
@@ -67,8 +68,8 @@ pub(super) enum Step {
     Lost,
 }
 
-/// The next step of this instance at `now`. `until` is the end of its leadership unless it renews the
-/// lease; `None` if it is not the leader.
+/// The next step of this instance at `now`. `until` is the end of its leadership unless it renews
+/// the lease; `None` if it is not the leader.
 pub(super) fn decide(
     observation: &LeaseObservation,
     identity: &str,
@@ -119,7 +120,8 @@ mod tests {
     #[case::no_lease(&[(0, None)], None, 0, Step::Create)]
     #[case::never_read(&[], None, 0, Step::Create)]
     #[case::held(&[(0, Some(lease("other", 1)))], None, 0, Step::Wait(at(15)))]
-    #[case::held_until_the_last_moment(&[(0, Some(lease("other", 1)))], None, 14, Step::Wait(at(15)))]
+    #[case::held_until_the_last_moment(
+        &[(0, Some(lease("other", 1)))], None, 14, Step::Wait(at(15)))]
     #[case::expired(&[(0, Some(lease("other", 1)))], None, 15, Step::Acquire)]
     #[case::renewed(
         &[(0, Some(lease("other", 1))), (10, Some(lease("other", 2)))], None, 15,
@@ -128,7 +130,8 @@ mod tests {
         &[(0, Some(lease("other", 1))), (10, Some(lease("other", 1)))], None, 15, Step::Acquire)]
     #[case::renewal_time_in_the_past(
         &[(0, Some(lease("other", -9_999)))], None, 14, Step::Wait(at(15)))]
-    #[case::renewal_time_in_the_future(&[(0, Some(lease("other", 9_999)))], None, 15, Step::Acquire)]
+    #[case::renewal_time_in_the_future(
+        &[(0, Some(lease("other", 9_999)))], None, 15, Step::Acquire)]
     #[case::acquired_by_a_third(
         &[(0, Some(lease("other", 1))), (14, Some(lease("third", 1)))], None, 20,
         Step::Wait(at(29)))]

@@ -55,8 +55,8 @@ impl Leadership {
         Self { state: Some(state) }
     }
 
-    /// Waits until this instance is the leader and returns its predecessor, if there was one. `None`
-    /// if this instance will not become the leader.
+    /// Waits until this instance is the leader and returns its predecessor, if there was one.
+    /// `None` if this instance will not become the leader.
     pub async fn acquired(&self) -> Option<Option<Predecessor>> {
         let Some(state) = &self.state else { return Some(None) };
         let mut state = state.clone();
@@ -99,9 +99,9 @@ impl Leadership {
     /// A client that sends write requests only while this instance is the leader, and aborts them
     /// when it is no longer.
     ///
-    /// A request that was already sent may still take effect. That is safe because the renew deadline
-    /// is shorter than the lease duration, and because a scale is written against the resource version
-    /// that was read.
+    /// A request that was already sent may still take effect. That is safe because the renew
+    /// deadline is shorter than the lease duration, and because a scale is written against the
+    /// resource version that was read.
     pub fn fence(&self, client: &Client) -> Client {
         if self.state.is_none() {
             return client.clone();

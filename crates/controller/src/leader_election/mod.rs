@@ -26,8 +26,8 @@ pub use leadership::{Leadership, NotLeader, Predecessor};
 use crate::clock::Clock;
 use elector::Elector;
 
-/// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which must
-/// be longer than 1.2 times `retry_period`.
+/// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
+/// must be longer than 1.2 times `retry_period`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
     pub namespace: String,
@@ -47,8 +47,8 @@ pub struct ElectionConfig {
 /// An election to take part in.
 #[derive(Clone)]
 pub struct Election {
-    /// For the lease and the stored histories. It must not be shared: if renewals queue behind other
-    /// requests, the lease is lost.
+    /// For the lease and the stored histories. It must not be shared: if renewals queue behind
+    /// other requests, the lease is lost.
     pub client: Client,
     pub config: ElectionConfig,
 }
@@ -62,8 +62,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Takes part in the election; without one, it is the leader. `clock` provides the times that are
-    /// written to the lease.
+    /// Takes part in the election; without one, it is the leader. `clock` provides the times that
+    /// are written to the lease.
     pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
         let release = CancellationToken::new();
         let Some(election) = election else {

@@ -99,8 +99,8 @@ fn queue(stats: &QueueStats) -> Vec<MetricFamily> {
         gauge(
             "unfinished_work_seconds",
             "How many seconds of work has done that is in progress and hasn't been observed by \
-             work_duration. Large values indicate stuck threads. One can deduce the number of stuck \
-             threads by observing the rate at which this increases.",
+             work_duration. Large values indicate stuck threads. One can deduce the number of \
+             stuck threads by observing the rate at which this increases.",
             stats.unfinished.as_secs_f64(),
         ),
         gauge(

@@ -54,9 +54,9 @@ impl Default for Counters {
         };
         let shadow_decisions = counter(
             "hpa_shadow_decisions_total",
-            "Decisions that were compared with another controller's instead of written. 'result' is \
-             'same', 'different', or 'unsettled' for a difference that has not persisted long enough \
-             to count.",
+            "Decisions that were compared with another controller's instead of written. 'result' \
+             is 'same', 'different', or 'unsettled' for a difference that has not persisted long \
+             enough to count.",
             &["result"],
         );
         for verdict in [Verdict::Same, Verdict::Unsettled, Verdict::Different] {

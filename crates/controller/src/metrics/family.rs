@@ -26,8 +26,8 @@ impl Family {
         Self::new(name, MetricType::COUNTER, help)
     }
 
-    /// Adds a series with the labels of an autoscaler. Only autoscalers of the custom API have the label
-    /// `hpa_group`: it distinguishes them from those of the core API with the same name.
+    /// Adds a series with the labels of an autoscaler. Only autoscalers of the custom API have the
+    /// label `hpa_group`: it distinguishes them from those of the core API with the same name.
     pub(super) fn add_for(&mut self, key: &HpaKey, labels: &[(&str, &str)], value: f64) {
         let mut labels =
             [labels, &[("hpa_name", &*key.name), ("namespace", &*key.namespace)]].concat();

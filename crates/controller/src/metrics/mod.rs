@@ -1,9 +1,9 @@
 //! Prometheus metrics and health of a controller.
 //!
-//! A [`Telemetry`] observes reconciles ([`Observer`](crate::reconcile::Observer)) and API
-//! requests ([`RequestObserver`](crate::k8s::RequestObserver)). It counts what happens; everything else
-//! it reads from the caches and the work queue when [`Telemetry::render`] is called, so that no value is
-//! stale and a deleted autoscaler has no series.
+//! A [`Telemetry`] observes reconciles ([`Observer`](crate::reconcile::Observer)) and API requests
+//! ([`RequestObserver`](crate::k8s::RequestObserver)). It counts what happens; everything else it
+//! reads from the caches and the work queue when [`Telemetry::render`] is called, so that no value
+//! is stale and a deleted autoscaler has no series.
 //!
 //! If kube-controller-manager has a metric, its name, labels and buckets are the same.
 //! `docs/metrics.md` lists all metrics.
@@ -40,7 +40,8 @@ pub use text::CONTENT_TYPE;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryOptions {
     /// `--per-hpa-metrics`: series for each autoscaler with the proposal of each metric, the limits
-    /// and the failure of its last reconcile; at most [`METRICS_PER_AUTOSCALER`] + 3 per autoscaler.
+    /// and the failure of its last reconcile; at most [`METRICS_PER_AUTOSCALER`] + 3 per
+    /// autoscaler.
     pub per_autoscaler: bool,
 }
 

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use super::Telemetry;
 use crate::clock::Clock;
 
-/// A metrics source that records the age of samples. It belongs below the coalescing, to record each
-/// response once.
+/// A metrics source that records the age of samples. It belongs below the coalescing, to record
+/// each response once.
 pub struct ObservedSource<S> {
     source: S,
     telemetry: Arc<Telemetry>,

@@ -66,8 +66,8 @@ fn escaped(text: &str, quotes: bool) -> String {
     if quotes { text.replace('"', "\\\"") } else { text }
 }
 
-/// Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to the value, with an
-/// exponent of at least two digits below 1e-4 and from 1e6.
+/// Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits that parse to the value,
+/// with an exponent of at least two digits below 1e-4 and from 1e6.
 fn go_float(value: f64) -> String {
     if value.is_nan() {
         return "NaN".to_owned();

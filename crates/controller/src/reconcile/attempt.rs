@@ -41,8 +41,8 @@ pub(super) struct Attempt<'a> {
     pause: Pause,
     /// Start of the reconcile, in monotonic time.
     started: Duration,
-    /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may be
-    /// stale and lacks an own write whose response was lost.
+    /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
+    /// be stale and lacks an own write whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
     /// `ScaledToZero=True` was persisted before the scale write.
     pub(super) zero_premarked: bool,
@@ -114,11 +114,12 @@ impl<'a> Attempt<'a> {
         Outcome::Superseded
     }
 
-    /// Decides and writes the scale, again and again while the inputs of the decision change. `None`
-    /// if the autoscaler itself changed.
+    /// Decides and writes the scale, again and again while the inputs of the decision change.
+    /// `None` if the autoscaler itself changed.
     async fn decide_and_scale(&mut self) -> Option<Concluded> {
         if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
-            // The registered selector is the previous target's, and the new target may be unreadable.
+            // The registered selector is the previous target's, and the new target may be
+            // unreadable.
             self.reconciler.selectors.set(self.key, None);
         }
         let mut target = self.target().await;

@@ -1,4 +1,5 @@
-//! A reconcile in dry run: decides, compares the decision with another controller's, writes nothing.
+//! A reconcile in dry run: decides, compares the decision with another controller's, writes
+//! nothing.
 
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Decides on an autoscaler and compares the decision with the status that the other controller,
-    /// the peer, wrote. Writes nothing.
+    /// Decides on an autoscaler and compares the decision with the status that the other
+    /// controller, the peer, wrote. Writes nothing.
     pub(super) async fn compare(
         &self,
         key: &HpaKey,

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `attempt` | decides, and decides again while the inputs of the decision change |
-//! | `write_scale` | checks the decision against the API server, premarks a zero, writes the scale |
+//! | `write_scale` | verifies the decision, premarks a zero, writes the scale |
 //! | `write_status` | reads the stored autoscaler and patches its status |
 //! | `report` | logs, records events, calls the observer |
 //! | `dry_run` | decides and compares with another controller, writes nothing |
@@ -99,9 +99,9 @@ impl Reconciler {
         }
     }
 
-    /// The cached autoscaler, unless its current spec can't be decoded. In that case it is read once
-    /// more: a response garbled in transit decodes the next time, and the informer backs off its
-    /// relists because of it.
+    /// The cached autoscaler, unless its current spec can't be decoded. In that case it is read
+    /// once more: a response garbled in transit decodes the next time, and the informer backs off
+    /// its relists because of it.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if autoscaler.is_suspended() {

@@ -103,8 +103,8 @@ impl Reconciler {
         }
     }
 
-    /// Registers the selector and returns the pods that it matches: `listed` if given, else those in
-    /// the cache.
+    /// Registers the selector and returns the pods that it matches: `listed` if given, else those
+    /// in the cache.
     pub(super) fn select(
         &self,
         key: &HpaKey,

@@ -60,8 +60,8 @@ impl Reconciler {
     }
 }
 
-/// Logs what changed: a scaling, a failure that is new or differs from the last, its end. Everything
-/// else is logged at debug.
+/// Logs what changed: a scaling, a failure that is new or differs from the last, its end.
+/// Everything else is logged at debug.
 pub(super) fn log_conclusion(conclusion: &Conclusion, autoscaler: &Autoscaler) {
     let Conclusion { explanation, scaled_to, error, .. } = conclusion;
     let failure = autoscaler.set_failure(error.as_ref().map(ToString::to_string));

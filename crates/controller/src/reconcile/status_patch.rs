@@ -1,4 +1,5 @@
-//! Writing an autoscaler's status: only what differs, as a patch that leaves alone what we do not know.
+//! The patch of an autoscaler's status: only the fields that differ. Fields that this controller
+//! does not know stay as they are.
 
 use hpa_calc::api::{
     Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
@@ -6,7 +7,7 @@ use hpa_calc::api::{
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-/// The status as the API stores it: times in whole seconds.
+/// The status as the API server stores it: with times in whole seconds.
 pub(crate) fn as_stored(
     mut status: HorizontalPodAutoscalerStatus,
 ) -> HorizontalPodAutoscalerStatus {
@@ -21,23 +22,23 @@ fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// Makes the `ScaledToZero` condition what it is in another status.
+/// Copies the `ScaledToZero` condition from another status.
 pub(crate) fn keep_scaled_to_zero(
     status: &mut HorizontalPodAutoscalerStatus,
-    of: &HorizontalPodAutoscalerStatus,
+    from: &HorizontalPodAutoscalerStatus,
 ) {
-    let is_it = |condition: &&Condition| condition.condition_type == ConditionType::ScaledToZero;
-    let Some(kept) = of.conditions.iter().find(is_it) else { return };
-    match status.conditions.iter_mut().find(|condition| is_it(&&**condition)) {
-        Some(condition) => *condition = kept.clone(),
-        None => status.conditions.push(kept.clone()),
+    let Some(kept) = from.condition(&ConditionType::ScaledToZero).cloned() else { return };
+    let is_same_type = |condition: &&mut Condition| condition.condition_type == kept.condition_type;
+    match status.conditions.iter_mut().find(is_same_type) {
+        Some(condition) => *condition = kept,
+        None => status.conditions.push(kept),
     }
 }
 
-/// The JSON merge patch (RFC 7386) that makes `status` of the object's status; `None` where it is so already.
+/// The JSON merge patch (RFC 7386) from the object's status to `status`; `None` if they are equal.
 ///
-/// It names the object's UID, so that it cannot land on a re-created object of the same name. It names no version:
-/// a spec that was edited meanwhile is no reason to lose a status.
+/// The patch has the object's UID, so that the API server refuses it for a re-created object. It
+/// has no resource version: a concurrent edit of the spec must not lose the status.
 pub(crate) fn patch<'a>(
     object: &'a HorizontalPodAutoscaler,
     status: &'a HorizontalPodAutoscalerStatus,
@@ -59,8 +60,8 @@ struct Identity<'a> {
     uid: &'a str,
 }
 
-/// The members of a status that differ: most of one is conditions that stay. A member that is no longer there, or that is
-/// left out on the wire for what it is, is `null`, by which a merge patch removes it.
+/// The fields that differ between two statuses. A field that is unset, or a zero that is omitted on
+/// the wire, is `null`: a merge patch removes it.
 #[derive(Debug)]
 struct Changes<'a> {
     old: &'a HorizontalPodAutoscalerStatus,
@@ -69,7 +70,7 @@ struct Changes<'a> {
 
 impl Serialize for Changes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // So that a new member is not forgotten here.
+        // Destructured so that the compiler reports a new field that is missing here.
         let HorizontalPodAutoscalerStatus {
             observed_generation,
             last_scale_time,
@@ -88,8 +89,8 @@ impl Serialize for Changes<'_> {
             changes.serialize_entry("lastScaleTime", last_scale_time)?;
         }
         if old.current_replicas != *current_replicas {
-            let told = Some(current_replicas).filter(|replicas| **replicas != 0);
-            changes.serialize_entry("currentReplicas", &told)?;
+            let non_zero = Some(current_replicas).filter(|replicas| **replicas != 0);
+            changes.serialize_entry("currentReplicas", &non_zero)?;
         }
         if old.desired_replicas != *desired_replicas {
             changes.serialize_entry("desiredReplicas", desired_replicas)?;
@@ -98,8 +99,8 @@ impl Serialize for Changes<'_> {
             changes.serialize_entry("currentMetrics", current_metrics)?;
         }
         if old.conditions != *conditions {
-            changes
-                .serialize_entry("conditions", &Some(conditions).filter(|all| !all.is_empty()))?;
+            let non_empty = Some(conditions).filter(|all| !all.is_empty());
+            changes.serialize_entry("conditions", &non_empty)?;
         }
         for (name, value) in unknown {
             if old.unknown.get(name) != Some(value) {
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_status_is_not_written() {
+    fn equal_status_has_no_patch() {
         let object = object();
         assert_eq!(patch(&object, &object.status.clone()), None);
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn patch_has_only_the_fields_that_differ() {
         let object = object();
         let mut status = object.status.clone();
         status.desired_replicas = 4;
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_that_is_left_out_on_the_wire_removes_what_was_there() {
+    fn zero_replicas_remove_the_field() {
         let object = object();
         let mut status = object.status.clone();
         status.current_replicas = 0;
@@ -162,26 +163,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_removed() {
+    fn unset_fields_are_removed() {
         let mut object = object();
         object.status = serde_json::from_value(json!({
             "observedGeneration": 2,
             "lastScaleTime": "2026-01-01T00:00:00Z",
             "currentMetrics": [{ "type": "Resource" }],
             "conditions": [{ "type": "AbleToScale", "status": "True" }],
-            "fromThePast": 1,
+            "unknown": 1,
         }))
         .expect("a status");
         let patch = patch(&object, &HorizontalPodAutoscalerStatus::default()).expect("a change");
         assert_eq!(
             patch["status"],
             json!({ "observedGeneration": null, "lastScaleTime": null, "currentMetrics": [],
-                    "conditions": null, "fromThePast": null })
+                    "conditions": null, "unknown": null })
         );
     }
 
     #[test]
-    fn time_is_written_as_the_api_stores_it() {
+    fn patch_has_times_in_whole_seconds() {
         let object = object();
         let mut status = object.status.clone();
         status.last_scale_time = Some("2026-01-01T00:00:00.5Z".parse().expect("a time"));
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_cut_to_whole_seconds() {
+    fn stored_times_are_truncated_to_seconds() {
         let time: Timestamp = "2026-01-01T00:00:00.999Z".parse().expect("a time");
         let mut status =
             HorizontalPodAutoscalerStatus { last_scale_time: Some(time), ..Default::default() };
@@ -207,19 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_a_newer_kubernetes_survive() {
+    fn unknown_fields_stay() {
         let mut object = object();
         object.status = serde_json::from_value(json!({
             "desiredReplicas": 3,
             "currentMetrics": null,
-            "fromTheFuture": { "kept": true },
+            "unknown": { "kept": true },
             "conditions": [{ "type": "AbleToScale", "status": "True", "severity": "low" }],
         }))
         .expect("a status");
         let mut status = object.status.clone();
         status.conditions[0].message = "changed".into();
         let patch = patch(&object, &status).expect("a change");
-        assert_eq!(patch["status"].get("fromTheFuture"), None);
+        assert_eq!(patch["status"].get("unknown"), None);
         assert_eq!(patch["status"]["conditions"][0]["severity"], "low");
     }
 }

@@ -49,8 +49,8 @@ pub fn scale_as_seen_by_peer(peer: &HorizontalPodAutoscalerStatus, scale: Scale)
     Scale { spec_replicas: peer.current_replicas, ..scale }
 }
 
-/// Compares a decision with the status that the peer wrote on the same inputs. `is_answer`: the peer
-/// wrote it since the last comparison, so that a scaling in it is new.
+/// Compares a decision with the status that the peer wrote on the same inputs. `is_answer`: the
+/// peer wrote it since the last comparison, so that a scaling in it is new.
 pub fn compare(
     decision: Decision<'_>,
     peer: &HorizontalPodAutoscalerStatus,
@@ -79,14 +79,14 @@ pub fn compare(
     Comparison { conclusion, differences, same_metrics, seen_metrics: same_metrics }
 }
 
-/// Compares the peer's status with our decisions on several inputs: those read now (`decision`), and
-/// those read `earlier`, newest first. The peer had one of them.
+/// Compares the peer's status with our decisions on several inputs: those read now (`decision`),
+/// and those read `earlier`, newest first. The peer had one of them.
 ///
 /// The result is the first comparison without a difference, preferably one with the metric values
-/// of the peer's status: then our history continues with the recommendation that the peer made. If all
-/// differ, the result is the comparison on the inputs read now, and the metric values count as the
-/// same only if they are on all inputs. If they are not, the inputs were changing, and the peer's
-/// scaling is the best estimate of its recommendation.
+/// of the peer's status: then our history continues with the recommendation that the peer made. If
+/// all differ, the result is the comparison on the inputs read now, and the metric values count as
+/// the same only if they are on all inputs. If they are not, the inputs were changing, and the
+/// peer's scaling is the best estimate of its recommendation.
 pub fn compare_any<'a>(
     decision: Decision<'a>,
     earlier: impl IntoIterator<Item = Decision<'a>>,

@@ -1,8 +1,8 @@
-//! Shadow mode: compares the decisions of this controller with those of another one, the peer, which
-//! does the writing. Pure functions and records; `reconcile` reads the inputs.
+//! Shadow mode: compares the decisions of this controller with those of another one, the peer,
+//! which does the writing. Pure functions and records; `reconcile` reads the inputs.
 //!
-//! The peer's decision is the status that it wrote. Ours is made right after, when the watch delivers
-//! that status, on the inputs the peer had, as far as they can be known:
+//! The peer's decision is the status that it wrote. Ours is made right after, when the watch
+//! delivers that status, on the inputs the peer had, as far as they can be known:
 //!
 //! - the spec, and the status before the peer's write;
 //! - the replicas that the peer read (`status.currentReplicas`): it may have scaled since;
@@ -12,10 +12,10 @@
 //! - a history of our recommendations and of the peer's scalings. If we have not seen the pods and
 //!   metrics that the peer decided on, its scaling also counts as our recommendation.
 //!
-//! A status that is unchanged for two sync periods is the peer's answer to the current replicas, and
-//! is compared as such. The peer is taken to have renewed its recommendation once a period, as we do,
-//! although its status doesn't show that. While the status is unchanged, the peer has not decided on
-//! metric values that changed since, so our history doesn't follow them either.
+//! A status that is unchanged for two sync periods is the peer's answer to the current replicas,
+//! and is compared as such. The peer is taken to have renewed its recommendation once a period, as
+//! we do, although its status doesn't show that. While the status is unchanged, the peer has not
+//! decided on metric values that changed since, so our history doesn't follow them either.
 //!
 //! Compared are `desiredReplicas` and the status and reason of each condition. `ScaledToZero=False`
 //! equals no such condition. Texts, metric values and times are not compared.
@@ -23,10 +23,10 @@
 //! Both controllers read at slightly different times. A difference therefore counts only if it
 //! persists for two comparisons in a row. It needs four if the metric values that both read differ
 //! too, or if a stabilization window or a policy changed a decision, because the times of their
-//! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on metric
-//! values that none of our reconciles read counts half. If an autoscaler is older than this process,
-//! the peer's past recommendations are unknown, so no difference counts until its longest window and
-//! policy period have passed.
+//! recommendations and scale events differ by up to a sync period ([`Verdict`]). A comparison on
+//! metric values that none of our reconciles read counts half. If an autoscaler is older than this
+//! process, the peer's past recommendations are unknown, so no difference counts until its longest
+//! window and policy period have passed.
 
 mod comparison;
 mod inputs;

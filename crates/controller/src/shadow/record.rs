@@ -28,16 +28,16 @@ const WEIGHT_UNSEEN: usize = 1;
 
 /// The weight of consecutive comparisons that makes a difference count.
 const THRESHOLD: usize = 2 * WEIGHT;
-/// The same if timing matters: the two read different metric values, or a window or a policy changed a
-/// decision. The times of their recommendations and scale events differ by up to a sync period, so
-/// that windows and policies end that much earlier for one of them.
+/// The same if timing matters: the two read different metric values, or a window or a policy
+/// changed a decision. The times of their recommendations and scale events differ by up to a sync
+/// period, so that windows and policies end that much earlier for one of them.
 const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
 
 /// The syncs after which an unchanged status counts as the answer to the current inputs.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// How many reconciles' inputs are kept besides the current ones. The peer reads at some time between
-/// two of our reconciles, and the later of them may have read during its scaling.
+/// How many reconciles' inputs are kept besides the current ones. The peer reads at some time
+/// between two of our reconciles, and the later of them may have read during its scaling.
 const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
@@ -174,8 +174,8 @@ pub(super) struct LastDifference {
 }
 
 impl ShadowRecord {
-    /// A record that begins at `now` in monotonic time. An autoscaler without conditions has no past,
-    /// since no controller has decided on it yet.
+    /// A record that begins at `now` in monotonic time. An autoscaler without conditions has no
+    /// past, since no controller has decided on it yet.
     pub(crate) fn new(
         hpa: Arc<HorizontalPodAutoscaler>,
         settings: &Settings,

@@ -29,8 +29,8 @@ pub(super) struct HistorySnapshot {
     /// `status.desiredReplicas`.
     #[serde(rename = "desired")]
     pub(super) desired_replicas: i32,
-    /// `status.lastScaleTime` as a Unix time in seconds. If the status has a later one, its scaling is
-    /// missing here.
+    /// `status.lastScaleTime` as a Unix time in seconds. If the status has a later one, its scaling
+    /// is missing here.
     #[serde(rename = "scaled")]
     pub(super) last_scale_time: Option<i64>,
     /// Oldest first, without those that no stabilization window can pick.
@@ -69,8 +69,8 @@ impl HistorySnapshot {
         }
     }
 
-    /// Whether this must be stored although `stored` is. Not if the last recommendation was renewed,
-    /// which the renewals of the lease imply, and not if old points have dropped out.
+    /// Whether this must be stored although `stored` is. Not if the last recommendation was
+    /// renewed, which the renewals of the lease imply, and not if old points have dropped out.
     pub(super) fn differs_from(&self, stored: &Self) -> bool {
         let last = |snapshot: &Self| snapshot.recommendations.last().map(|(replicas, _)| *replicas);
         last(self) != last(stored)
@@ -81,8 +81,8 @@ impl HistorySnapshot {
     }
 
     /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
-    /// that only the status records is added. Empty if nothing matters any more: then the autoscaler
-    /// starts like a new one.
+    /// that only the status records is added. Empty if nothing matters any more: then the
+    /// autoscaler starts like a new one.
     pub(super) fn restore(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -184,8 +184,8 @@ fn window_extremes(points: &[Point]) -> Vec<Point> {
     }
     largest.reverse();
     smallest.reverse();
-    // A merged point has the older replicas: the larger ones for a scale-down, the smaller ones for a
-    // scale-up, so that the target is scaled later and not earlier.
+    // A merged point has the older replicas: the larger ones for a scale-down, the smaller ones for
+    // a scale-up, so that the target is scaled later and not earlier.
     let mut all = merge_closest(largest, |older, _| older);
     all.extend(merge_closest(smallest, |older, _| older));
     let mut all = sorted(all);

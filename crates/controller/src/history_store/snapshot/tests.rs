@@ -179,8 +179,8 @@ fn extremes(history: &History, after: Timestamp) -> Option<(i32, i32)> {
 }
 
 proptest! {
-    /// Every window that ends now or later has the same extremes over the restored history. If points
-    /// were merged, they are wider: the target is scaled later, not earlier.
+    /// Every window that ends now or later has the same extremes over the restored history. If
+    /// points were merged, they are wider: the target is scaled later, not earlier.
     #[test]
     fn windows_have_the_same_extremes_after_a_restore(
         points in prop::collection::vec((0..50, 9_701..10_000_i64), 1..80),

@@ -144,8 +144,9 @@ impl WriteSchedule {
         }
     }
 
-    /// The shard to write next, and when. Of several that are due, the last: a reader learns the number
-    /// of shards from the first ones, so those are written after the shards that they announce.
+    /// The shard to write next, and when. Of several that are due, the last: a reader learns the
+    /// number of shards from the first ones, so those are written after the shards that they
+    /// announce.
     pub(super) fn next(&self) -> Option<(Instant, usize)> {
         let shards = self.shards.iter().enumerate();
         let due = shards.filter_map(|(index, shard)| Some((shard.due()?, index)));

@@ -1,0 +1,68 @@
+//! Annotations of the autoscaler.
+
+use std::sync::Arc;
+
+use hpa_controller::{
+    annotations::PAUSE,
+    cache::Origin,
+    events::{EventRecorder, EventWriterConfig},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::{
+    fixture::{conditions, hpa, key, reconcile_once, reconciler, server},
+    server::Server,
+};
+
+/// The server after some reconciles of an autoscaler with this pause annotation.
+async fn reconcile_annotated(value: &str, times: usize) -> Server {
+    let server = Arc::new(Mutex::new(Server { annotations: json!({ PAUSE: value }), ..server() }));
+    let mut reconciler = reconciler(&server);
+    let (events, writer) =
+        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    reconciler.events = events;
+    let mut annotated = hpa();
+    annotated.metadata.annotations.insert(PAUSE.into(), value.into());
+    reconciler.autoscalers.apply(&key(), annotated, Origin::List);
+    for _ in 0..times {
+        reconciler.reconcile(&key()).await;
+    }
+    drop(reconciler);
+    writer.run().await;
+    std::mem::take(&mut *server.lock())
+}
+
+#[tokio::test]
+async fn paused_direction_is_reported_and_not_scaled() {
+    let server = reconcile_annotated("up", 2).await;
+    assert_eq!((server.replicas, server.scale_writes.len()), (2, 0));
+    assert!(
+        conditions(&server).contains("scaling up is paused: 4 replicas desired"),
+        "{}",
+        conditions(&server)
+    );
+    assert_eq!(server.status_patches.len(), 1, "the unchanged status is written once");
+    assert_eq!(server.status_patches[0]["status"]["desiredReplicas"], 4);
+    assert_eq!(server.events.len(), 0);
+}
+
+#[tokio::test]
+async fn other_direction_is_scaled() {
+    assert_eq!(reconcile_annotated("down", 1).await.scale_writes, [(4, 1)]);
+}
+
+#[tokio::test]
+async fn invalid_pause_annotation_is_reported_once_and_ignored() {
+    let server = reconcile_annotated("yes", 3).await;
+    assert_eq!(server.scale_writes.first(), Some(&(4, 1)));
+    let reported: Vec<_> =
+        server.events.iter().filter(|event| event["reason"] == "InvalidAnnotation").collect();
+    assert_eq!(reported.len(), 1, "{:?}", server.events);
+}
+
+#[tokio::test]
+async fn pause_that_is_set_during_the_reconcile_applies() {
+    let server = reconcile_once(Server { annotations: json!({ PAUSE: "true" }), ..server() }).await;
+    assert_eq!(server.scale_writes, []);
+}

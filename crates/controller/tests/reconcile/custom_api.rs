@@ -1,0 +1,45 @@
+//! Autoscalers of the custom API.
+
+use std::sync::Arc;
+
+use hpa_calc::selector::Selector;
+use hpa_controller::{
+    AutoscalerApi, HpaKey,
+    cache::Origin,
+    events::{EventRecorder, EventWriterConfig},
+};
+use parking_lot::Mutex;
+
+use crate::fixture::{conditions, hpa, key, reconciler, server};
+
+#[tokio::test]
+async fn status_of_a_custom_autoscaler_is_written_to_the_custom_api() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    let (events, writer) =
+        EventRecorder::new(reconciler.client.clone(), EventWriterConfig::default());
+    reconciler.events = events;
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
+    reconciler.autoscalers.remove(&key());
+    reconciler.autoscalers.apply(&custom, hpa(), Origin::List);
+    reconciler.reconcile(&custom).await;
+    drop(reconciler);
+    writer.run().await;
+    let server = server.lock();
+    assert_eq!(server.scale_writes, [(4, 1)]);
+    assert_eq!((server.custom_status_patches, server.status_patches.len()), (1, 1));
+    assert_eq!(server.events[0]["involvedObject"]["apiVersion"], "autoscaling.hpa-rs.dev/v2");
+}
+
+#[tokio::test]
+async fn autoscalers_of_both_apis_with_the_same_pods_are_ambiguous() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    let custom = HpaKey::for_api(AutoscalerApi::Custom, "shop", "web");
+    reconciler.selectors.set(&custom, Some(Selector::parse("app=web").expect("a selector")));
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!(server.scale_writes, []);
+    let text = "controlled by multiple HPAs: [shop/web rhpa/shop/web]";
+    assert!(conditions(&server).contains(text), "{}", conditions(&server));
+}

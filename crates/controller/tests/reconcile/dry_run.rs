@@ -1,0 +1,176 @@
+//! Reconciles in dry run, compared with the status of a peer controller.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::api::{ConditionReason, HorizontalPodAutoscaler};
+use hpa_controller::{
+    HpaKey, Observer, Reconciled,
+    annotations::DRY_RUN,
+    cache::Origin,
+    scale_target::ScaleClient,
+    shadow::{Verdict, read_only},
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::{
+    fixture::{hpa, key, pod, reconciler, server, usage},
+    server::Server,
+};
+
+/// Records the verdicts.
+#[derive(Default)]
+struct Verdicts(Mutex<Vec<Verdict>>);
+
+impl Observer for Verdicts {
+    fn reconciled(&self, _: &Reconciled<'_>) {}
+
+    fn compared(&self, _: &HpaKey, verdict: Verdict) {
+        self.0.lock().push(verdict);
+    }
+}
+
+/// The autoscaler with the status of a peer that scaled the target from 2 to this many replicas.
+fn answered(desired: i32) -> HorizontalPodAutoscaler {
+    let mut answered = hpa();
+    let condition = |condition_type: &str, status: &str, reason: &str| json!({ "type": condition_type, "status": status, "reason": reason });
+    answered.status = serde_json::from_value(json!({
+        "currentReplicas": 2, "desiredReplicas": desired,
+        "currentMetrics": [{ "type": "Resource", "resource": { "name": "cpu",
+            "current": { "averageUtilization": 100, "averageValue": "100m" } } }],
+        "conditions": [condition("AbleToScale", "True", "SucceededRescale"),
+            condition("ScalingActive", "True", "ValidMetricFound"),
+            condition("ScalingLimited", "False", "DesiredWithinRange")],
+    }))
+    .expect("a status");
+    answered
+}
+
+/// The verdicts on a peer that answers with these desired replicas and has scaled the target to the
+/// first.
+async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
+    let server = Arc::new(Mutex::new(Server { replicas: answers[0].into(), ..server() }));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.reconcile(&key()).await;
+    for (index, answer) in answers.iter().enumerate() {
+        let mut answered = answered(*answer);
+        // Each status differs.
+        answered.status.conditions[0].message = index.to_string().into();
+        reconciler.autoscalers.apply(&key(), answered, Origin::List);
+        reconciler.reconcile(&key()).await;
+    }
+    let server = server.lock();
+    assert_eq!(
+        (server.scale_writes.len(), server.status_patches.len(), server.events.len()),
+        (0, 0, 0)
+    );
+    verdicts.0.lock().clone()
+}
+
+#[tokio::test]
+async fn same_decision_has_the_verdict_same() {
+    assert_eq!(dry_run(&[4, 4]).await, [Verdict::Same, Verdict::Same]);
+}
+
+#[tokio::test]
+async fn persistent_difference_has_the_verdict_different() {
+    assert_eq!(dry_run(&[3, 3]).await, [Verdict::Unsettled, Verdict::Different]);
+}
+
+/// The peer scales before it writes its status, so pods and metrics may have changed since its
+/// decision.
+#[tokio::test]
+async fn decision_before_a_scaling_is_compared() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.reconcile(&key()).await;
+    server.lock().replicas = 4;
+    for name in ["web-2", "web-3"] {
+        reconciler.pods.index("shop").expect("an index").apply("shop", pod(name));
+    }
+    reconciler.metrics = Arc::new(usage(50));
+    reconciler.autoscalers.apply(&key(), answered(4), Origin::List);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*verdicts.0.lock(), [Verdict::Same]);
+    // Our history continues with the peer's recommendation.
+    let autoscaler = reconciler.autoscalers.get(&key()).expect("a cached autoscaler");
+    let history = autoscaler.history(reconciler.clock.instants());
+    assert_eq!(history.recommendations.last().map(|last| last.replicas), Some(4));
+}
+
+#[tokio::test]
+async fn decision_on_old_inputs_is_not_compared() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    // With the default window, the first recommendation of 4 would still apply and scale up.
+    let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
+    let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
+    let [mut asked, mut answered] = [hpa(), answered(4)];
+    (asked.spec.behavior, answered.spec.behavior) = (behavior.clone(), behavior);
+    reconciler.autoscalers.apply(&key(), asked, Origin::List);
+    for milli in [100, 50, 50] {
+        reconciler.metrics = Arc::new(usage(milli));
+        reconciler.reconcile(&key()).await;
+    }
+    reconciler.autoscalers.apply(&key(), answered, Origin::List);
+    reconciler.reconcile(&key()).await;
+    assert_eq!(*verdicts.0.lock(), [Verdict::Unsettled]);
+}
+
+/// While its status is unchanged, the peer has not decided on a load that changed since.
+#[tokio::test]
+async fn unchanged_status_delays_our_recommendation() {
+    let server = Arc::new(Mutex::new(server()));
+    let verdicts = Arc::new(Verdicts::default());
+    let mut reconciler = reconciler(&server);
+    (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
+    reconciler.metrics = Arc::new(usage(50));
+    reconciler.reconcile(&key()).await;
+    let mut answered = answered(2);
+    answered.status.conditions[0].reason = ConditionReason::ReadyForNewScale;
+    answered.status.current_metrics[0] =
+        serde_json::from_value(json!({ "type": "Resource", "resource": {
+        "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" } } }))
+        .expect("a metric");
+    reconciler.autoscalers.apply(&key(), answered, Origin::List);
+    let mut recommended = Vec::new();
+    for milli in [50, 25, 25, 25] {
+        reconciler.metrics = Arc::new(usage(milli));
+        reconciler.reconcile(&key()).await;
+        let autoscaler = reconciler.autoscalers.get(&key()).expect("a cached autoscaler");
+        let history = autoscaler.history(reconciler.clock.instants());
+        recommended.push(history.recommendations.last().map(|last| last.replicas));
+    }
+    assert_eq!(recommended, [2, 2, 2, 1].map(Some));
+    assert_eq!(*verdicts.0.lock(), [Verdict::Same, Verdict::Same, Verdict::Unsettled]);
+}
+
+#[tokio::test]
+async fn annotation_alone_prevents_all_writes() {
+    let server = Arc::new(Mutex::new(server()));
+    let reconciler = reconciler(&server);
+    let mut annotated = hpa();
+    annotated.metadata.annotations.insert(DRY_RUN.into(), "true".into());
+    reconciler.autoscalers.apply(&key(), annotated, Origin::List);
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn read_only_client_sends_no_writes() {
+    let server = Arc::new(Mutex::new(server()));
+    let mut reconciler = reconciler(&server);
+    // The reconciler itself is not in dry run.
+    reconciler.client = read_only(&reconciler.client);
+    reconciler.scales = ScaleClient::new(reconciler.client.clone(), Duration::from_secs(5));
+    reconciler.reconcile(&key()).await;
+    let server = server.lock();
+    assert_eq!((server.scale_writes.len(), server.status_patches.len()), (0, 0));
+}

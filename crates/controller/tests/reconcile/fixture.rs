@@ -1,0 +1,158 @@
+//! The reconciler under test, with its autoscaler, pods and metrics.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{
+    MilliValue,
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
+    readings::{PodSample, PodSamples, ReadError},
+    selector::Selector,
+    settings::Settings,
+};
+use hpa_controller::{
+    HpaKey, SystemClock,
+    cache::{Autoscalers, Origin, Pods, SelectorIndex},
+    events::{EventRecorder, EventWriterConfig},
+    reconcile::Reconciler,
+    scale_target::{MapperConfig, RestMapper, ScaleClient},
+};
+use hpa_metrics_client::MetricsClient;
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::server::{Server, client, merged};
+
+pub(crate) fn hpa() -> HorizontalPodAutoscaler {
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "a", "resourceVersion": "1" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 1, "maxReplicas": 10,
+            "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
+                "target": { "type": "Utilization", "averageUtilization": 50 } } }] },
+    }))
+    .expect("an autoscaler")
+}
+
+/// A metrics client that returns this CPU usage for every pod.
+pub(crate) struct Usage {
+    pub(crate) milli: i64,
+    /// The autoscaler is deleted from this cache while the metric is read.
+    pub(crate) deletes_from: Option<Arc<Autoscalers>>,
+}
+
+pub(crate) fn usage(milli: i64) -> Usage {
+    Usage { milli, deletes_from: None }
+}
+
+#[async_trait]
+impl MetricsClient for Usage {
+    async fn resource(
+        &self,
+        _: &str,
+        _: &Selector,
+        _: &ResourceName,
+        _: Option<&str>,
+    ) -> Result<PodSamples, ReadError> {
+        if let Some(autoscalers) = &self.deletes_from {
+            autoscalers.remove(&key());
+        }
+        let window = SignedDuration::from_secs(15);
+        let value = MilliValue::from_milli(self.milli);
+        let sample = PodSample { value, timestamp: Timestamp::now(), window };
+        Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
+    }
+
+    async fn pods(
+        &self,
+        _: &str,
+        _: &Selector,
+        _: &str,
+        _: &Selector,
+    ) -> Result<PodSamples, ReadError> {
+        unreachable!("the autoscaler has no such metric")
+    }
+
+    async fn object(
+        &self,
+        _: &str,
+        _: &CrossVersionObjectReference,
+        _: &str,
+        _: &Selector,
+    ) -> Result<MilliValue, ReadError> {
+        unreachable!("the autoscaler has no such metric")
+    }
+
+    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<MilliValue>, ReadError> {
+        unreachable!("the autoscaler has no such metric")
+    }
+}
+
+pub(crate) fn pod(name: &str) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": { "app": "web" } },
+        "spec": {
+            "containers": [{ "name": "app", "resources": { "requests": { "cpu": "100m" } } }],
+        },
+        "status": {
+            "phase": "Running",
+            "startTime": "2020-01-01T00:00:00Z",
+            "conditions": [{ "type": "Ready", "status": "True",
+                "lastTransitionTime": "2020-01-01T00:00:10Z" }],
+        },
+    }))
+    .expect("a pod")
+}
+
+/// A server whose target has two replicas.
+pub(crate) fn server() -> Server {
+    Server { replicas: 2, version: 1, scale_is_served: true, hpa_exists: true, ..Server::default() }
+}
+
+pub(crate) fn key() -> HpaKey {
+    HpaKey::new("shop", "web")
+}
+
+/// A reconciler with the autoscaler and its two pods in its caches. The usage is twice the target,
+/// so the desired replicas are 4.
+pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
+    let client = client(server);
+    let pods = Pods::for_scopes(&[None]);
+    for name in ["web-0", "web-1"] {
+        pods.index("shop").expect("an index").apply("shop", pod(name));
+    }
+    let autoscalers = Autoscalers::default();
+    autoscalers.apply(&key(), hpa(), Origin::List);
+    let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+    tokio::spawn(writer.run());
+    Reconciler {
+        settings: Settings::default(),
+        autoscalers: Arc::new(autoscalers),
+        pods: Arc::new(pods),
+        selectors: Arc::new(SelectorIndex::default()),
+        mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
+        scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
+        scale_informers: None,
+        metrics: Arc::new(usage(100)),
+        events,
+        clock: Arc::new(SystemClock::default()),
+        observer: Arc::new(()),
+        shadow: Arc::default(),
+        dry_run: false,
+        client,
+    }
+}
+
+/// The server after one reconcile.
+pub(crate) async fn reconcile_once(server: Server) -> Server {
+    let server = Arc::new(Mutex::new(server));
+    reconciler(&server).reconcile(&key()).await;
+    std::mem::take(&mut *server.lock())
+}
+
+/// The conditions that were written, as JSON.
+pub(crate) fn conditions(server: &Server) -> String {
+    merged(&server.status_patches)["conditions"].to_string()
+}

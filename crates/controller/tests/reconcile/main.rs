@@ -1,0 +1,18 @@
+//! One reconcile against a stub API server: what is written, and against which resource version.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::struct_excessive_bools,
+    reason = "test stubs: a wrong request fails the test"
+)]
+
+mod annotations;
+mod custom_api;
+mod deleted_hpa;
+mod dry_run;
+mod fixture;
+mod scale_writes;
+mod server;
+mod status_writes;
