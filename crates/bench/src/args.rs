@@ -54,7 +54,8 @@ pub(crate) struct RunArguments {
     /// Rounds in which each controller is measured in turn; the result is the medians
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) repeat: u32,
-    /// Autoscalers to create one by one during the measurement, to measure how soon they are decided
+    /// Autoscalers to create one by one during the measurement, to measure how soon they are
+    /// decided
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) extra: u32,
     /// The controllers' --concurrent-horizontal-pod-autoscaler-syncs

@@ -66,7 +66,8 @@ impl Controller {
         }
     }
 
-    /// Returns its flags: no leader election, no client-side rate limit, metrics on a loopback port.
+    /// Returns its flags: no leader election, no client-side rate limit, metrics on a loopback
+    /// port.
     pub(crate) fn flags(&self, settings: &Settings<'_>) -> Vec<String> {
         let mut flags = vec![
             format!("--kubeconfig={}", settings.kubeconfig.display()),

@@ -11,7 +11,8 @@ use crate::{
 const MEBI: f64 = 1_048_576.0;
 
 type Cell = fn(&Outcome) -> String;
-/// Returns `None` if the value is unknown. If it is unknown for all controllers, the row is left out.
+/// Returns `None` if the value is unknown. If it is unknown for all controllers, the row is left
+/// out.
 type OptionalCell = fn(&Outcome) -> Option<String>;
 
 const ROWS: &[(&str, Cell)] = &[

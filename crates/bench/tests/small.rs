@@ -47,7 +47,8 @@ fn bench(arguments: &[&str]) -> (bool, String, String) {
     (status.success(), text(stdout), text(stderr))
 }
 
-/// Measures the controller with 20 autoscalers of 3 pods, reconciled five times a second, for two seconds.
+/// Measures the controller with 20 autoscalers of 3 pods, reconciled five times a second, for two
+/// seconds.
 fn measure(more: &[&str]) -> (Value, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("numbers.json").display().to_string();
@@ -93,7 +94,8 @@ fn load_that_jitters_is_decided_on_again_and_again(#[case] metric: &str) {
     assert_eq!(number(outcome, "/decided/count"), 20.0);
     let measured = number(outcome, "/measured");
     assert!((2.0..20.0).contains(&measured), "{outcome:#}");
-    // On a busy machine not all that is due is done, but most of it, and never more. A period is at either end.
+    // On a busy machine not all that is due is done, but most of it, and never more. A period is at
+    // either end.
     let (made, due) = (number(outcome, "/reconciles"), number(outcome, "/reconciles_due"));
     assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{outcome:#}");
     assert_eq!(

@@ -50,21 +50,15 @@ impl Options {
     }
 
     pub(crate) fn metrics_client_settings(&self) -> ClientSettings {
-        ClientSettings {
-            deadline: self.request_timeout,
-            version_lifetime: self.sync_period,
-            ..ClientSettings::default()
-        }
+        ClientSettings::default()
+            .with_deadline(self.request_timeout)
+            .with_version_lifetime(self.sync_period)
     }
 
     /// In dry run, responses of a metrics API are not reused, so that our samples are about as old
     /// as the other controller's.
     pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
         let settings = CoalescingSettings::for_sync_period(self.sync_period);
-        if dry_run {
-            CoalescingSettings { freshness: Duration::ZERO, ..settings }
-        } else {
-            settings
-        }
+        if dry_run { settings.with_freshness(Duration::ZERO) } else { settings }
     }
 }

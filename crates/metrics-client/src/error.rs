@@ -1,4 +1,4 @@
-//! Why a request to a metrics API failed.
+//! Errors of requests to a metrics API.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -6,101 +6,121 @@ use hpa_calc::readings::{MetricsApi, ReadError};
 
 use crate::wire::WireError;
 
-/// Why a request to a metrics API gave no items. Shared by everyone who waited for the request.
+/// Why a request to a metrics API failed. Cheap to clone, because all callers that waited for the
+/// request get it.
 ///
-/// `request` names what was asked for as the reference's client does: `get pods.metrics.k8s.io`.
+/// `request` names the request as the reference's client does, for example
+/// `get pods.metrics.k8s.io`. The texts end up in conditions of autoscalers.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FetchError {
-    /// The server answered with an HTTP error.
+    /// The server responded with an HTTP error.
     #[error("{message}")]
-    Refused {
+    Status {
         /// The HTTP status code.
         code: u16,
-        /// The message of the server's Status, else the reference client's text for the code.
+        /// The message of the server's Status object, or else the reference client's text for the
+        /// code.
         message: Box<str>,
     },
-    /// No complete answer in time.
+    /// The response was not complete in time.
     #[error("context deadline exceeded: no answer within {deadline:?} ({request})")]
-    Deadline {
-        /// The time given.
+    Timeout {
+        /// The time limit.
         deadline: Duration,
-        /// What was asked for.
+        /// The request.
         request: Box<str>,
     },
-    /// The answer is longer than this client reads.
+    /// The response is larger than the limit.
     #[error("the answer is larger than {limit} bytes ({request})")]
     TooLarge {
         /// The limit in bytes, after decompression.
         limit: usize,
-        /// What was asked for.
+        /// The request.
         request: Box<str>,
     },
-    /// The answer is not what it should be.
+    /// The response could not be decoded.
     #[error("unexpected answer ({request})")]
     Decode {
-        /// What was asked for.
+        /// The request.
         request: Box<str>,
-        /// What is wrong with it.
+        /// The cause.
         source: Arc<WireError>,
     },
-    /// No answer came.
+    /// The request could not be sent, or the connection failed.
     #[error("request failed ({request})")]
     Transport {
-        /// What was asked for.
+        /// The request.
         request: Box<str>,
-        /// What went wrong on the way.
+        /// The cause.
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// The server does not know the custom metrics API.
+    /// The server does not have the custom metrics API.
     #[error("no custom metrics API (custom.metrics.k8s.io) registered")]
     NoCustomApi,
-    /// The server has the API, in none of the versions that this crate reads.
+    /// The server has the API, but no version that this crate supports.
     #[error("no known available metric versions found")]
     NoKnownVersion,
-    /// An object's kind names no resource.
-    #[error("unable to map kind {kind} to resource: {message}")]
+    /// The resource of an object's kind could not be determined.
+    #[error("unable to map kind {kind} to resource")]
     UnknownKind {
         /// `Kind` or `Kind.group`.
         kind: Box<str>,
-        /// Why.
-        message: Box<str>,
+        /// The cause.
+        source: Arc<dyn Error + Send + Sync>,
     },
-    /// A name cannot be part of a path.
+    /// A name can't be part of a path.
     #[error("invalid {part} {name:?}: [{reasons}]")]
     InvalidName {
         /// The part of the path.
         part: &'static str,
         /// The name.
         name: Box<str>,
-        /// Why.
+        /// The cause.
         reasons: Box<str>,
     },
+    /// A [`MetricsSource`](crate::MetricsSource) returned the wrong variant of
+    /// [`Items`](crate::Items).
+    #[error("the metrics source returned items of another kind than requested")]
+    UnexpectedItems,
 }
 
 impl FetchError {
-    /// The error of a reading: this error and its causes in one line, without credentials of any URL in them.
+    /// Converts to the error of a reading: this error and its causes in one line, without
+    /// credentials of URLs.
     pub fn into_read_error(self, api: MetricsApi) -> ReadError {
         ReadError::Fetch { api, message: describe(&self) }
     }
 
-    /// Whether the answer itself is at fault: one to a narrower question may be fine.
-    pub(crate) fn is_of_answer(&self) -> bool {
+    /// Whether the request failed because of the content of the response. A request for fewer items
+    /// may then succeed.
+    pub fn is_caused_by_content(&self) -> bool {
         matches!(self, Self::TooLarge { .. } | Self::Decode { .. })
     }
 }
 
-/// What a metrics server says of itself may be a page; conditions and events are for sentences.
-const LONGEST_DESCRIPTION: usize = 4096;
+/// The error of [`ResourceNames::resource_for`](crate::ResourceNames::resource_for), if the lookup
+/// takes too long.
+#[derive(Debug, thiserror::Error)]
+#[error("context deadline exceeded: no answer within {deadline:?}")]
+pub(crate) struct LookupTimeout {
+    pub(crate) deadline: Duration,
+}
 
-/// An error and its causes in one line of at most 4096 bytes, without credentials of any URL in them: how a log or a
-/// condition has it.
+/// In bytes. A metrics server may respond with a whole page, but conditions and events are meant
+/// for sentences.
+const MAX_DESCRIPTION: usize = 4096;
+
+/// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
+/// for logs and conditions.
 pub fn describe(error: &dyn Error) -> String {
     let mut text = without_credentials(&chain(error));
-    text.truncate(text.floor_char_boundary(LONGEST_DESCRIPTION));
+    text.truncate(text.floor_char_boundary(MAX_DESCRIPTION));
     text
 }
 
-/// An error and its causes. Causes that an error's own text repeats (as kube's do) are printed once.
+/// Joins an error and its causes. A cause is left out if the text before contains it already, as
+/// with errors of kube.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -115,7 +135,7 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Leaves out the user information of URLs: `https://user:password@host` becomes `https://host`.
+/// Removes the user information from URLs: `https://user:password@host` becomes `https://host`.
 fn without_credentials(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
@@ -137,20 +157,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_holds_no_credentials() {
+    fn description_has_no_credentials() {
         let error = FetchError::Transport {
             request: "get pods.metrics.k8s.io".into(),
             source: Arc::new(std::io::Error::other(
                 "proxy http://me:se@cret@proxy:3128/x and https://you@b refused",
             )),
         };
-        let message = "unable to fetch metrics from resource metrics API: request failed (get pods.metrics.k8s.io): \
+        let message = "unable to fetch metrics from resource metrics API: \
+                       request failed (get pods.metrics.k8s.io): \
                        proxy http://proxy:3128/x and https://b refused";
         assert_eq!(error.into_read_error(MetricsApi::Resource).to_string(), message);
     }
 
     #[test]
-    fn a_cause_is_printed_once() {
+    fn cause_that_the_error_repeats_is_printed_once() {
         #[derive(Debug, thiserror::Error)]
         #[error("outer: inner")]
         struct Outer(#[source] std::io::Error);
@@ -158,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_between_characters() {
+    fn long_description_is_cut_between_characters() {
         let error = std::io::Error::other("é".repeat(4096));
         let text = describe(&error);
         assert_eq!((text.len(), text.chars().count()), (4096, 2048));

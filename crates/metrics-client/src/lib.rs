@@ -1,38 +1,90 @@
 //! A client of the three Kubernetes metrics APIs, for a controller with many autoscalers.
 //!
 //! ```text
-//! MetricQuery ─▶ MetricsClient::read ─▶ Reading
-//!                    │ Coalescing: is the answer here, on its way, or part of a shared list?
-//!                    ▼
-//!                MetricsSource ─▶ items of a list (wire)
-//!                    │ KubeMetricsClient: which version, which path; deadline, size
-//!                    ▼
-//!                kube::Client ─▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io
+//! MetricQuery, namespace, pod selector
+//!      │  MetricsClient::read
+//!      ▼
+//! Coalescing          reuses responses, joins requests in flight, shares lists of a namespace
+//!      │  Request
+//!      ▼  MetricsSource::fetch
+//! KubeMetricsClient   chooses API version and path, limits time and size
+//!      │  HTTP GET
+//!      ▼
+//! kube::Client ──▶ /apis/{metrics,custom.metrics,external.metrics}.k8s.io
+//!      │  JSON
+//!      ▼  wire::decode_list
+//! Items ──▶ wire::{resource_samples, pod_samples, object_value, external_values} ──▶ Reading
 //! ```
 //!
-//! - [`wire`]: what the APIs answer, and pure functions from items to readings. Usable without a cluster.
-//! - [`MetricsSource`]: one request, one list. [`KubeMetricsClient`] asks an API server.
-//! - [`MetricsClient`]: one question of an autoscaler, one reading. [`Coalescing`] answers it from a source, sharing
-//!   requests between autoscalers.
+//! - [`MetricsClient`] answers one query of an autoscaler with a reading. [`Coalescing`] implements
+//!   it with a source.
+//! - [`MetricsSource`] sends one request and returns the items of one list. [`KubeMetricsClient`]
+//!   implements it for an API server. Implement it for other sources of metrics, or to observe
+//!   requests.
+//! - [`wire`] has the types of the items, and pure functions from items to readings. It needs no
+//!   cluster.
 //!
-//! Nothing here retries: the controller's next sync is the retry. Paths, parameters, error texts and the reduction of
-//! items are those of the reference controller (kube-controller-manager's `podautoscaler/metrics` and the clients of
-//! `k8s.io/metrics`).
+//! Queries and readings are those of [`hpa_calc::readings`]: a controller passes the queries of a
+//! [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
+//! [`decide`](hpa_calc::decide).
+//!
+//! Nothing is retried, because the controller reads the metrics again in the next sync period.
+//! Paths, parameters, error texts and the reduction of items are those of the reference controller
+//! (`podautoscaler/metrics` in kube-controller-manager, and the clients in `k8s.io/metrics`).
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::{error::Error, sync::Arc, time::Duration};
+//!
+//! use hpa_calc::{api::ResourceName, readings::MetricQuery, selector::Selector};
+//! use hpa_metrics_client::{
+//!     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient, ResourceNames,
+//! };
+//!
+//! /// Knows the resources of the objects whose metrics are read.
+//! struct Names;
+//!
+//! #[async_trait::async_trait]
+//! impl ResourceNames for Names {
+//!     async fn resource_for(
+//!         &self,
+//!         group: &str,
+//!         kind: &str,
+//!     ) -> Result<String, Box<dyn Error + Send + Sync>> {
+//!         match (group, kind) {
+//!             ("networking.k8s.io", "Ingress") => Ok("ingresses.networking.k8s.io".to_owned()),
+//!             _ => Err(format!("no matches for kind {kind:?} in group {group:?}").into()),
+//!         }
+//!     }
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn Error>> {
+//! let kube = kube::Client::try_default().await?;
+//! let source = KubeMetricsClient::new(kube, Arc::new(Names), ClientSettings::default());
+//! let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
+//! let client = Coalescing::new(source, settings);
+//!
+//! let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
+//! let reading = client.read("shop", &Selector::parse("app=web")?, &query).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod client;
 mod coalesce;
 mod error;
-mod server;
+mod kube_client;
 mod source;
 pub mod wire;
 
 #[cfg(test)]
-mod testing;
+mod test_doubles;
 
 pub use client::MetricsClient;
 pub use coalesce::{Coalescing, CoalescingSettings};
 pub use error::{FetchError, describe};
-pub use server::{
+pub use kube_client::{
     ClientSettings, KubeMetricsClient, ResourceNames, generic_message, percent_encode,
 };
-pub use source::MetricsSource;
+pub use source::{Items, MetricsSource, ObjectReference, Request};

@@ -148,8 +148,8 @@ async fn wait_until_decided(
     Ok(())
 }
 
-/// Lets the time of the measurement pass. Adds autoscalers during its first half, so that the second
-/// half remains for their decisions.
+/// Lets the time of the measurement pass. Adds autoscalers during its first half, so that the
+/// second half remains for their decisions.
 async fn add_autoscalers(
     arguments: &RunArguments,
     server: &ServerProcess,

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{args::ServeArguments, load::Load, object_store::ObjectStore, objects};
 
-/// Populates the cluster and serves as a proxy to it until `shutdown`, then deletes the objects that
-/// it created.
+/// Populates the cluster and serves as a proxy to it until `shutdown`, then deletes the objects
+/// that it created.
 pub(super) async fn serve(
     arguments: &ServeArguments,
     file: &Path,

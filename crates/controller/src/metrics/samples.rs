@@ -3,11 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_calc::{api::CrossVersionObjectReference, readings::MetricsApi, selector::Selector};
-use hpa_metrics_client::{
-    FetchError, MetricsSource,
-    wire::{ExternalMetricValue, MetricValue, PodMetrics},
-};
+use hpa_calc::readings::MetricsApi;
+use hpa_metrics_client::{FetchError, Items, MetricsSource, Request};
 use jiff::Timestamp;
 
 use super::Telemetry;
@@ -38,48 +35,14 @@ impl<S> ObservedSource<S> {
 
 #[async_trait]
 impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
-    async fn pod_metrics(
-        &self,
-        namespace: &str,
-        pods: &Selector,
-    ) -> Result<Vec<PodMetrics>, FetchError> {
-        let items = self.source.pod_metrics(namespace, pods).await?;
-        self.observe(MetricsApi::Resource, &items, |item| item.timestamp);
-        Ok(items)
-    }
-
-    async fn pod_values(
-        &self,
-        namespace: &str,
-        pods: &Selector,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<Vec<MetricValue>, FetchError> {
-        let items = self.source.pod_values(namespace, pods, metric, metric_selector).await?;
-        self.observe(MetricsApi::Custom, &items, |item| item.timestamp);
-        Ok(items)
-    }
-
-    async fn object_values(
-        &self,
-        namespace: &str,
-        object: &CrossVersionObjectReference,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<Vec<MetricValue>, FetchError> {
-        let items = self.source.object_values(namespace, object, metric, metric_selector).await?;
-        self.observe(MetricsApi::Custom, &items, |item| item.timestamp);
-        Ok(items)
-    }
-
-    async fn external_values(
-        &self,
-        namespace: &str,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<Vec<ExternalMetricValue>, FetchError> {
-        let items = self.source.external_values(namespace, metric, metric_selector).await?;
-        self.observe(MetricsApi::External, &items, |item| item.timestamp);
+    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
+        let items = self.source.fetch(request).await?;
+        let api = request.api();
+        match &items {
+            Items::PodMetrics(items) => self.observe(api, items, |item| item.timestamp),
+            Items::Values(items) => self.observe(api, items, |item| item.timestamp),
+            Items::ExternalValues(items) => self.observe(api, items, |item| item.timestamp),
+        }
         Ok(items)
     }
 }

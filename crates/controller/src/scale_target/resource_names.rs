@@ -1,18 +1,24 @@
 //! Resource names for the custom metrics API, whose paths name an object by its resource.
 
+use std::error::Error;
+
 use async_trait::async_trait;
 use hpa_metrics_client::ResourceNames;
 
-use super::{GroupKind, RestMapper};
+use super::{GroupKind, MapperError, RestMapper};
 
 #[async_trait]
 impl ResourceNames for RestMapper {
-    async fn resource_for(&self, group: &str, kind: &str) -> Result<String, String> {
+    async fn resource_for(
+        &self,
+        group: &str,
+        kind: &str,
+    ) -> Result<String, Box<dyn Error + Send + Sync>> {
         let kind = GroupKind { group: group.into(), kind: kind.into() };
-        let mappings = self.mappings(&kind).await.map_err(|error| error.to_string())?;
-        let mapping = mappings
-            .first()
-            .ok_or_else(|| format!("no matches for kind {:?} in group {group:?}", kind.kind))?;
-        Ok(mapping.to_string())
+        let mappings = self.mappings(&kind).await?;
+        match mappings.first() {
+            Some(mapping) => Ok(mapping.to_string()),
+            None => Err(MapperError::NoMatch { kind: kind.kind, group: kind.group }.into()),
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use hpa_calc::{
     MilliValue,
-    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, Pod, ResourceName},
-    readings::{PodSample, PodSamples, ReadError},
+    api::{HorizontalPodAutoscaler, Pod},
+    readings::{MetricQuery, PodSample, ReadError, Reading},
     selector::Selector,
     settings::Settings,
 };
@@ -49,44 +49,16 @@ pub(crate) fn usage(milli: i64) -> Usage {
 
 #[async_trait]
 impl MetricsClient for Usage {
-    async fn resource(
-        &self,
-        _: &str,
-        _: &Selector,
-        _: &ResourceName,
-        _: Option<&str>,
-    ) -> Result<PodSamples, ReadError> {
+    async fn read(&self, _: &str, _: &Selector, query: &MetricQuery) -> Result<Reading, ReadError> {
+        assert!(matches!(query, MetricQuery::Resource { .. }), "{query:?}");
         if let Some(autoscalers) = &self.deletes_from {
             autoscalers.remove(&key());
         }
         let window = SignedDuration::from_secs(15);
         let value = MilliValue::from_milli(self.milli);
         let sample = PodSample { value, timestamp: Timestamp::now(), window };
-        Ok(["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect())
-    }
-
-    async fn pods(
-        &self,
-        _: &str,
-        _: &Selector,
-        _: &str,
-        _: &Selector,
-    ) -> Result<PodSamples, ReadError> {
-        unreachable!("the autoscaler has no such metric")
-    }
-
-    async fn object(
-        &self,
-        _: &str,
-        _: &CrossVersionObjectReference,
-        _: &str,
-        _: &Selector,
-    ) -> Result<MilliValue, ReadError> {
-        unreachable!("the autoscaler has no such metric")
-    }
-
-    async fn external(&self, _: &str, _: &str, _: &Selector) -> Result<Vec<MilliValue>, ReadError> {
-        unreachable!("the autoscaler has no such metric")
+        let samples = ["web-0", "web-1"].into_iter().map(|pod| (pod, sample)).collect();
+        Ok(Reading::Pods(samples))
     }
 }
 

@@ -1,246 +1,239 @@
-//! Requests shared between autoscalers.
+//! Sharing requests between autoscalers.
 
-mod shards;
+mod pod_list;
+mod settings;
+mod sharding;
 mod sharing;
 mod single_flight;
 #[cfg(test)]
 mod tests;
-mod whole;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use hpa_calc::{
-    MilliValue,
-    api::{CrossVersionObjectReference, ResourceName},
-    readings::{MetricsApi, PodSamples, ReadError},
+    readings::{MetricQuery, MetricsApi, PodSamples, ReadError, Reading},
     selector::Selector,
 };
 
+pub use self::settings::CoalescingSettings;
+pub(crate) use self::single_flight::SingleFlight;
+use self::{pod_list::PodList, sharing::Sharing};
 use crate::{
-    FetchError, MetricsClient, MetricsSource,
+    FetchError, Items, MetricsClient, MetricsSource, Request,
     wire::{self, ExternalMetricValue, MetricValue, PodMetrics},
 };
-use sharing::Sharing;
-pub(crate) use single_flight::SingleFlight;
-use whole::PodList;
 
-/// How far requests are shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoalescingSettings {
-    /// For how long after the start of a request its answer is given to others who ask the same. Zero: only while
-    /// the request is under way.
-    pub freshness: Duration,
-    /// For how long a selector that was asked for counts as in use.
-    pub window: Duration,
-    /// With how many selectors in use a namespace's whole list is considered; `usize::MAX` for never.
-    pub threshold: usize,
-}
-
-impl CoalescingSettings {
-    /// The settings for a controller that asks every `period`: an answer is fresh for a fifteenth of it (1 s at the
-    /// default of 15 s), a selector in use for two of them, and two selectors may share a list.
-    pub fn for_sync_period(period: Duration) -> Self {
-        Self { freshness: period / 15, window: period * 2, threshold: 2 }
-    }
-
-    /// For how long a list of this many items is fresh: a long one for up to five times as long, a third of the sync
-    /// period.
-    fn freshness_of(&self, items: usize) -> Duration {
-        let times = (items / ITEMS_OF_A_SHORT_LIST).clamp(1, 5);
-        self.freshness.saturating_mul(u32::try_from(times).unwrap_or(1))
-    }
-}
-
-/// With more items a list is a long one.
-const ITEMS_OF_A_SHORT_LIST: usize = 2000;
-
-/// A [`MetricsClient`] that asks a [`MetricsSource`] as little as it can.
+/// A [`MetricsClient`] that sends as few requests to a [`MetricsSource`] as possible.
 ///
-/// # Same question, one request
+/// # Equal requests
 ///
-/// Whoever asks what is being asked already waits for the same answer; an answer is also given to those who ask
-/// within [`CoalescingSettings::freshness`] of its request. It is parsed once. Errors go to those who wait, and no
-/// further. The resources and containers of a pod are one answer: an autoscaler on cpu and memory asks once.
+/// A caller whose request is already in flight waits for its response. A response is also reused
+/// for callers within [`CoalescingSettings::freshness`] of the start of its request, and is decoded
+/// once. An error goes to the callers that waited for the request, and to no later ones. All
+/// resources and containers of a pod are in one response, so an autoscaler with CPU and memory
+/// metrics sends one request.
 ///
-/// Decisions stay the same: each sample carries its own time and window, which the engine goes by, and an autoscaler
-/// that is given an answer up to `freshness` old decides as if its turn had come that much earlier, which the
-/// reference leaves to chance (metrics-server takes samples every 15 s by default). Since an autoscaler asks once
-/// per sync period, of which the freshness is a small part, it is never given the same answer in two syncs unless
-/// its spec changes in between. A list of thousands of pods costs much more than its age matters: it is fresh for up to
-/// five times as long, a third of the period.
+/// Reuse does not change decisions. Each sample has its own timestamp and window, which the engine
+/// uses. A response that is up to `freshness` old has the same effect as reconciling that much
+/// earlier, and the reference does not define when in a period it reconciles. `freshness` is a
+/// small part of the sync period, so an autoscaler does not get the same response in two periods. A
+/// list of thousands of pods costs much more than its age matters, so it is fresh for up to five
+/// times as long, which is a third of the period.
 ///
 /// # One list for a namespace
 ///
-/// Resource metrics of different selectors can be cut from the list of the whole namespace, since its items carry
-/// the labels of their pods. That is done if it would have been cheaper over the last window, with the last question
-/// of every selector, counted in items:
+/// The items of resource metrics contain the labels of their pods. So the list of a namespace can
+/// answer all selectors in it. The client requests it if this would have been cheaper during the
+/// last window, with the last request of each selector, counted in items:
 ///
-/// - apart: `selectors × 100 + items matched`,
-/// - together: `bursts × (100 + items of the namespace) + selectors`,
+/// - separate requests: `selectors × 100 + items matched`,
+/// - namespace lists: `bursts × (100 + items of the namespace) + selectors`,
 ///
-/// where a burst is as many questions as one list can answer, all within its freshness of the first, and 100 stands for
-/// what a request costs beside its items. So it pays where autoscalers of a namespace sync together, and not where a few
-/// are spread over the period or cover a corner of a large namespace. The size of the namespace is learned from the first
-/// shared list, and looked at again every 8 windows. A list is grouped by labels once, so that what an autoscaler takes
-/// from it costs no more than its own pods.
+/// where a burst is a series of requests that one list can answer, all within its freshness of the
+/// first, and 100 is the cost of a request without its items. Sharing pays off if the autoscalers
+/// of a namespace reconcile at the same time. It does not pay off if a few of them are distributed
+/// over the period, or select a small part of a large namespace. The first namespace list
+/// determines the size of the namespace, which is determined again after 8 windows. A list is
+/// grouped by labels once, so that selecting the items of an autoscaler takes time in proportion to
+/// its own pods.
 ///
-/// If no item of the list has labels (old servers do not copy them), or the list cannot be read at all or is too
-/// large, selectors are asked one by one, at once and for the next 8 windows. If the request failed otherwise, that
-/// is the answer, without a second request, and the next ones are asked one by one.
+/// If no item has labels (old servers don't copy them), or the list can't be decoded or is too
+/// large, the client sends separate requests immediately and for the next 8 windows. If the request
+/// fails in another way, its error is the result, and the next 8 windows have separate requests
+/// too.
 ///
-/// Metrics of custom.metrics.k8s.io are not shared across selectors: their items carry no labels of the pod.
+/// Metrics of custom.metrics.k8s.io are not shared between selectors, because their items have no
+/// labels of the pod.
 ///
 /// # State
 ///
-/// Answers live for `freshness` and at most a second more while anybody asks; what is known of a namespace as
-/// long as its selectors are in use. No lock is held across an await, and none is shared by all namespaces.
+/// Responses are dropped after `freshness` and at most a second more, while there are requests. The
+/// statistics of a namespace are dropped when its selectors are no longer in use. No lock is held
+/// across an await, and no lock is shared by all namespaces.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpa_calc::{api::ResourceName, readings::{MetricQuery, Reading}, selector::Selector};
+/// use hpa_metrics_client::{
+///     Coalescing, CoalescingSettings, FetchError, Items, MetricsClient, MetricsSource, Request,
+///     wire::{PodMetrics, decode_list},
+/// };
+///
+/// struct Recorded;
+///
+/// #[async_trait::async_trait]
+/// impl MetricsSource for Recorded {
+///     async fn fetch(&self, _: &Request) -> Result<Items, FetchError> {
+///         let body = br#"{ "items": [{
+///             "metadata": { "name": "web-1", "labels": { "app": "web" } },
+///             "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+///             "containers": [{ "name": "app", "usage": { "cpu": "250m" } }] }] }"#;
+///         Ok(Items::PodMetrics(decode_list::<PodMetrics>(body).expect("a valid list")))
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let settings = CoalescingSettings::for_sync_period(Duration::from_secs(15));
+/// let client = Coalescing::new(Recorded, settings);
+/// let query = MetricQuery::Resource { resource: ResourceName::Cpu, container: None };
+/// let reading = client.read("shop", &Selector::parse("app=web")?, &query).await?;
+/// let Reading::Pods(samples) = reading else { unreachable!("a resource metric has samples") };
+/// assert_eq!(samples.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Coalescing<S> {
     source: Arc<S>,
     sharing: Sharing,
-    pod_metrics: SingleFlight<PodsKey, PodList>,
-    pod_values: SingleFlight<(PodsKey, MetricKey), Vec<MetricValue>>,
-    object_values: SingleFlight<(ObjectKey, MetricKey), Vec<MetricValue>>,
-    external_values: SingleFlight<(Box<str>, MetricKey), Vec<ExternalMetricValue>>,
+    pod_metrics: SingleFlight<Request, PodList>,
+    values: SingleFlight<Request, Vec<MetricValue>>,
+    external_values: SingleFlight<Request, Vec<ExternalMetricValue>>,
 }
 
-/// The pods of a selector in a namespace.
-type PodsKey = (Box<str>, Selector);
-/// The series of a metric.
-type MetricKey = (Box<str>, Selector);
-/// An object in a namespace: its API version, kind and name.
-type ObjectKey = (Box<str>, [Box<str>; 3]);
-
 impl<S: MetricsSource> Coalescing<S> {
-    /// A client that asks `source`.
+    /// Creates a client that sends its requests to `source`.
     pub fn new(source: S, settings: CoalescingSettings) -> Self {
         let freshness = settings.freshness;
         Self {
             source: Arc::new(source),
             sharing: Sharing::new(settings),
             pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
-                settings.freshness_of(list.items.len())
+                settings.freshness_for(list.items.len())
             }),
-            pod_values: SingleFlight::new(freshness),
-            object_values: SingleFlight::new(freshness),
+            values: SingleFlight::new(freshness),
             external_values: SingleFlight::new(freshness),
         }
     }
 
-    /// Reduces the items of the selected pods, cut from a shared list if that is cheaper.
-    async fn resource_samples(
+    /// Applies `reduce` to the items of the selected pods, which are from the namespace list if
+    /// that is cheaper.
+    async fn read_pod_metrics(
         &self,
         namespace: &str,
         pods: &Selector,
         reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> Result<PodSamples, ReadError> + Sync,
     ) -> Result<Result<PodSamples, ReadError>, FetchError> {
-        if self.sharing.ask(namespace, pods)
-            && let Some(list) = self.whole_list(namespace).await?
+        if self.sharing.should_share(namespace, pods)
+            && let Some(list) = self.namespace_list(namespace).await?
         {
             let selected = list.select(pods);
-            self.sharing.matched(namespace, pods, selected.len());
+            self.sharing.record_matches(namespace, pods, selected.len());
             return Ok(reduce(&mut selected.into_iter()));
         }
-        let list = self.list(namespace, pods).await?;
-        self.sharing.matched(namespace, pods, list.items.len());
+        let list = self.pod_list(namespace, pods).await?;
+        self.sharing.record_matches(namespace, pods, list.items.len());
         Ok(reduce(&mut list.items.iter()))
     }
 
-    /// The items of all pods of a namespace; `None` if selectors cannot be cut from them.
-    async fn whole_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, FetchError> {
-        match self.list(namespace, &Selector::everything()).await {
-            Ok(list) if list.can_be_cut() => {
-                self.sharing.whole(namespace, list.items.len());
+    /// Returns the items of all pods of a namespace, or `None` if selectors can't be applied to
+    /// them.
+    async fn namespace_list(&self, namespace: &str) -> Result<Option<Arc<PodList>>, FetchError> {
+        match self.pod_list(namespace, &Selector::everything()).await {
+            Ok(list) if list.is_selectable() => {
+                self.sharing.record_namespace_list(namespace, list.items.len());
                 Ok(Some(list))
             }
             Ok(_) => {
-                self.sharing.bar(namespace);
+                self.sharing.suspend(namespace);
                 Ok(None)
             }
             Err(error) => {
-                self.sharing.bar(namespace);
-                if error.is_of_answer() { Ok(None) } else { Err(error) }
+                self.sharing.suspend(namespace);
+                if error.is_caused_by_content() { Ok(None) } else { Err(error) }
             }
         }
     }
 
-    async fn list(&self, namespace: &str, pods: &Selector) -> Result<Arc<PodList>, FetchError> {
+    async fn pod_list(&self, namespace: &str, pods: &Selector) -> Result<Arc<PodList>, FetchError> {
+        let is_namespace_list = pods.is_empty();
+        let request = Request::PodMetrics { namespace: namespace.into(), pods: pods.clone() };
+        self.fetch(&self.pod_metrics, request, move |items| {
+            let items = items.into_pod_metrics()?;
+            Ok(if is_namespace_list {
+                PodList::for_namespace(items)
+            } else {
+                PodList::for_selector(items)
+            })
+        })
+        .await
+    }
+
+    /// Returns the response to a request, sent by this caller or another one.
+    async fn fetch<T: Send + Sync + 'static>(
+        &self,
+        flights: &SingleFlight<Request, T>,
+        request: Request,
+        convert: impl FnOnce(Items) -> Result<T, FetchError> + Send + 'static,
+    ) -> Result<Arc<T>, FetchError> {
         let source = Arc::clone(&self.source);
-        let fetch = |(namespace, pods): PodsKey| async move {
-            let items = source.pod_metrics(&namespace, &pods).await?;
-            let is_whole = pods.is_empty();
-            Ok(if is_whole { PodList::of_namespace(items) } else { PodList::of_selector(items) })
-        };
-        self.pod_metrics.get((namespace.into(), pods.clone()), fetch).await
+        let fetch = |request| async move { convert(source.fetch(&request).await?) };
+        flights.get(request, fetch).await
     }
 }
 
 #[async_trait]
 impl<S: MetricsSource> MetricsClient for Coalescing<S> {
-    async fn resource(
+    async fn read(
         &self,
         namespace: &str,
         pods: &Selector,
-        resource: &ResourceName,
-        container: Option<&str>,
-    ) -> Result<PodSamples, ReadError> {
-        let everything = Selector::everything();
-        // Both are sent as the empty string; cut from a list they would differ.
-        let pods = if pods.is_nothing() { &everything } else { pods };
-        self.resource_samples(namespace, pods, |items| {
-            wire::resource_samples(items, resource, container)
-        })
-        .await
-        .map_err(|error| error.into_read_error(MetricsApi::Resource))?
-    }
-
-    async fn pods(
-        &self,
-        namespace: &str,
-        pods: &Selector,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<PodSamples, ReadError> {
-        let source = Arc::clone(&self.source);
-        let key = ((namespace.into(), pods.clone()), (metric.into(), metric_selector.clone()));
-        let fetch = |((namespace, pods), (metric, series)): (PodsKey, MetricKey)| async move {
-            source.pod_values(&namespace, &pods, &metric, &series).await
-        };
-        let items = self.pod_values.get(key, fetch).await;
-        wire::pod_samples(&*items.map_err(|error| error.into_read_error(MetricsApi::Custom))?)
-    }
-
-    async fn object(
-        &self,
-        namespace: &str,
-        object: &CrossVersionObjectReference,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<MilliValue, ReadError> {
-        let source = Arc::clone(&self.source);
-        let names =
-            [&object.api_version, &object.kind, &object.name].map(|name| name.as_str().into());
-        let key = ((namespace.into(), names), (metric.into(), metric_selector.clone()));
-        let object = object.clone();
-        let fetch = |((namespace, _), (metric, series)): (ObjectKey, MetricKey)| async move {
-            source.object_values(&namespace, &object, &metric, &series).await
-        };
-        let items = self.object_values.get(key, fetch).await;
-        wire::object_value(&items.map_err(|error| error.into_read_error(MetricsApi::Custom))?)
-    }
-
-    async fn external(
-        &self,
-        namespace: &str,
-        metric: &str,
-        metric_selector: &Selector,
-    ) -> Result<Vec<MilliValue>, ReadError> {
-        let source = Arc::clone(&self.source);
-        let key = (namespace.into(), (metric.into(), metric_selector.clone()));
-        let fetch = |(namespace, (metric, series)): (Box<str>, MetricKey)| async move {
-            source.external_values(&namespace, &metric, &series).await
-        };
-        let items = self.external_values.get(key, fetch).await;
-        wire::external_values(&*items.map_err(|error| error.into_read_error(MetricsApi::External))?)
+        query: &MetricQuery,
+    ) -> Result<Reading, ReadError> {
+        let request = || Request::new(namespace, pods, query);
+        match query {
+            MetricQuery::Resource { resource, container } => {
+                let everything = Selector::everything();
+                // Both are sent as the empty string, but select different items of a list.
+                let pods = if pods.is_nothing() { &everything } else { pods };
+                let samples = self.read_pod_metrics(namespace, pods, |items| {
+                    wire::resource_samples(items, resource, container.as_deref())
+                });
+                let samples = samples.await;
+                samples
+                    .map_err(|error| error.into_read_error(MetricsApi::Resource))?
+                    .map(Reading::Pods)
+            }
+            MetricQuery::Pods { .. } => {
+                let items = self.fetch(&self.values, request(), Items::into_values).await;
+                let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
+                wire::pod_samples(&*items).map(Reading::Pods)
+            }
+            MetricQuery::Object { .. } => {
+                let items = self.fetch(&self.values, request(), Items::into_values).await;
+                let items = items.map_err(|error| error.into_read_error(MetricsApi::Custom))?;
+                wire::object_value(&items).map(Reading::Object)
+            }
+            MetricQuery::External { .. } => {
+                let flights = &self.external_values;
+                let items = self.fetch(flights, request(), Items::into_external_values).await;
+                let items = items.map_err(|error| error.into_read_error(MetricsApi::External))?;
+                wire::external_values(&*items).map(Reading::External)
+            }
+        }
     }
 }

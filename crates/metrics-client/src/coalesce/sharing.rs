@@ -1,4 +1,4 @@
-//! Whether a namespace's autoscalers are better served by one list of all its pods.
+//! Decides whether one list of a namespace is cheaper than a request for each selector.
 
 use std::time::Duration;
 
@@ -6,46 +6,46 @@ use hashbrown::HashMap;
 use hpa_calc::selector::Selector;
 use tokio::time::Instant;
 
-use super::{CoalescingSettings, shards::Shards};
+use super::{CoalescingSettings, sharding::ShardedMap};
 
-/// What a request costs the API server, the metrics server and us beside its items, in items: authentication,
-/// authorization, the proxy hop, a connection. A request takes 1 to 2 ms of processor time over all of them, an item
-/// some 10 µs.
+/// Cost of a request without its items, in items. It covers authentication, authorization, the
+/// proxy hop and the connection. A request takes 1 to 2 ms of CPU time in the API server, the
+/// metrics server and this client together, and an item about 10 µs.
 const REQUEST_COST: u64 = 100;
-/// What cutting a selector's items from a list costs beside its items, in items.
-const CUT_COST: u64 = 1;
-/// For how many windows the size of a namespace's list, or that it cannot be shared, is remembered.
-const MEMORY_WINDOWS: u32 = 8;
+/// Cost of selecting items from a list, without the items themselves, in items.
+const SELECT_COST: u64 = 1;
+/// Number of windows for which the size of a namespace list is valid, and for which sharing is
+/// suspended.
+const VALID_WINDOWS: u32 = 8;
 
-/// Who asks for what in every namespace, and how large the answers are.
+/// Statistics about the requests in each namespace.
 pub(super) struct Sharing {
-    namespaces: Shards<Box<str>, Namespace>,
+    namespaces: ShardedMap<Box<str>, Namespace>,
     settings: CoalescingSettings,
 }
 
 #[derive(Default)]
 struct Namespace {
-    selectors: HashMap<Selector, Use>,
-    /// The length of the list of all pods, and when it was fetched.
-    whole: Option<(usize, Instant)>,
-    /// Until when no list is shared, since the last one could not be.
-    barred_until: Option<Instant>,
-    verdict: Option<Verdict>,
+    selectors: HashMap<Selector, SelectorUse>,
+    /// The length of the namespace list, and when it was fetched.
+    list: Option<(usize, Instant)>,
+    /// Set if the last namespace list could not be shared.
+    suspended_until: Option<Instant>,
+    decision: Option<SharingDecision>,
 }
 
-/// Whether the whole list is shared, as last compared.
 #[derive(Clone, Copy)]
-struct Verdict {
-    shares: bool,
-    until: Instant,
-    /// How many selectors were in use.
+struct SharingDecision {
+    is_shared: bool,
+    valid_until: Instant,
+    /// Number of selectors in use at the time of the decision.
     selectors: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Use {
-    asked: Instant,
-    /// How many items the selector matched.
+struct SelectorUse {
+    last_request: Instant,
+    /// Number of items that the selector matched last.
     items: usize,
 }
 
@@ -53,38 +53,42 @@ impl Sharing {
     pub(super) fn new(settings: CoalescingSettings) -> Self {
         let window = settings.window;
         let keep = move |namespace: &mut Namespace, now: Instant| {
-            namespace.forget(now, window);
+            namespace.drop_expired(now, window);
             !namespace.selectors.is_empty()
         };
-        Self { namespaces: Shards::new(window, keep), settings }
+        Self { namespaces: ShardedMap::new(window, keep), settings }
     }
 
-    /// Notes that the pods of a selector are asked for. Whether the namespace's whole list should answer.
-    pub(super) fn ask(&self, namespace: &str, selector: &Selector) -> bool {
+    /// Records a request for the pods of a selector. Returns whether the namespace list should
+    /// answer it.
+    pub(super) fn should_share(&self, namespace: &str, selector: &Selector) -> bool {
         let now = Instant::now();
         self.with(namespace, |state| {
-            let shares = match state.verdict {
-                Some(verdict) if verdict.holds(now, state.selectors.len()) => verdict.shares,
+            let is_shared = match state.decision {
+                Some(decision) if decision.is_valid(now, state.selectors.len()) => {
+                    decision.is_shared
+                }
                 _ => {
-                    let shares = state.decide(now, &self.settings);
-                    let until = now + self.settings.freshness;
-                    state.verdict =
-                        Some(Verdict { shares, until, selectors: state.selectors.len() });
-                    shares
+                    let is_shared = state.is_list_cheaper(now, &self.settings);
+                    let valid_until = now + self.settings.freshness;
+                    let selectors = state.selectors.len();
+                    state.decision = Some(SharingDecision { is_shared, valid_until, selectors });
+                    is_shared
                 }
             };
             match state.selectors.get_mut(selector) {
-                Some(known) => known.asked = now,
+                Some(known) => known.last_request = now,
                 None => {
-                    state.selectors.insert(selector.clone(), Use { asked: now, items: 0 });
+                    let known = SelectorUse { last_request: now, items: 0 };
+                    state.selectors.insert(selector.clone(), known);
                 }
             }
-            shares && state.barred_until.is_none_or(|until| until <= now)
+            is_shared && state.suspended_until.is_none_or(|until| until <= now)
         })
     }
 
-    /// Notes how many items a selector matched.
-    pub(super) fn matched(&self, namespace: &str, selector: &Selector, items: usize) {
+    /// Records how many items a selector matched.
+    pub(super) fn record_matches(&self, namespace: &str, selector: &Selector, items: usize) {
         self.with(namespace, |state| {
             if let Some(known) = state.selectors.get_mut(selector) {
                 known.items = items;
@@ -92,21 +96,21 @@ impl Sharing {
         });
     }
 
-    /// Notes the length of the namespace's whole list.
-    pub(super) fn whole(&self, namespace: &str, items: usize) {
+    /// Records the length of the namespace list.
+    pub(super) fn record_namespace_list(&self, namespace: &str, items: usize) {
         let now = Instant::now();
-        self.with(namespace, |state| state.whole = Some((items, now)));
+        self.with(namespace, |state| state.list = Some((items, now)));
     }
 
-    /// Shares no list of the namespace for a while.
-    pub(super) fn bar(&self, namespace: &str) {
-        let until = Instant::now() + self.settings.window * MEMORY_WINDOWS;
-        self.with(namespace, |state| state.barred_until = Some(until));
+    /// Suspends sharing in a namespace for [`VALID_WINDOWS`] windows.
+    pub(super) fn suspend(&self, namespace: &str) {
+        let until = Instant::now() + self.settings.window * VALID_WINDOWS;
+        self.with(namespace, |state| state.suspended_until = Some(until));
     }
 
     fn with<R>(&self, namespace: &str, act: impl FnOnce(&mut Namespace) -> R) -> R {
         self.namespaces.with(namespace, |all| {
-            // No key is made for a namespace that is known.
+            // Allocates a key only for a new namespace.
             match all.get_mut(namespace) {
                 Some(state) => act(state),
                 None => act(all.entry(namespace.into()).or_default()),
@@ -114,30 +118,33 @@ impl Sharing {
         })
     }
 
-    /// The number of namespaces and of selectors kept.
+    /// Returns the number of namespaces, and of selectors in one of them.
     #[cfg(test)]
     pub(super) fn len(&self, namespace: &str) -> (usize, usize) {
         (self.namespaces.len(), self.with(namespace, |state| state.selectors.len()))
     }
 }
 
-impl Verdict {
-    /// Comparing takes time in proportion to the selectors, so it is not done for each question. Against sharing it holds
-    /// until there are twice as many: at a start a namespace's autoscalers come within a second.
-    fn holds(&self, now: Instant, selectors: usize) -> bool {
-        now < self.until && (self.shares || selectors < self.selectors.saturating_mul(2).max(1))
+impl SharingDecision {
+    /// A decision takes time in proportion to the number of selectors, so it is not made for each
+    /// request. A decision against sharing becomes invalid when the number of selectors has
+    /// doubled: after a start, all autoscalers of a namespace appear within a second.
+    fn is_valid(&self, now: Instant, selectors: usize) -> bool {
+        now < self.valid_until
+            && (self.is_shared || selectors < self.selectors.saturating_mul(2).max(1))
     }
 }
 
 impl Namespace {
-    fn forget(&mut self, now: Instant, window: Duration) {
-        self.selectors.retain(|_, known| now.duration_since(known.asked) < window);
-        self.whole = self.whole.filter(|(_, at)| now.duration_since(*at) < window * MEMORY_WINDOWS);
+    fn drop_expired(&mut self, now: Instant, window: Duration) {
+        self.selectors.retain(|_, known| now.duration_since(known.last_request) < window);
+        self.list = self.list.filter(|(_, at)| now.duration_since(*at) < window * VALID_WINDOWS);
     }
 
-    /// Compares what the asking of the last window costs either way; see [`super::Coalescing`].
-    fn decide(&mut self, now: Instant, settings: &CoalescingSettings) -> bool {
-        self.forget(now, settings.window);
+    /// Compares the cost of the requests in the last window with that of namespace lists. See
+    /// [`super::Coalescing`].
+    fn is_list_cheaper(&mut self, now: Instant, settings: &CoalescingSettings) -> bool {
+        self.drop_expired(now, settings.window);
         if self.selectors.len() < settings.threshold.max(1) {
             return false;
         }
@@ -145,26 +152,27 @@ impl Namespace {
         let selectors = number(self.selectors.len());
         let matched =
             self.selectors.values().map(|known| number(known.items)).fold(0, u64::saturating_add);
-        // As long as it is unknown: no more than what was matched. One look will tell.
-        let whole = self.whole.map_or(matched, |(items, _)| number(items));
-        let apart = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
-        let freshness = settings.freshness_of(usize::try_from(whole).unwrap_or(usize::MAX));
-        let together = self
+        // If the size is unknown, the estimate is low, so that one list determines it.
+        let list_items = self.list.map_or(matched, |(items, _)| number(items));
+        let separate = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
+        let freshness = settings.freshness_for(usize::try_from(list_items).unwrap_or(usize::MAX));
+        let shared = self
             .bursts(freshness)
-            .saturating_mul(REQUEST_COST.saturating_add(whole))
-            .saturating_add(selectors.saturating_mul(CUT_COST));
-        together < apart
+            .saturating_mul(REQUEST_COST.saturating_add(list_items))
+            .saturating_add(selectors.saturating_mul(SELECT_COST));
+        shared < separate
     }
 
-    /// How many whole lists would have answered the last question of every selector, each for the length of the
-    /// freshness.
+    /// Returns the number of namespace lists, each usable for `freshness`, that would have answered
+    /// the last request of every selector.
     fn bursts(&self, freshness: Duration) -> u64 {
-        let mut asked: Vec<Instant> = self.selectors.values().map(|known| known.asked).collect();
-        asked.sort_unstable();
+        let mut requests: Vec<Instant> =
+            self.selectors.values().map(|known| known.last_request).collect();
+        requests.sort_unstable();
         let mut bursts = 0;
         let mut start: Option<Instant> = None;
-        for at in asked {
-            // Without freshness those of one instant still share a request.
+        for at in requests {
+            // Without freshness, simultaneous requests still share a list.
             if start.is_none_or(|start| {
                 at.duration_since(start) >= freshness.max(Duration::from_nanos(1))
             }) {

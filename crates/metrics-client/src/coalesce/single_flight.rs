@@ -1,4 +1,4 @@
-//! One request for all who ask the same at the same time.
+//! One request for concurrent callers with equal keys.
 
 use std::{hash::Hash, sync::Arc, time::Duration};
 
@@ -8,23 +8,25 @@ use futures::{
 };
 use tokio::time::Instant;
 
-use super::shards::Shards;
+use super::sharding::ShardedMap;
 use crate::FetchError;
 
-type Answer<T> = Result<Arc<T>, FetchError>;
-type Flight<T> = Shared<BoxFuture<'static, Answer<T>>>;
+type Response<T> = Result<Arc<T>, FetchError>;
+type Flight<T> = Shared<BoxFuture<'static, Response<T>>>;
 
-/// A request under way, or its answer.
+/// A request in flight, or its response.
 struct Entry<T> {
     started: Instant,
-    /// Weak: a request that nobody waits for any more is dropped, and is not taken up again half done.
-    flight: WeakShared<BoxFuture<'static, Answer<T>>>,
-    answer: Option<Arc<T>>,
+    /// Weak, so that the request is cancelled when its last caller is dropped.
+    flight: WeakShared<BoxFuture<'static, Response<T>>>,
+    response: Option<Arc<T>>,
 }
 
 impl<T> Entry<T> {
-    fn fresh_answer(&self, now: Instant, freshness: &Freshness<T>) -> Option<&Arc<T>> {
-        self.answer.as_ref().filter(|answer| now.duration_since(self.started) < freshness(answer))
+    fn fresh_response(&self, now: Instant, freshness: &Freshness<T>) -> Option<&Arc<T>> {
+        self.response
+            .as_ref()
+            .filter(|response| now.duration_since(self.started) < freshness(response))
     }
 
     fn flight(&self) -> Option<Flight<T>> {
@@ -32,17 +34,17 @@ impl<T> Entry<T> {
     }
 }
 
-/// For how long after the start of its request an answer is given to others.
+/// Returns the time after the start of its request for which a response is reused.
 type Freshness<T> = dyn Fn(&T) -> Duration + Send + Sync;
 
-/// Answers by key, each from at most one request at a time.
+/// Responses by key, with at most one request in flight for each key.
 ///
-/// Whoever asks while a request for the key is under way waits for that one and gets its outcome, be it an error.
-/// An answer is reused for those who ask within `freshness` of the *start* of its request, so that its data is never
-/// older than that plus what the server adds; an error is not. The request is driven by all who wait for it: any of
-/// them may be dropped. When all are, it is cancelled.
+/// A caller waits for the request that is in flight for its key, if there is one, and gets its
+/// response or error. A response is reused within `freshness` of the *start* of its request, so its
+/// data is not older than that plus the delay of the server. An error is not reused. All waiting
+/// callers poll the request, so any of them may be dropped. It is cancelled when all are.
 pub(crate) struct SingleFlight<K, T> {
-    entries: Arc<Shards<K, Entry<T>>>,
+    entries: Arc<ShardedMap<K, Entry<T>>>,
     freshness: Arc<Freshness<T>>,
 }
 
@@ -55,33 +57,34 @@ where
         Self::with_freshness(freshness, move |_| freshness)
     }
 
-    /// With a freshness that depends on the answer; `usual` is the least of it.
+    /// The freshness may depend on the response, and is at least `min_freshness`.
     pub(crate) fn with_freshness(
-        usual: Duration,
+        min_freshness: Duration,
         freshness: impl Fn(&T) -> Duration + Send + Sync + 'static,
     ) -> Self {
-        // Answers are memory; they go soon after they are of no more use.
-        let sweep_interval = usual.max(Duration::from_secs(1));
+        // Responses take memory, so they are dropped soon after they have become stale.
+        let sweep_interval = min_freshness.max(Duration::from_secs(1));
         let freshness: Arc<Freshness<T>> = Arc::new(freshness);
         let fresh = freshness.clone();
         let keep = move |entry: &mut Entry<T>, now| {
-            entry.fresh_answer(now, &*fresh).is_some() || entry.flight().is_some()
+            entry.fresh_response(now, &*fresh).is_some() || entry.flight().is_some()
         };
-        Self { entries: Arc::new(Shards::new(sweep_interval, keep)), freshness }
+        Self { entries: Arc::new(ShardedMap::new(sweep_interval, keep)), freshness }
     }
 
-    /// The answer for a key, from `fetch` if there is no other way.
-    pub(crate) async fn get<F>(&self, key: K, fetch: impl FnOnce(K) -> F) -> Answer<T>
+    /// Returns the response for a key. Calls `fetch` if there is no fresh response and no request
+    /// in flight.
+    pub(crate) async fn get<F>(&self, key: K, fetch: impl FnOnce(K) -> F) -> Response<T>
     where
         F: Future<Output = Result<T, FetchError>> + Send + 'static,
     {
         match self.join(&key, fetch) {
-            Ok(answer) => Ok(answer),
+            Ok(response) => Ok(response),
             Err(flight) => flight.await,
         }
     }
 
-    /// The answer that is there, or the request to wait for.
+    /// Returns a fresh response, or the request to wait for.
     fn join<F>(&self, key: &K, fetch: impl FnOnce(K) -> F) -> Result<Arc<T>, Flight<T>>
     where
         F: Future<Output = Result<T, FetchError>> + Send + 'static,
@@ -89,8 +92,8 @@ where
         self.entries.with(key, |entries| {
             let now = Instant::now();
             if let Some(entry) = entries.get(key) {
-                if let Some(answer) = entry.fresh_answer(now, &*self.freshness) {
-                    return Ok(Arc::clone(answer));
+                if let Some(response) = entry.fresh_response(now, &*self.freshness) {
+                    return Ok(Arc::clone(response));
                 }
                 if let Some(flight) = entry.flight() {
                     return Err(flight);
@@ -98,32 +101,31 @@ where
             }
             let flight = self.start(key.clone(), fetch(key.clone()));
             if let Some(weak) = flight.downgrade() {
-                entries.insert(key.clone(), Entry { started: now, flight: weak, answer: None });
+                entries.insert(key.clone(), Entry { started: now, flight: weak, response: None });
             }
             Err(flight)
         })
     }
 
-    /// A request that leaves its answer in the entry. Nothing runs before it is polled.
+    /// Returns a request that stores its response in the entry. It starts when it is polled.
     fn start<F>(&self, key: K, request: F) -> Flight<T>
     where
         F: Future<Output = Result<T, FetchError>> + Send + 'static,
     {
         let entries = Arc::clone(&self.entries);
         async move {
-            let answer = Arc::new(request.await?);
+            let response = Arc::new(request.await?);
             entries.with(&key, |entries| {
                 if let Some(entry) = entries.get_mut(&key) {
-                    entry.answer = Some(Arc::clone(&answer));
+                    entry.response = Some(Arc::clone(&response));
                 }
             });
-            Ok(answer)
+            Ok(response)
         }
         .boxed()
         .shared()
     }
 
-    /// The number of entries kept.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()

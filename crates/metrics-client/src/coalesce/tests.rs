@@ -9,15 +9,13 @@ use std::{
 use futures::{FutureExt, future::join_all};
 use hpa_calc::{
     MilliValue,
-    api::ResourceName,
-    readings::{MetricsApi, PodSamples, ReadError},
-    selector::Selector,
+    api::{CrossVersionObjectReference, ResourceName},
 };
 use tokio::time::{advance, sleep, timeout};
 
 use super::*;
 use crate::{
-    testing::{Source, object, pod, selector},
+    test_doubles::{Source, object, pod, selector},
     wire::WireError,
 };
 
@@ -38,8 +36,8 @@ fn items(apps: usize, labelled: bool) -> Vec<PodMetrics> {
     items.collect()
 }
 
-/// What a server answers that has `apps` apps.
-fn answer(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> {
+/// The items that a server with `apps` apps returns for a selector.
+fn select_items(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> {
     let selector = Selector::parse(selector).unwrap();
     let matching = items(apps, true)
         .iter()
@@ -53,19 +51,33 @@ fn answer(apps: usize, labelled: bool, selector: &str) -> Vec<PodMetrics> {
         .collect()
 }
 
-/// A source of `served` apps.
+/// A source with `served` apps.
 fn serving(served: usize, labelled: bool) -> Source {
-    Source::new(DELAY, move |_, selector| Ok(answer(served, labelled, selector)))
+    Source::new(DELAY, move |_, selector| Ok(select_items(served, labelled, selector)))
 }
 
 async fn cpu<S: MetricsSource>(
     client: &Coalescing<S>,
     pods: &str,
 ) -> Result<PodSamples, ReadError> {
-    client.resource("ns", &selector(pods), &ResourceName::Cpu, None).await
+    resource(client, "ns", &selector(pods), ResourceName::Cpu, None).await
 }
 
-/// All apps ask together; each must get its own two pods.
+async fn resource<S: MetricsSource>(
+    client: &Coalescing<S>,
+    namespace: &str,
+    pods: &Selector,
+    resource: ResourceName,
+    container: Option<&str>,
+) -> Result<PodSamples, ReadError> {
+    let query = MetricQuery::Resource { resource, container: container.map(ToOwned::to_owned) };
+    match client.read(namespace, pods, &query).await? {
+        Reading::Pods(samples) => Ok(samples),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All apps read at the same time. Each must get its own two pods.
 async fn sync(client: &Coalescing<Source>, apps: usize) {
     let selectors: Vec<String> = (0..apps).map(|app| format!("app=a{app}")).collect();
     let answers = join_all(selectors.iter().map(|pods| cpu(client, pods))).await;
@@ -80,49 +92,63 @@ async fn sync(client: &Coalescing<Source>, apps: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_question_is_one_request() {
+async fn equal_requests_are_sent_once() {
     let source = serving(1, true);
     let client = Coalescing::new(source.clone(), settings());
     let (pods, memory) = (selector("app=a0"), ResourceName::Memory);
     let (one, two, three) = tokio::join!(
         cpu(&client, "app=a0"),
         cpu(&client, "app=a0"),
-        client.resource("ns", &pods, &memory, Some("app"))
+        resource(&client, "ns", &pods, memory, Some("app"))
     );
     assert_eq!(one, two);
     assert_eq!((one.unwrap().len(), three.unwrap().len()), (2, 0));
-    assert_eq!(source.asked(), ["ns app=a0"]);
+    assert_eq!(source.take_requests(), ["ns app=a0"]);
     advance(Duration::from_millis(800)).await;
     assert!(cpu(&client, "app=a0").await.is_ok());
-    assert!(source.asked().is_empty(), "fresh 0.9 s after the request");
+    assert!(source.take_requests().is_empty(), "fresh 0.9 s after the request");
     advance(Duration::from_millis(100)).await;
     assert!(cpu(&client, "app=a0").await.is_ok());
-    assert_eq!(source.asked(), ["ns app=a0"], "not 1 s after it");
+    assert_eq!(source.take_requests(), ["ns app=a0"], "not 1 s after it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_questions_are_other_requests() {
+async fn different_requests_are_sent_separately() {
     let source = serving(1, true);
     let client = Coalescing::new(source.clone(), settings());
     let (pods, all) = (selector("app=a0"), Selector::everything());
     let (main, front) = (object("v1", "Service", "main"), object("v1", "Service", "front"));
+    let pod_values = |metric_selector: &Selector| MetricQuery::Pods {
+        metric: "m".into(),
+        metric_selector: metric_selector.clone(),
+    };
+    let object_value = |object: &CrossVersionObjectReference| MetricQuery::Object {
+        object: object.clone(),
+        metric: "m".into(),
+        metric_selector: all.clone(),
+    };
+    let external = MetricQuery::External { metric: "m".into(), metric_selector: all.clone() };
+    let [by_pod, by_series] = [&all, &pods].map(pod_values);
+    let [of_main, of_front] = [&main, &front].map(object_value);
     for _ in 0..2 {
         let (one, two, three, four, five, six) = tokio::join!(
-            client.pods("ns", &pods, "m", &all),
-            client.pods("ns", &pods, "m", &pods),
-            client.object("ns", &main, "m", &all),
-            client.object("ns", &front, "m", &all),
-            client.external("ns", "m", &all),
-            client.external("other", "m", &all),
+            client.read("ns", &pods, &by_pod),
+            client.read("ns", &pods, &by_series),
+            client.read("ns", &pods, &of_main),
+            client.read("ns", &pods, &of_front),
+            client.read("ns", &pods, &external),
+            client.read("other", &pods, &external),
         );
         assert_eq!(one, two);
-        assert_eq!(one.unwrap().get("web-1").unwrap().value.as_milli(), 1500);
-        assert_eq!((three, four), (Ok(MilliValue::from_units(7)), Ok(MilliValue::from_units(7))));
-        let series = Ok(vec![MilliValue::from_units(1), MilliValue::from_units(2)]);
+        let Ok(Reading::Pods(samples)) = one else { panic!("{one:?}") };
+        assert_eq!(samples.get("web-1").unwrap().value.as_milli(), 1500);
+        let value = Ok(Reading::Object(MilliValue::from_units(7)));
+        assert_eq!((three, four), (value.clone(), value));
+        let series = Ok(Reading::External([1, 2].map(MilliValue::from_units).to_vec()));
         assert_eq!((five, six), (series.clone(), series));
     }
-    let mut asked = source.asked();
-    asked.sort_unstable();
+    let mut requests = source.take_requests();
+    requests.sort_unstable();
     let expected = [
         "ns Service/front m ",
         "ns Service/main m ",
@@ -131,95 +157,92 @@ async fn other_questions_are_other_requests() {
         "ns m ",
         "other m ",
     ];
-    assert_eq!(asked, expected);
+    assert_eq!(requests, expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_freshness_only_requests_under_way_are_shared() {
+async fn without_freshness_only_requests_in_flight_are_shared() {
     let source = serving(1, true);
-    let client = Coalescing::new(
-        source.clone(),
-        CoalescingSettings { freshness: Duration::ZERO, ..settings() },
-    );
+    let client = Coalescing::new(source.clone(), settings().with_freshness(Duration::ZERO));
     let _both = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0"));
-    assert_eq!(source.asked().len(), 1);
+    assert_eq!(source.take_requests().len(), 1);
     assert!(cpu(&client, "app=a0").await.is_ok());
-    assert_eq!(source.asked().len(), 1);
+    assert_eq!(source.take_requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_for_those_who_waited() {
+async fn error_goes_to_waiting_callers_only() {
     let failing = Arc::new(AtomicBool::new(true));
     let state = Arc::clone(&failing);
     let source = Source::new(DELAY, move |_, selector| {
         if state.load(Ordering::Relaxed) {
-            return Err(FetchError::Refused { code: 503, message: "gone".into() });
+            return Err(FetchError::Status { code: 503, message: "gone".into() });
         }
-        Ok(answer(1, true, selector))
+        Ok(select_items(1, true, selector))
     });
     let client = Coalescing::new(source.clone(), settings());
     let gone = Err(ReadError::Fetch { api: MetricsApi::Resource, message: "gone".into() });
     assert_eq!(tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a0")), (gone.clone(), gone));
     failing.store(false, Ordering::Relaxed);
     assert!(cpu(&client, "app=a0").await.is_ok());
-    assert_eq!(source.asked().len(), 2);
+    assert_eq!(source.take_requests().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_does_not_depend_on_who_asked_first() {
+async fn waiting_caller_gets_the_response_after_the_first_caller_is_dropped() {
     let source = serving(1, true);
     let client = Arc::new(Coalescing::new(source.clone(), settings()));
-    let asker = |client: &Arc<Coalescing<Source>>| {
+    let caller = |client: &Arc<Coalescing<Source>>| {
         let client = Arc::clone(client);
         tokio::spawn(async move { cpu(&client, "app=a0").await })
     };
-    let first = asker(&client);
+    let first = caller(&client);
     sleep(DELAY / 4).await;
-    let second = asker(&client);
+    let second = caller(&client);
     sleep(DELAY / 4).await;
     first.abort();
-    let answer = timeout(DELAY, second).await.expect("hangs").unwrap();
-    assert_eq!(answer.unwrap().len(), 2);
-    assert_eq!(source.asked().len(), 1);
+    let response = timeout(DELAY, second).await.expect("hangs").unwrap();
+    assert_eq!(response.unwrap().len(), 2);
+    assert_eq!(source.take_requests().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_nobody_waits_for_is_not_taken_up_again() {
+async fn request_without_callers_is_cancelled() {
     let source = serving(1, true);
     let client = Coalescing::new(source.clone(), settings());
     assert!(timeout(DELAY / 2, cpu(&client, "app=a0")).await.is_err());
     // Polled once, then dropped.
     assert!(cpu(&client, "app=a0").now_or_never().is_none());
     assert!(cpu(&client, "app=a0").await.is_ok());
-    assert_eq!(source.asked().len(), 3);
+    assert_eq!(source.take_requests().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn autoscalers_that_sync_together_share_a_list() {
+async fn simultaneous_reconciles_share_a_list() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 2).await;
-    assert_eq!(source.asked().len(), 2, "nothing is known yet");
+    assert_eq!(source.take_requests().len(), 2, "the namespace is unknown");
     for _ in 0..3 {
         advance(PERIOD).await;
         sync(&client, 3).await;
-        assert_eq!(source.asked(), ["ns "]);
+        assert_eq!(source.take_requests(), ["ns "]);
     }
-    // A selector that matches nothing gets the error it would have got.
+    // As with a separate request.
     assert_eq!(cpu(&client, "app=none").await, Err(ReadError::Empty(MetricsApi::Resource)));
-    assert!(source.asked().is_empty());
+    assert!(source.take_requests().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_come_at_once_share_from_the_third_on() {
+async fn many_simultaneous_selectors_share_from_the_third_on() {
     let source = serving(40, true);
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 40).await;
-    assert_eq!(source.asked(), ["ns app=a0", "ns app=a1", "ns "]);
+    assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1", "ns "]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn autoscalers_that_sync_apart_ask_apart() {
+async fn distributed_reconciles_send_separate_requests() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), settings());
     for _ in 0..9 {
@@ -228,48 +251,52 @@ async fn autoscalers_that_sync_apart_ask_apart() {
             advance(PERIOD / 3).await;
         }
     }
-    assert!(source.asked().iter().all(|asked| asked.starts_with("ns app=a")));
+    assert!(source.take_requests().iter().all(|request| request.starts_with("ns app=a")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_corner_of_a_large_namespace_is_asked_for_by_itself() {
+async fn small_part_of_a_large_namespace_is_requested_separately() {
     let source = serving(500, true);
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 2).await;
-    source.asked();
+    source.take_requests();
     advance(PERIOD).await;
     sync(&client, 2).await;
-    assert_eq!(source.asked(), ["ns "], "one look");
+    assert_eq!(source.take_requests(), ["ns "], "determines the size");
     for _ in 0..10 {
         advance(PERIOD).await;
         sync(&client, 2).await;
-        assert_eq!(source.asked(), ["ns app=a0", "ns app=a1"]);
+        assert_eq!(source.take_requests(), ["ns app=a0", "ns app=a1"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_threshold_keeps_requests_apart() {
+async fn threshold_prevents_namespace_lists() {
     let source = serving(3, true);
-    let client = Coalescing::new(source.clone(), CoalescingSettings { threshold: 4, ..settings() });
+    let client = Coalescing::new(source.clone(), settings().with_threshold(4));
     for _ in 0..3 {
         sync(&client, 3).await;
-        assert_eq!(source.asked().len(), 3);
+        assert_eq!(source.take_requests().len(), 3);
         advance(PERIOD).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_list_is_fresh_for_longer() {
+async fn long_list_is_fresh_for_longer() {
     let (source, all) = (serving(2100, true), Selector::everything());
     let client = Coalescing::new(source.clone(), settings());
-    let ask = || client.resource("ns", &all, &ResourceName::Cpu, None);
+    let ask = || resource(&client, "ns", &all, ResourceName::Cpu, None);
     assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
     advance(Duration::from_millis(1800)).await;
     assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
-    assert_eq!(source.asked(), ["ns "], "twice as long as a list of less than 4000 items");
+    assert_eq!(
+        source.take_requests(),
+        ["ns "],
+        "twice as long as a list with fewer than 4000 items"
+    );
     advance(Duration::from_millis(200)).await;
     assert_eq!(ask().await.map(|samples| samples.len()), Ok(4200));
-    assert_eq!(source.asked(), ["ns "]);
+    assert_eq!(source.take_requests(), ["ns "]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,25 +304,25 @@ async fn items_without_labels_are_not_shared() {
     let source = serving(3, false);
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 2).await;
-    source.asked();
+    source.take_requests();
     advance(PERIOD).await;
     sync(&client, 3).await;
-    assert_eq!(source.asked(), ["ns ", "ns app=a0", "ns app=a1", "ns app=a2"]);
+    assert_eq!(source.take_requests(), ["ns ", "ns app=a0", "ns app=a1", "ns app=a2"]);
     for _ in 0..10 {
         advance(PERIOD).await;
         sync(&client, 3).await;
-        assert_eq!(source.asked().len(), 3);
+        assert_eq!(source.take_requests().len(), 3);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_cannot_be_read_harms_nobody() {
+async fn undecodable_list_is_replaced_by_separate_requests() {
     let source = Source::new(DELAY, |_, selector| {
         if selector.is_empty() {
             let source = WireError::Failure("one pod is broken".into()).into();
             return Err(FetchError::Decode { request: "get pods.metrics.k8s.io".into(), source });
         }
-        Ok(answer(3, true, selector))
+        Ok(select_items(3, true, selector))
     });
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 3).await;
@@ -303,54 +330,54 @@ async fn a_list_that_cannot_be_read_harms_nobody() {
     sync(&client, 3).await;
     advance(PERIOD).await;
     sync(&client, 3).await;
-    assert_eq!(source.asked().iter().filter(|asked| *asked == "ns ").count(), 1);
+    assert_eq!(source.take_requests().iter().filter(|request| *request == "ns ").count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_list_is_not_asked_for_again_in_parts() {
+async fn failed_list_is_not_retried_by_selector() {
     let source = Source::new(DELAY, |_, selector| {
         if selector.is_empty() {
-            return Err(FetchError::Refused { code: 503, message: "gone".into() });
+            return Err(FetchError::Status { code: 503, message: "gone".into() });
         }
-        Ok(answer(3, true, selector))
+        Ok(select_items(3, true, selector))
     });
     let client = Coalescing::new(source.clone(), settings());
     sync(&client, 2).await;
-    source.asked();
+    source.take_requests();
     advance(PERIOD).await;
     let (one, two) = tokio::join!(cpu(&client, "app=a0"), cpu(&client, "app=a1"));
     assert!(one.is_err() && one == two);
-    assert_eq!(source.asked(), ["ns "]);
+    assert_eq!(source.take_requests(), ["ns "]);
     advance(PERIOD).await;
     sync(&client, 3).await;
-    assert_eq!(source.asked().len(), 3);
+    assert_eq!(source.take_requests().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_selector_of_nothing_is_sent_as_the_empty_string() {
+async fn selector_of_nothing_is_sent_as_the_empty_string() {
     let source = serving(3, true);
     let client = Coalescing::new(source.clone(), settings());
     for _ in 0..2 {
         sync(&client, 3).await;
         let samples =
-            client.resource("ns", &Selector::nothing(), &ResourceName::Cpu, None).await.unwrap();
+            resource(&client, "ns", &Selector::nothing(), ResourceName::Cpu, None).await.unwrap();
         assert_eq!(samples.len(), 6);
         advance(PERIOD).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn state_is_forgotten() {
+async fn unused_state_is_dropped() {
     let source = serving(1, true);
     let client = Coalescing::new(source.clone(), settings());
     let all = Selector::everything();
     for round in 0..1000 {
         let _ = cpu(&client, &format!("app=b{round}")).await;
-        let _ = client.resource(&format!("ns{round}"), &all, &ResourceName::Cpu, None).await;
+        let _ = resource(&client, &format!("ns{round}"), &all, ResourceName::Cpu, None).await;
         advance(PERIOD / 15).await;
     }
     let (namespaces, selectors) = client.sharing.len("ns");
     assert!(namespaces <= 100, "{namespaces} namespaces");
     assert!(selectors <= 30, "{selectors} selectors");
-    assert!(client.pod_metrics.len() <= 50, "{} answers", client.pod_metrics.len());
+    assert!(client.pod_metrics.len() <= 50, "{} responses", client.pod_metrics.len());
 }

@@ -1,14 +1,15 @@
-//! Go's text form of a duration, such as `1m30s`, as `time.ParseDuration` reads it.
+//! Parses Go durations such as `1m30s`, like `time.ParseDuration`.
 
 use jiff::SignedDuration;
 
-/// Why a text is not a duration, in the words of Go's time package.
+/// Why a text is not a duration. The messages are those of Go's time package.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DurationError {
-    /// No number, or more than 64 bits of nanoseconds.
+    /// Not a number, or more than 64 bits of nanoseconds.
     #[error("time: invalid duration {0:?}")]
     Invalid(Box<str>),
-    /// A number that no unit follows; only `0` needs none.
+    /// A number without a unit. Only `0` needs none.
     #[error("time: missing unit in duration {0:?}")]
     MissingUnit(Box<str>),
     /// A unit other than h, m, s, ms, us (µs), ns.
@@ -21,9 +22,21 @@ pub enum DurationError {
     },
 }
 
-/// Reads a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.
+/// Parses a signed sequence of decimal numbers, each with a unit: `-1.5h`, `1m30s`, `0`.
 ///
-/// What is finer than a nanosecond is cut off. The result is within 64 bits of nanoseconds (292 years).
+/// Fractions of a nanosecond are truncated. The result is within 64 bits of nanoseconds (292
+/// years).
+///
+/// ```
+/// use hpa_metrics_client::wire::parse_duration;
+/// use jiff::SignedDuration;
+///
+/// assert_eq!(parse_duration("1m30s"), Ok(SignedDuration::from_secs(90)));
+/// assert_eq!(
+///     parse_duration("15").unwrap_err().to_string(),
+///     "time: missing unit in duration \"15\"",
+/// );
+/// ```
 pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
     let invalid = || DurationError::Invalid(text.into());
     let (negative, unsigned) = match text.as_bytes().first() {
@@ -35,7 +48,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
     if rest == "0" {
         return Ok(SignedDuration::ZERO);
     }
-    // The most negative duration has one nanosecond more than the most positive.
+    // The range has one more nanosecond on the negative side.
     let limit = u128::from(i64::MAX.unsigned_abs()) + u128::from(negative);
     let mut nanos: u128 = 0;
     while !rest.is_empty() {
@@ -52,7 +65,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
     Ok(SignedDuration::from_nanos(signed))
 }
 
-/// One number and its unit, in nanoseconds, and what follows.
+/// Parses one number with its unit. Returns nanoseconds and the rest of the text.
 fn component<'a>(rest: &'a str, text: &str) -> Result<(u128, &'a str), DurationError> {
     let invalid = || DurationError::Invalid(text.into());
     let (whole, after) = digits(rest);
@@ -74,7 +87,7 @@ fn component<'a>(rest: &'a str, text: &str) -> Result<(u128, &'a str), DurationE
     Ok((u128::from(whole) * u128::from(unit) + fraction_nanos(fraction, unit), after))
 }
 
-/// The leading digits, and what follows.
+/// Splits off the leading digits.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.bytes().take_while(u8::is_ascii_digit).count();
     text.split_at_checked(end).unwrap_or((text, ""))
@@ -83,7 +96,7 @@ fn digits(text: &str) -> (&str, &str) {
 fn unit_nanos(name: &str) -> Option<u64> {
     Some(match name {
         "ns" => 1,
-        // Both code points that look like a micro sign.
+        // Micro sign and Greek mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -93,7 +106,8 @@ fn unit_nanos(name: &str) -> Option<u64> {
     })
 }
 
-/// The digits after a point, as nanoseconds of the unit. Digits beyond the 18th are below any nanosecond.
+/// Converts the digits after a point to nanoseconds. Digits after the 18th are below a nanosecond
+/// for every unit.
 fn fraction_nanos(digits: &str, unit: u64) -> u128 {
     if digits.is_empty() {
         return 0;
@@ -132,7 +146,7 @@ mod tests {
     #[case("0.3333333333333333333h", 1_200_000_000_000 - 1)]
     #[case("9223372036854775807ns", i64::MAX)]
     #[case("-9223372036854775808ns", i64::MIN)]
-    fn reads(#[case] text: &str, #[case] nanos: i64) {
+    fn valid_durations_are_parsed(#[case] text: &str, #[case] nanos: i64) {
         assert_eq!(parse_duration(text), Ok(SignedDuration::from_nanos(nanos)));
     }
 
@@ -148,7 +162,7 @@ mod tests {
     #[case("1s 2s", r#"time: unknown unit "s " in duration "1s 2s""#)]
     #[case("9223372036854775808ns", r#"time: invalid duration "9223372036854775808ns""#)]
     #[case("99999999999999999999s", r#"time: invalid duration "99999999999999999999s""#)]
-    fn refuses(#[case] text: &str, #[case] message: &str) {
+    fn invalid_durations_are_rejected(#[case] text: &str, #[case] message: &str) {
         assert_eq!(parse_duration(text).unwrap_err().to_string(), message);
     }
 }

@@ -1,4 +1,4 @@
-//! Readers of single fields, each as lenient as the reference's and no more.
+//! Deserializers of fields, exactly as lenient as those of the reference.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 
@@ -9,20 +9,21 @@ use serde::{
     de::{self, MapAccess, SeqAccess},
 };
 
-/// A list that may be `null`.
-pub(super) fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+/// Reads `null` as the default.
+pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A list that may be `null`, and mostly has one element: there are tens of thousands of such lists at a time.
-pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Reads a list that may be `null` and usually has one element. It allocates no spare capacity,
+/// because there are tens of thousands of such lists at a time.
+pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct Few<T>(PhantomData<T>);
+    struct ShortList<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Few<T> {
+    impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ShortList<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +37,7 @@ pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut list = Vec::new();
             while let Some(element) = seq.next_element()? {
-                // One more, not four.
+                // `push` would allocate four.
                 list.reserve_exact(1);
                 list.push(element);
             }
@@ -44,26 +45,28 @@ pub(super) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
     }
 
-    deserializer.deserialize_any(Few(PhantomData))
+    deserializer.deserialize_any(ShortList(PhantomData))
 }
 
-/// Go's zero time, the value of an absent timestamp.
+/// Go's zero time, which is the value of an absent timestamp.
 pub(super) fn zero_time() -> Timestamp {
     civil::date(1, 1, 1).to_zoned(tz::TimeZone::UTC).map_or(Timestamp::MIN, |time| time.timestamp())
 }
 
-/// An RFC 3339 time; `null` is Go's zero time.
-pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-    let Some(Text(text)) = Option::deserialize(deserializer)? else { return Ok(zero_time()) };
-    if let Some(time) = whole_seconds(&text) {
+/// Reads an RFC 3339 time. `null` is Go's zero time.
+pub(super) fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let Some(BorrowedStr(text)) = Option::deserialize(deserializer)? else {
+        return Ok(zero_time());
+    };
+    if let Some(time) = parse_whole_seconds(&text) {
         return Ok(time);
     }
     text.parse().map_err(|error| de::Error::custom(format_args!("parsing time {text:?}: {error}")))
 }
 
-/// A time as Go writes it, `2026-01-01T00:00:00Z`; `None` of any other form. It takes half of what a reader of every
-/// form needs, and there is one for every pod.
-pub(super) fn whole_seconds(text: &str) -> Option<Timestamp> {
+/// Parses a time as Go formats it, `2026-01-01T00:00:00Z`. Returns `None` for other formats. It
+/// takes half the time of the general parser, and there is a time for every pod.
+pub(super) fn parse_whole_seconds(text: &str) -> Option<Timestamp> {
     let bytes: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let &[
         c1,
@@ -103,20 +106,20 @@ pub(super) fn whole_seconds(text: &str) -> Option<Timestamp> {
     tz::Offset::UTC.to_timestamp(date.to_datetime(time)).ok()
 }
 
-/// A duration in Go's text form. `null` is refused, like the empty text that Go makes of it.
+/// Reads a Go duration. `null` is an error, because Go reads it as the empty text.
 pub(super) fn duration<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SignedDuration, D::Error> {
-    let text: Option<Text<'_>> = Option::deserialize(deserializer)?;
+    let text: Option<BorrowedStr<'_>> = Option::deserialize(deserializer)?;
     super::parse_duration(&text.unwrap_or_default().0).map_err(de::Error::custom)
 }
 
-/// A quantity in milli-units, rounded up.
+/// A quantity, rounded up to milli-units.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Milli(pub(super) MilliValue);
 
 impl<'de> Deserialize<'de> for Milli {
-    /// Reads what [`Quantity`] reads, without keeping the text. `null` is zero.
+    /// Accepts the same input as [`Quantity`], without storing the text. `null` is zero.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(MilliVisitor)
     }
@@ -160,14 +163,14 @@ impl de::Visitor<'_> for MilliVisitor {
     }
 }
 
-/// What a container uses, by resource, in milli-units. An absent or `null` map is empty.
+/// Usage of a container by resource. An absent or `null` map is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage(Box<[(ResourceName, MilliValue)]>);
 
 impl Usage {
-    /// The use of one resource in milli-units, rounded up; `None` if the container reports none.
+    /// The usage of a resource, or `None` if the container does not report it.
     pub fn get(&self, resource: &ResourceName) -> Option<MilliValue> {
-        // Of equal keys the last counts, as in a Go map.
+        // The last of equal keys counts, as in a Go map.
         self.0.iter().rev().find(|(own, _)| own == resource).map(|(_, milli)| *milli)
     }
 }
@@ -192,9 +195,9 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Usage, A::Error> {
-        // Room for cpu and memory: what the API has in practice.
+        // CPU and memory, which is what servers report in practice.
         let mut usage = Vec::with_capacity(2);
-        while let Some(Text(name)) = map.next_key()? {
+        while let Some(BorrowedStr(name)) = map.next_key()? {
             let resource = ResourceName::from(name.as_ref());
             let Milli(milli) = map
                 .next_value()
@@ -205,23 +208,23 @@ impl<'de> de::Visitor<'de> for UsageVisitor {
     }
 }
 
-/// The labels of an item: each `key\0value\0` in one allocation, since they are only ever matched once or never, which the
-/// pods of a workload share.
+/// The labels of an item. They are rarely matched more than once, so they are stored as
+/// `key\0value\0...` in one allocation, which the pods of a workload share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ItemLabels(Arc<str>);
 
 impl ItemLabels {
-    /// Whether they are kept in the same place, and thus equal.
-    pub fn is_shared_with(&self, other: &Self) -> bool {
+    /// Whether both use the same allocation, and are therefore equal.
+    pub fn shares_memory_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether there is no label.
+    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keys and values.
+    /// Iterates over keys and values.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split_terminator('\0');
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
@@ -244,7 +247,7 @@ impl<K: AsRef<str>, V: AsRef<str>> FromIterator<(K, V)> for ItemLabels {
     }
 }
 
-/// The API allows no NUL in a label; what has one is left out rather than taken for two labels.
+/// Appends a label. The API does not allow NUL in labels, so a label with one is skipped.
 fn push_label(text: &mut String, key: &str, value: &str) {
     if key.contains('\0') || value.contains('\0') {
         return;
@@ -275,16 +278,16 @@ impl<'de> de::Visitor<'de> for LabelsVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ItemLabels, A::Error> {
-        // Room for what a workload's own labels mostly are.
+        // The usual size of the labels of a pod.
         let mut text = String::with_capacity(96);
-        while let Some(Text(key)) = map.next_key()? {
-            let value: Option<Text<'_>> = map.next_value()?;
+        while let Some(BorrowedStr(key)) = map.next_key()? {
+            let value: Option<BorrowedStr<'_>> = map.next_value()?;
             push_label(&mut text, &key, &value.unwrap_or_default().0);
         }
         Ok(ItemLabels(text.into()))
     }
 }
 
-/// A string, borrowed from the input where it has no escapes.
+/// A string that is borrowed from the input unless it has escapes.
 #[derive(Default, Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedStr<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,4 +1,4 @@
-//! The list around the items of an answer.
+//! Decodes lists of items.
 
 use std::{fmt, marker::PhantomData};
 
@@ -9,19 +9,28 @@ use serde::{
 
 use super::{ListItem, WireError};
 
-/// Hardly an item is shorter: so many bytes of an answer stand for one where room is made for them all at once.
-const BYTES_OF_AN_ITEM: usize = 160;
+/// Items are rarely shorter. Determines the capacity that is reserved for a list.
+const MIN_ITEM_BYTES: usize = 160;
 
-/// Reads the JSON of a list. A list without a `kind` is taken at its word.
+/// Decodes the JSON of a list. If it has a `kind`, that must be [`ListItem::LIST_KIND`].
+///
+/// ```
+/// use hpa_metrics_client::wire::{ExternalMetricValue, decode_list, external_values};
+///
+/// let body = br#"{ "kind": "ExternalMetricValueList", "items": [{ "value": "404m" }] }"#;
+/// let items = decode_list::<ExternalMetricValue>(body)?;
+/// assert_eq!(external_values(&items).map(|values| values[0].as_milli()), Ok(404));
+/// # Ok::<(), hpa_metrics_client::wire::WireError>(())
+/// ```
 pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let malformed = |source| WireError::Json { kind: I::LIST_KIND, source };
-    // Once for all: of bytes each string would be checked for itself.
+    // Validated once, because serde_json would validate each string in bytes.
     let text =
         std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    // Memory that is not used in the end is not touched either.
-    let room = Room { items: text.len() / BYTES_OF_AN_ITEM, item: PhantomData };
-    let list: List<I> = room.deserialize(&mut deserializer).map_err(malformed)?;
+    // Reserved memory that is never used is never touched.
+    let seed = ListSeed { capacity: text.len() / MIN_ITEM_BYTES, item: PhantomData };
+    let list: List<I> = seed.deserialize(&mut deserializer).map_err(malformed)?;
     deserializer.end().map_err(malformed)?;
     match list.kind.filter(|kind| !kind.is_empty()) {
         None => Ok(list.items),
@@ -41,7 +50,7 @@ struct List<I> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Member {
+enum Field {
     Kind,
     Message,
     Items,
@@ -49,13 +58,13 @@ enum Member {
     Other,
 }
 
-/// How many items there is to be room for; reads the list, and its items.
-struct Room<I> {
-    items: usize,
+/// Deserializes a list, with an estimate of the number of its items.
+struct ListSeed<I> {
+    capacity: usize,
     item: PhantomData<I>,
 }
 
-impl<'de, I: ListItem> DeserializeSeed<'de> for Room<I> {
+impl<'de, I: ListItem> DeserializeSeed<'de> for ListSeed<I> {
     type Value = List<I>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<List<I>, D::Error> {
@@ -63,7 +72,7 @@ impl<'de, I: ListItem> DeserializeSeed<'de> for Room<I> {
     }
 }
 
-impl<'de, I: ListItem> de::Visitor<'de> for Room<I> {
+impl<'de, I: ListItem> de::Visitor<'de> for ListSeed<I> {
     type Value = List<I>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,21 +81,21 @@ impl<'de, I: ListItem> de::Visitor<'de> for Room<I> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<List<I>, A::Error> {
         let mut list = List { kind: None, message: None, items: Vec::new() };
-        while let Some(member) = map.next_key()? {
-            match member {
-                Member::Kind => list.kind = map.next_value()?,
-                Member::Message => list.message = map.next_value()?,
-                Member::Items => list.items = map.next_value_seed(Items(&self))?,
-                Member::Other => _ = map.next_value::<IgnoredAny>()?,
+        while let Some(field) = map.next_key()? {
+            match field {
+                Field::Kind => list.kind = map.next_value()?,
+                Field::Message => list.message = map.next_value()?,
+                Field::Items => list.items = map.next_value_seed(ItemsSeed(&self))?,
+                Field::Other => _ = map.next_value::<IgnoredAny>()?,
             }
         }
         Ok(list)
     }
 }
 
-struct Items<'a, I>(&'a Room<I>);
+struct ItemsSeed<'a, I>(&'a ListSeed<I>);
 
-impl<'de, I: ListItem> DeserializeSeed<'de> for Items<'_, I> {
+impl<'de, I: ListItem> DeserializeSeed<'de> for ItemsSeed<'_, I> {
     type Value = Vec<I>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<I>, D::Error> {
@@ -94,7 +103,7 @@ impl<'de, I: ListItem> DeserializeSeed<'de> for Items<'_, I> {
     }
 }
 
-impl<'de, I: ListItem> de::Visitor<'de> for Items<'_, I> {
+impl<'de, I: ListItem> de::Visitor<'de> for ItemsSeed<'_, I> {
     type Value = Vec<I>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,11 +116,11 @@ impl<'de, I: ListItem> de::Visitor<'de> for Items<'_, I> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<I>, A::Error> {
         let Some(first) = seq.next_element()? else { return Ok(Vec::new()) };
-        let mut items = Vec::with_capacity(self.0.items.max(1));
+        let mut items = Vec::with_capacity(self.0.capacity.max(1));
         items.push(first);
         while let Some(mut item) = seq.next_element::<I>()? {
-            if let Some(before) = items.last() {
-                item.share(before);
+            if let Some(previous) = items.last() {
+                item.share_memory_with(previous);
             }
             items.push(item);
         }

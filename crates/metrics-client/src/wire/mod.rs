@@ -1,8 +1,10 @@
-//! What the metrics APIs answer: only the fields that a reading is made of.
+//! Items of responses, reduced to the fields that readings need, and functions from items to
+//! readings.
 //!
-//! The types read every version of an API. They are as lenient as the reference controller's decoder: unknown
-//! fields, absent fields and `null` lists are fine, a quantity, time or duration that does not parse spoils the
-//! answer. Unlike fixed structs, a container may report any set of resources; one without memory spoils nothing.
+//! The types decode every version of an API. They are as lenient as the decoder of the reference
+//! controller: unknown fields, absent fields and `null` lists are accepted. An invalid quantity,
+//! time or duration makes the whole response undecodable. A container may report any set of
+//! resources, so one without memory is not an error.
 
 mod duration;
 mod field;
@@ -20,76 +22,77 @@ pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
 
-/// Why an answer could not be read.
+/// Why a response could not be decoded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WireError {
-    /// It is not JSON of the expected shape, or holds a value that does not parse.
+    /// It is not JSON of the expected structure, or has an invalid value.
     #[error("cannot decode {kind}")]
     Json {
-        /// The list that was asked for.
+        /// The kind of the requested list.
         kind: &'static str,
-        /// Where and why.
+        /// The cause, with its position.
         source: serde_json::Error,
     },
-    /// It is another list, or none.
+    /// It has another kind.
     #[error("the server didn't return {expected}, the type is {found}")]
     Kind {
-        /// The list that was asked for.
+        /// The kind of the requested list.
         expected: &'static str,
-        /// The kind that came.
+        /// The kind of the response.
         found: Box<str>,
     },
-    /// It is a failure, though the HTTP status said success.
+    /// It is a Status object with a failure, although the HTTP status was successful.
     #[error("{0}")]
     Failure(Box<str>),
 }
 
-/// An item of a metrics API's list.
+/// An item of a list of a metrics API.
 pub trait ListItem: DeserializeOwned {
     /// The kind of the list.
     const LIST_KIND: &'static str;
 
-    /// Takes what it has in common with the item before it from there, so that it is kept once.
-    fn share(&mut self, before: &Self) {
-        _ = before;
+    /// Replaces parts that equal those of the previous item by a reference to the same memory.
+    fn share_memory_with(&mut self, previous: &Self) {
+        _ = previous;
     }
 }
 
-/// metrics.k8s.io (v1, v1beta1): what the containers of one pod use.
+/// metrics.k8s.io (v1, v1beta1): the usage of the containers of one pod.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PodMetrics {
     /// The pod's name and labels.
-    #[serde(default, deserialize_with = "field::null_as_empty")]
+    #[serde(default, deserialize_with = "field::null_as_default")]
     pub metadata: ItemMeta,
     /// The end of the window.
-    #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+    #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
     pub timestamp: Timestamp,
     /// The length of the window.
     #[serde(default, deserialize_with = "field::duration")]
     pub window: SignedDuration,
-    /// The containers that have metrics.
-    #[serde(default, deserialize_with = "field::few")]
+    /// The containers with metrics.
+    #[serde(default, deserialize_with = "field::short_list")]
     pub containers: Vec<ContainerMetrics>,
 }
 
-/// The metadata of [`PodMetrics`] that is read.
+/// The metadata of [`PodMetrics`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ItemMeta {
     /// The pod's name.
-    #[serde(default, deserialize_with = "field::null_as_empty")]
+    #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
-    /// The pod's labels. Servers that do not copy them leave them empty.
+    /// The pod's labels. Empty if the server does not copy them.
     #[serde(default)]
     pub labels: ItemLabels,
 }
 
-/// What one container uses.
+/// The usage of one container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct ContainerMetrics {
     /// The container's name.
-    #[serde(default, deserialize_with = "field::null_as_empty")]
+    #[serde(default, deserialize_with = "field::null_as_default")]
     pub name: Box<str>,
-    /// Its use by resource.
+    /// The usage by resource.
     #[serde(default)]
     pub usage: Usage,
 }
@@ -97,26 +100,26 @@ pub struct ContainerMetrics {
 impl ListItem for PodMetrics {
     const LIST_KIND: &'static str = "PodMetricsList";
 
-    fn share(&mut self, before: &Self) {
-        // Lists are sorted by name: before a pod come others of its workload.
-        if self.metadata.labels == before.metadata.labels {
-            self.metadata.labels = before.metadata.labels.clone();
+    fn share_memory_with(&mut self, previous: &Self) {
+        // Lists are sorted by name, so the previous pod usually belongs to the same workload.
+        if self.metadata.labels == previous.metadata.labels {
+            self.metadata.labels = previous.metadata.labels.clone();
         }
     }
 }
 
 /// custom.metrics.k8s.io (v1beta2, v1beta1): the value of a metric of one object.
 ///
-/// The metric's name and selector, which the versions spell differently, are not read: they repeat the request.
+/// The metric's name and selector are not decoded, because they repeat the request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricValue {
-    /// The described object's name.
+    /// The name of the described object.
     pub object: Box<str>,
     /// The end of the window.
     pub timestamp: Timestamp,
     /// The length of the window in seconds: `windowSeconds` in v1beta2, `window` in v1beta1.
     pub window_seconds: Option<i64>,
-    /// The value in milli-units, rounded up.
+    /// The value, rounded up to milli-units.
     pub value: MilliValue,
 }
 
@@ -124,16 +127,16 @@ impl<'de> Deserialize<'de> for MetricValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         struct Described {
-            #[serde(default, deserialize_with = "field::null_as_empty")]
+            #[serde(default, deserialize_with = "field::null_as_default")]
             name: Box<str>,
         }
 
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Raw {
-            #[serde(default, deserialize_with = "field::null_as_empty")]
+            #[serde(default, deserialize_with = "field::null_as_default")]
             described_object: Described,
-            #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+            #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
             timestamp: Timestamp,
             #[serde(default)]
             window_seconds: Option<i64>,
@@ -162,9 +165,9 @@ impl ListItem for MetricValue {
 pub struct ExternalMetricValue {
     /// The labels of the series.
     pub labels: ItemLabels,
-    /// When the value was measured.
+    /// The time of the measurement.
     pub timestamp: Timestamp,
-    /// The value in milli-units, rounded up.
+    /// The value, rounded up to milli-units.
     pub value: MilliValue,
 }
 
@@ -175,7 +178,7 @@ impl<'de> Deserialize<'de> for ExternalMetricValue {
         struct Raw {
             #[serde(default)]
             metric_labels: ItemLabels,
-            #[serde(default = "field::zero_time", deserialize_with = "field::time")]
+            #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
             timestamp: Timestamp,
             #[serde(default)]
             value: field::Milli,

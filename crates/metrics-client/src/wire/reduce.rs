@@ -1,4 +1,4 @@
-//! Items of an answer to the reading that a decision uses, as the reference controller reduces them.
+//! Functions from the items of a response to a reading, as in the reference controller.
 
 use hpa_calc::{
     MilliValue,
@@ -9,16 +9,18 @@ use jiff::SignedDuration;
 
 use super::{ExternalMetricValue, MetricValue, PodMetrics};
 
-/// The window of a custom metric's sample that names none.
+/// The window of a custom metric without one.
 pub const DEFAULT_WINDOW: SignedDuration = SignedDuration::from_mins(1);
 
-/// The use of a resource by each pod, or by one container of each.
+/// Returns the usage of a resource by each pod, or by one container of each pod.
 ///
-/// Without a container (or with an empty name) a pod's value is the sum over its containers, each rounded up to
-/// milli-units. A pod is left out, that is, missing, if it has no container or one that does not report the
-/// resource. With a container only the first of that name counts.
+/// Without a container name (or with an empty one), the value of a pod is the sum over its
+/// containers, each rounded up to milli-units. A pod has no sample if it has no containers, or if
+/// one of them does not report the resource. With a container name, the first container of that
+/// name counts.
 ///
-/// No items give [`ReadError::Empty`]; items that all lack the resource give no samples, which is not an error here.
+/// Without items, the result is [`ReadError::Empty`]. If no item has the resource, the result is
+/// empty and not an error.
 pub fn resource_samples<'a, I>(
     items: I,
     resource: &ResourceName,
@@ -38,7 +40,7 @@ where
             .iter()
             .find(|one| *one.name == *name)
             .and_then(|one| one.usage.get(resource)),
-        None => whole_pod(item, resource),
+        None => pod_usage(item, resource),
     };
     Ok(items
         .filter_map(|item| {
@@ -49,15 +51,16 @@ where
         .collect())
 }
 
-fn whole_pod(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
+fn pod_usage(item: &PodMetrics, resource: &ResourceName) -> Option<MilliValue> {
     let values = item.containers.iter().map(|one| one.usage.get(resource));
     let sum = values.reduce(|sum, value| Some(sum?.saturating_add(value?)));
     sum.flatten()
 }
 
-/// A metric of each pod: the described object is the pod. A sample without a window has [`DEFAULT_WINDOW`].
+/// Returns a metric of each pod, which is the described object. A sample without a window gets
+/// [`DEFAULT_WINDOW`].
 ///
-/// No items give [`ReadError::Empty`].
+/// Without items, the result is [`ReadError::Empty`].
 pub fn pod_samples<'a, I>(items: I) -> Result<PodSamples, ReadError>
 where
     I: IntoIterator<Item = &'a MetricValue>,
@@ -79,7 +82,8 @@ where
 
 /// The value of a metric of one object, in milli-units.
 ///
-/// Any number of items but one gives [`ReadError::Fetch`] with the text of the reference's client.
+/// If the number of items is not one, the result is [`ReadError::Fetch`] with the text of the
+/// reference's client.
 pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
     match items {
         [item] => Ok(item.value),
@@ -95,7 +99,7 @@ pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
 
 /// The value of every series, in milli-units and in the order of the answer.
 ///
-/// No items give [`ReadError::Empty`].
+/// Without items, the result is [`ReadError::Empty`].
 pub fn external_values<'a, I>(items: I) -> Result<Vec<MilliValue>, ReadError>
 where
     I: IntoIterator<Item = &'a ExternalMetricValue>,

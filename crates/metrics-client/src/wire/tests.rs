@@ -45,7 +45,10 @@ fn cpu_of(containers: &str, container: Option<&str>) -> Option<i64> {
     r#"[{"name":"a","usage":{"cpu":"9e15"}},{"name":"b","usage":{"cpu":"9e15"}}]"#,
     Some(i64::MAX)
 )]
-fn reduces_a_pod(#[case] containers: &str, #[case] milli: Option<i64>) {
+fn usage_of_a_pod_is_the_sum_of_its_containers(
+    #[case] containers: &str,
+    #[case] milli: Option<i64>,
+) {
     assert_eq!(cpu_of(containers, None), milli);
     assert_eq!(cpu_of(containers, Some("")), milli);
 }
@@ -61,12 +64,15 @@ fn reduces_a_pod(#[case] containers: &str, #[case] milli: Option<i64>) {
 )]
 #[case::first_lacks_it(r#"[{"name":"app","usage":{}},{"name":"app","usage":{"cpu":"7m"}}]"#, None)]
 #[case::absent(r#"[{"name":"side","usage":{"cpu":"5m"}}]"#, None)]
-fn reduces_a_container(#[case] containers: &str, #[case] milli: Option<i64>) {
+fn usage_of_a_container_is_that_of_the_first_with_its_name(
+    #[case] containers: &str,
+    #[case] milli: Option<i64>,
+) {
     assert_eq!(cpu_of(containers, Some("app")), milli);
 }
 
 #[test]
-fn reads_a_pod_metrics_list() {
+fn pod_metrics_list_is_decoded() {
     let body = br#"{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[
         {"metadata":{"name":"web-1","namespace":"ns","creationTimestamp":"2000-01-01T00:00:00Z",
           "labels":{"app":"web","tier":"a\"b","empty":""}},
@@ -96,19 +102,19 @@ fn reads_a_pod_metrics_list() {
     let labels = &items[0].metadata.labels;
     assert_eq!(labels.label("tier"), Some("a\"b"));
     assert_eq!(labels.label("empty"), Some(""));
-    assert_eq!(labels.label("web"), None, "a value is no key");
+    assert_eq!(labels.label("web"), None, "values are not keys");
     assert!(Selector::parse("app=web,!other").unwrap().matches(labels));
     assert!(items[1].metadata.labels.is_empty());
 }
 
 #[test]
-fn labels_with_nul_are_left_out() {
+fn labels_with_nul_are_skipped() {
     let labels: ItemLabels = [("a\0b", "c"), ("d", "e\0f"), ("g", "h")].into_iter().collect();
     assert_eq!((labels.label("a"), labels.label("d"), labels.label("g")), (None, None, Some("h")));
 }
 
 #[test]
-fn reads_both_versions_of_custom_metrics() {
+fn both_versions_of_custom_metrics_are_decoded() {
     let old =
         br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[
         {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"/v1"},"metricName":"m",
@@ -133,13 +139,16 @@ fn reads_both_versions_of_custom_metrics() {
 #[case(r#"{"value":"1"}"#, DEFAULT_WINDOW)]
 #[case(r#"{"value":"1","windowSeconds":null}"#, DEFAULT_WINDOW)]
 #[case(r#"{"value":"1","windowSeconds":0}"#, SignedDuration::ZERO)]
-fn a_custom_metric_has_a_default_window(#[case] item: &str, #[case] window: SignedDuration) {
+fn custom_metric_without_a_window_gets_the_default(
+    #[case] item: &str,
+    #[case] window: SignedDuration,
+) {
     let items: Vec<MetricValue> = serde_json::from_str(&format!("[{item}]")).unwrap();
     assert_eq!(pod_samples(&items).unwrap().get("").unwrap().window, window);
 }
 
 #[test]
-fn reads_external_metrics() {
+fn external_metrics_are_decoded() {
     let body = br#"{"kind":"ExternalMetricValueList","items":[
         {"metricName":"q","metricLabels":{"queue":"a"},"timestamp":null,"value":"404m"},
         {"metricName":"q","metricLabels":null,"value":"12"},{}]}"#;
@@ -152,7 +161,7 @@ fn reads_external_metrics() {
 #[case("{}")]
 #[case(r#"{"kind":"","items":null}"#)]
 #[case(r#"{"kind":"PodMetricsList","items":[]}"#)]
-fn no_items_are_an_error_of_their_own(#[case] body: &str) {
+fn response_without_items_is_an_empty_error(#[case] body: &str) {
     let items: Vec<PodMetrics> = decode_list(body.as_bytes()).unwrap();
     let error = ReadError::Empty(MetricsApi::Resource);
     assert_eq!(resource_samples(&items, &ResourceName::Cpu, None), Err(error));
@@ -161,7 +170,7 @@ fn no_items_are_an_error_of_their_own(#[case] body: &str) {
 }
 
 #[test]
-fn an_object_has_one_value() {
+fn object_metric_has_exactly_one_value() {
     let message = |count| {
         format!(
             "unable to fetch metrics from custom metrics API: the custom metrics API server returned {count} \
@@ -181,7 +190,7 @@ fn an_object_has_one_value() {
 #[case(r#"{"items":[{"timestamp":"yesterday"}]}"#, "parsing time \"yesterday\": ")]
 #[case("", "EOF while parsing")]
 #[case("404 page not found", "line 1")]
-fn names_what_is_wrong(#[case] body: &str, #[case] part: &str) {
+fn decode_error_has_its_cause(#[case] body: &str, #[case] part: &str) {
     let error = decode_list::<PodMetrics>(body.as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "cannot decode PodMetricsList");
     let cause = std::error::Error::source(&error).unwrap().to_string();
@@ -189,7 +198,7 @@ fn names_what_is_wrong(#[case] body: &str, #[case] part: &str) {
 }
 
 #[test]
-fn other_kinds_are_refused() {
+fn other_kinds_are_rejected() {
     let status =
         br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no"}"#;
     assert_eq!(decode_list::<MetricValue>(status).unwrap_err().to_string(), "no");
@@ -214,16 +223,16 @@ fn other_kinds_are_refused() {
 #[case("2026-01-01 00:00:00Z")]
 #[case("2026-01-01T00:00:0éZ")]
 #[case("-026-01-01T00:00:00Z")]
-fn a_time_of_the_usual_form_is_that_of_any_form(#[case] text: &str) {
+fn fast_parser_agrees_with_the_general_one(#[case] text: &str) {
     let read: Result<Timestamp, _> = text.parse();
-    let time = field::whole_seconds(text);
+    let time = field::parse_whole_seconds(text);
     assert!(time.is_none() || time == read.ok(), "{text}: {time:?}");
     let item = serde_json::from_str::<ExternalMetricValue>(&format!(r#"{{"timestamp":"{text}"}}"#));
     assert_eq!(item.map(|item| item.timestamp).ok(), text.parse().ok());
 }
 
 #[test]
-fn what_is_no_text_is_refused() {
+fn invalid_utf8_is_rejected() {
     let error = decode_list::<PodMetrics>(b"{\"kind\":\"\xff\"}").unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert!(cause.contains("invalid utf-8"), "{cause}");
@@ -231,8 +240,8 @@ fn what_is_no_text_is_refused() {
 
 proptest! {
     #[test]
-    fn times_in_whole_seconds_are_read_directly(seconds in -62_135_596_800_i64..253_402_207_200) {
+    fn times_in_whole_seconds_use_the_fast_parser(seconds in -62_135_596_800_i64..253_402_207_200) {
         let time = Timestamp::from_second(seconds).unwrap();
-        prop_assert_eq!(field::whole_seconds(&time.to_string()), Some(time));
+        prop_assert_eq!(field::parse_whole_seconds(&time.to_string()), Some(time));
     }
 }

@@ -1,4 +1,4 @@
-//! Paths and parameters, as the reference's clients build them.
+//! Paths and query parameters, as the reference's clients build them.
 
 use std::fmt::Write;
 
@@ -6,17 +6,17 @@ use hpa_calc::selector::Selector;
 
 use crate::FetchError;
 
-/// A GET: where, and what it is called in messages.
+/// A GET request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Get {
-    /// Path and query, encoded.
+pub(super) struct GetRequest {
+    /// Percent-encoded path and query.
     pub(super) uri: String,
-    /// `get <resource>.<group>[ <name>]`
-    pub(super) called: Box<str>,
+    /// Its name in messages: `get <resource>.<group>[ <name>]`.
+    pub(super) description: Box<str>,
 }
 
-/// The parts of a request for metrics in a namespace.
-pub(super) struct Parts<'a> {
+/// The path of a request for metrics in a namespace.
+pub(super) struct MetricsPath<'a> {
     pub(super) group: &'a str,
     pub(super) version: &'a str,
     pub(super) namespace: &'a str,
@@ -24,35 +24,36 @@ pub(super) struct Parts<'a> {
     /// The object's name, or `*`.
     pub(super) name: Option<&'a str>,
     pub(super) subresource: Option<&'a str>,
-    /// In the order of their names. Those with an empty string are left out.
+    /// Parameters in the order of their names. Selectors with an empty string are left out.
     pub(super) selectors: &'a [(&'static str, &'a Selector)],
 }
 
-impl Parts<'_> {
-    /// The request; fails if a name cannot be part of a path.
-    pub(super) fn get(&self) -> Result<Get, FetchError> {
+impl MetricsPath<'_> {
+    /// Builds the request. Fails if a name can't be part of a path.
+    pub(super) fn to_request(&self) -> Result<GetRequest, FetchError> {
         let mut uri = format!("/apis/{}/{}/namespaces", self.group, self.version);
         push_segment(&mut uri, "namespace", self.namespace)?;
         check("resource", self.resource)?;
-        // The reference asks for the lower case name and reports the one it was given.
+        // The reference requests the lower-case name, and reports the original one.
         push_segment(&mut uri, "resource", &self.resource.to_lowercase())?;
-        let mut called = format!("get {}.{}", self.resource, self.group);
+        let mut description = format!("get {}.{}", self.resource, self.group);
         if let Some(name) = self.name {
             push_segment(&mut uri, "resource name", name)?;
-            called.push(' ');
-            called.push_str(name);
+            description.push(' ');
+            description.push_str(name);
         }
         if let Some(subresource) = self.subresource {
             push_segment(&mut uri, "subresource", subresource)?;
         }
         push_query(&mut uri, self.selectors);
-        Ok(Get { uri, called: called.into() })
+        Ok(GetRequest { uri, description: description.into() })
     }
 }
 
-/// The request for the versions of a group. Messages call it by what is asked for in the end.
-pub(super) fn group(group: &str, called: &str) -> Get {
-    Get { uri: format!("/apis/{group}"), called: called.into() }
+/// Builds the request for the versions of a group. `description` is that of the request that needs
+/// the version.
+pub(super) fn discovery_request(group: &str, description: &str) -> GetRequest {
+    GetRequest { uri: format!("/apis/{group}"), description: description.into() }
 }
 
 fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), FetchError> {
@@ -62,7 +63,7 @@ fn push_segment(uri: &mut String, part: &'static str, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// Refuses what would change the meaning of a path.
+/// Rejects names that would change the structure of the path.
 fn check(part: &'static str, name: &str) -> Result<(), FetchError> {
     let mut reasons = Vec::new();
     if name.is_empty() {
@@ -93,13 +94,14 @@ fn push_query(uri: &mut String, selectors: &[(&'static str, &Selector)]) {
     }
 }
 
-/// Percent-encodes all but unreserved characters (RFC 3986) and those that `also` allows.
-pub fn percent_encode(uri: &mut String, text: &str, also: impl Fn(u8) -> bool) {
+/// Percent-encodes all characters except unreserved ones (RFC 3986) and those that `allow` returns
+/// true for.
+pub fn percent_encode(uri: &mut String, text: &str, allow: impl Fn(u8) -> bool) {
     for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || also(byte) {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || allow(byte) {
             uri.push(char::from(byte));
         } else {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(uri, "%{byte:02X}");
         }
     }
@@ -115,8 +117,8 @@ mod tests {
         name: &'a str,
         metric: &'a str,
         selectors: &'a [(&'static str, &'a Selector)],
-    ) -> Parts<'a> {
-        Parts {
+    ) -> MetricsPath<'a> {
+        MetricsPath {
             group: "custom.metrics.k8s.io",
             version: "v1beta2",
             namespace: "ns",
@@ -128,25 +130,25 @@ mod tests {
     }
 
     #[test]
-    fn encodes_names_and_selectors() {
+    fn names_and_selectors_are_encoded() {
         let pods = Selector::parse("app=web,tier in (a,b)").unwrap();
         let series = Selector::parse("path!=x_y").unwrap();
         let selectors = [("labelSelector", &pods), ("metricLabelSelector", &series)];
-        let get = custom("*", "m:rate 5m?", &selectors).get().unwrap();
+        let get = custom("*", "m:rate 5m?", &selectors).to_request().unwrap();
         assert_eq!(
             get.uri,
             "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m:rate%205m%3F\
              ?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29&metricLabelSelector=path%21%3Dx_y"
         );
-        assert_eq!(&*get.called, "get pods.custom.metrics.k8s.io *");
+        assert_eq!(&*get.description, "get pods.custom.metrics.k8s.io *");
         assert!(get.uri.parse::<http::Uri>().is_ok());
     }
 
     #[test]
-    fn leaves_out_empty_selectors() {
+    fn empty_selectors_are_left_out() {
         let (nothing, series) = (Selector::nothing(), Selector::parse("a=b").unwrap());
         let selectors = [("labelSelector", &nothing), ("metricLabelSelector", &series)];
-        let get = custom("*", "m", &selectors).get().unwrap();
+        let get = custom("*", "m", &selectors).to_request().unwrap();
         assert_eq!(
             get.uri,
             "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/%2A/m?metricLabelSelector=a%3Db"
@@ -160,7 +162,7 @@ mod tests {
         "a/b%2f",
         r#"invalid resource name "a/b%2f": [may not contain '/' may not contain '%']"#
     )]
-    fn refuses_names_that_leave_the_path(#[case] name: &str, #[case] message: &str) {
-        assert_eq!(custom(name, "m", &[]).get().unwrap_err().to_string(), message);
+    fn names_that_change_the_path_are_rejected(#[case] name: &str, #[case] message: &str) {
+        assert_eq!(custom(name, "m", &[]).to_request().unwrap_err().to_string(), message);
     }
 }

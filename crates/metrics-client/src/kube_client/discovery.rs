@@ -1,12 +1,12 @@
-//! Which version of an API to ask.
+//! Chooses the version of an API.
 
 use hpa_calc::readings::MetricsApi;
 use serde::Deserialize;
 
 use crate::FetchError;
 
-/// The group of an API.
-pub(super) const fn group_of(api: MetricsApi) -> &'static str {
+/// Returns the group of an API.
+pub(super) const fn group(api: MetricsApi) -> &'static str {
     match api {
         MetricsApi::Resource => "metrics.k8s.io",
         MetricsApi::Custom => "custom.metrics.k8s.io",
@@ -14,7 +14,7 @@ pub(super) const fn group_of(api: MetricsApi) -> &'static str {
     }
 }
 
-/// The versions of an API that this crate reads, best first.
+/// Returns the versions of an API that this crate supports, in order of preference.
 const fn known_versions(api: MetricsApi) -> &'static [&'static str] {
     match api {
         MetricsApi::Resource => &["v1", "v1beta1"],
@@ -23,7 +23,7 @@ const fn known_versions(api: MetricsApi) -> &'static [&'static str] {
     }
 }
 
-/// The only known version of an API, if there is but one: then there is nothing to discover.
+/// Returns the version of an API with only one known version, for which discovery is not needed.
 pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
     match known_versions(api) {
         [only] => Some(only),
@@ -31,8 +31,11 @@ pub(super) fn only_version(api: MetricsApi) -> Option<&'static str> {
     }
 }
 
-/// The best known version that an `APIGroup` document lists.
-pub(super) fn choose(api: MetricsApi, group: &ApiGroup) -> Result<&'static str, FetchError> {
+/// Returns the preferred version among those that an `APIGroup` object lists.
+pub(super) fn choose_version(
+    api: MetricsApi,
+    group: &ApiGroup,
+) -> Result<&'static str, FetchError> {
     let served =
         |known: &&&str| group.versions.iter().flatten().any(|served| served.version == **known);
     known_versions(api).iter().find(served).copied().ok_or(FetchError::NoKnownVersion)

@@ -1,4 +1,4 @@
-//! The items of a list, and those of them that a selector matches.
+//! A list of pod metrics from which the items of a selector can be taken.
 
 use std::hash::BuildHasher;
 
@@ -7,83 +7,84 @@ use hpa_calc::selector::Selector;
 
 use crate::wire::{ItemLabels, PodMetrics};
 
-/// The answer to a list of pod metrics.
 pub(super) struct PodList {
     pub(super) items: Vec<PodMetrics>,
     groups: Option<Groups>,
 }
 
-/// Items by their labels: pods of one template have equal ones, so that a selector is matched once for all of them, and
-/// only where a pair is found that it requires. Thus a namespace's list is not gone through for each of its autoscalers.
+/// Items grouped by their labels. Pods of one template have equal labels, so a selector is matched
+/// once for all of them, and only if they have a key-value pair that the selector requires. This
+/// avoids a scan of the list for each autoscaler.
 #[derive(Default)]
 struct Groups {
     all: Vec<Group>,
-    /// The places in `all` of the groups that have a pair of key and value, by the pair's hash. Two pairs of one hash
-    /// cost a match.
+    /// Indices of the groups that have a key-value pair, by the hash of the pair. A collision only
+    /// costs an additional match.
     by_pair: HashMap<u64, Vec<u32>>,
     hasher: DefaultHashBuilder,
 }
 
 struct Group {
     labels: ItemLabels,
-    /// Places in the list, ascending.
+    /// Indices in the list, ascending.
     items: Vec<u32>,
 }
 
 impl PodList {
-    /// The answer for one selector: all of it.
-    pub(super) fn of_selector(items: Vec<PodMetrics>) -> Self {
+    /// A response for one selector.
+    pub(super) fn for_selector(items: Vec<PodMetrics>) -> Self {
         Self { items, groups: None }
     }
 
-    /// The answer for a whole namespace, of which any selector's items can be cut if items tell their labels.
-    pub(super) fn of_namespace(mut items: Vec<PodMetrics>) -> Self {
+    /// A response for a namespace. Selectors can be applied if the items have labels.
+    pub(super) fn for_namespace(mut items: Vec<PodMetrics>) -> Self {
         let has_labels = items.iter().any(|item| !item.metadata.labels.is_empty());
-        let groups = (has_labels || items.is_empty()).then(|| Groups::of(&mut items));
+        let groups = (has_labels || items.is_empty()).then(|| Groups::new(&mut items));
         Self { items, groups }
     }
 
-    /// Whether selectors can be cut from it.
-    pub(super) fn can_be_cut(&self) -> bool {
+    /// Whether selectors can be applied.
+    pub(super) fn is_selectable(&self) -> bool {
         self.groups.is_some()
     }
 
-    /// The items that a selector matches, in the order of the list; none of a list that cannot be cut.
+    /// Returns the items that a selector matches, in the order of the list, or none if selectors
+    /// can't be applied.
     pub(super) fn select(&self, selector: &Selector) -> Vec<&PodMetrics> {
-        let mut places: Vec<u32> = Vec::new();
+        let mut indices: Vec<u32> = Vec::new();
         let mut matching = 0;
         for group in self.groups.iter().flat_map(|groups| groups.candidates(selector)) {
             if selector.matches(&group.labels) {
-                places.extend_from_slice(&group.items);
+                indices.extend_from_slice(&group.items);
                 matching += 1;
             }
         }
         if matching > 1 {
-            places.sort_unstable();
+            indices.sort_unstable();
         }
-        places
+        indices
             .into_iter()
-            .filter_map(|place| self.items.get(usize::try_from(place).ok()?))
+            .filter_map(|index| self.items.get(usize::try_from(index).ok()?))
             .collect()
     }
 }
 
 impl Groups {
-    /// Groups items by their labels, which go from the items to the groups.
-    fn of(items: &mut [PodMetrics]) -> Self {
+    /// Groups items by their labels, and moves the labels from the items to the groups.
+    fn new(items: &mut [PodMetrics]) -> Self {
         let mut groups = Self::default();
         let mut by_labels: HashMap<ItemLabels, usize> = HashMap::new();
         let mut last = 0;
-        for (place, item) in (0..).zip(items) {
+        for (index, item) in (0..).zip(items) {
             let labels = std::mem::take(&mut item.metadata.labels);
-            let is_of_last =
-                groups.all.get(last).is_some_and(|group| group.labels.is_shared_with(&labels));
-            if !is_of_last {
+            let has_same_labels =
+                groups.all.get(last).is_some_and(|group| group.labels.shares_memory_with(&labels));
+            if !has_same_labels {
                 last = *by_labels.entry_ref(&labels).or_insert(groups.all.len());
             }
             match groups.all.get_mut(last) {
-                Some(group) => group.items.push(place),
-                None => groups.all.push(Group { labels, items: vec![place] }),
+                Some(group) => group.items.push(index),
+                None => groups.all.push(Group { labels, items: vec![index] }),
             }
         }
         for (index, group) in (0..).zip(&groups.all) {
@@ -94,11 +95,12 @@ impl Groups {
         groups
     }
 
-    /// The groups that a selector may match: those with the rarest of the pairs that it requires.
+    /// Returns the groups that a selector may match: those with the rarest of the pairs that it
+    /// requires.
     fn candidates(&self, selector: &Selector) -> Box<dyn Iterator<Item = &Group> + '_> {
-        let having =
+        let groups_with =
             |pair| self.by_pair.get(&self.hasher.hash_one(pair)).map_or(&[][..], Vec::as_slice);
-        match selector.required_pairs().map(having).min_by_key(|groups| groups.len()) {
+        match selector.required_pairs().map(groups_with).min_by_key(|groups| groups.len()) {
             Some(groups) => Box::new(
                 groups.iter().filter_map(|index| self.all.get(usize::try_from(*index).ok()?)),
             ),
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
     use crate::wire::decode_list;
 
-    /// Items as an answer brings them, by their labels.
+    /// Decoded items with the given labels.
     fn items<'a>(labels: impl IntoIterator<Item = &'a [(String, String)]>) -> Vec<PodMetrics> {
         let item = |(name, labels): (usize, &[(String, String)])| {
             let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
@@ -128,29 +130,29 @@ mod tests {
     }
 
     #[test]
-    fn list_without_labels_cannot_be_cut() {
-        assert!(!PodList::of_namespace(items([&[][..]])).can_be_cut());
-        assert!(PodList::of_namespace(Vec::new()).can_be_cut());
+    fn list_without_labels_is_not_selectable() {
+        assert!(!PodList::for_namespace(items([&[][..]])).is_selectable());
+        assert!(PodList::for_namespace(Vec::new()).is_selectable());
     }
 
     #[test]
-    fn selector_of_nothing_matches_nothing_and_that_of_everything_all() {
-        let list = PodList::of_namespace(items([&[("app".into(), "a".into())][..], &[]]));
+    fn nothing_and_everything_select_no_and_all_items() {
+        let list = PodList::for_namespace(items([&[("app".into(), "a".into())][..], &[]]));
         assert_eq!(list.select(&Selector::nothing()).len(), 0);
         assert_eq!(list.select(&Selector::everything()).len(), 2);
     }
 
     #[test]
-    fn equal_labels_are_kept_once_and_are_one_group() {
+    fn equal_labels_are_shared_and_form_one_group() {
         let labels = |app: &str| vec![("app".to_owned(), app.to_owned())];
         let pods = ["a", "a", "b", "a"].map(labels);
         let items = items(pods.iter().map(Vec::as_slice));
         let is_shared = |at: usize| {
             let [before, item] = [at - 1, at].map(|at| &items[at].metadata.labels);
-            item.is_shared_with(before)
+            item.shares_memory_with(before)
         };
         assert_eq!([1, 2, 3].map(is_shared), [true, false, false]);
-        let groups = PodList::of_namespace(items).groups.unwrap();
+        let groups = PodList::for_namespace(items).groups.unwrap();
         let places: Vec<_> = groups.all.iter().map(|group| group.items.as_slice()).collect();
         assert_eq!(places, [&[0, 1, 3][..], &[2]]);
     }
@@ -168,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn selection_is_that_of_a_full_scan(
+        fn selected_items_equal_those_of_a_full_scan(
             pods in prop::collection::vec(prop::collection::btree_map(0u8..3, 0u8..3, 0..3), 0..20),
             requirements in prop::collection::vec(requirement(), 0..4),
         ) {
@@ -180,8 +182,8 @@ mod tests {
             let selector = Selector::parse(&requirements.join(",")).unwrap();
             let expected: Vec<_> =
                 items.iter().filter(|item| selector.matches(&item.metadata.labels)).map(|item| item.metadata.name.clone()).collect();
-            let list = PodList::of_namespace(items);
-            prop_assume!(list.can_be_cut());
+            let list = PodList::for_namespace(items);
+            prop_assume!(list.is_selectable());
             let selected: Vec<_> = list.select(&selector).into_iter().map(|item| item.metadata.name.clone()).collect();
             prop_assert_eq!(selected, expected);
         }

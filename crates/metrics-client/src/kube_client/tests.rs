@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance};
 use super::*;
 use crate::{
     Coalescing, CoalescingSettings, MetricsClient,
-    testing::{Names, Reply, Server, object, pod, selector},
+    test_doubles::{Names, Reply, Server, object, pod, selector},
 };
 
 const GROUP: &str = "/apis/metrics.k8s.io";
@@ -34,11 +34,15 @@ async fn cpu(server: &Server) -> Result<Reading, ReadError> {
     client(server).read("ns", &selector("app=web"), &query).await
 }
 
+fn pod_metrics(pods: &Selector) -> Request {
+    Request::PodMetrics { namespace: "ns".into(), pods: pods.clone() }
+}
+
 fn is_group(uri: &str) -> bool {
     uri.matches('/').count() == 2
 }
 
-/// A server of every group in its newest version; other requests get `reply`.
+/// A server with every group in all its versions. Other requests get `reply`.
 fn serving(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     Server::new(move |uri| match uri {
         GROUP => Reply::group(&["v1", "v1beta1"]),
@@ -52,12 +56,12 @@ fn items(items: &[serde_json::Value]) -> Reply {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_the_use_of_pods() {
+async fn reads_the_usage_of_pods() {
     let server = serving(|_| items(&[pod("web-1", &[("app", "web")], "250m")]));
     let Ok(Reading::Pods(samples)) = cpu(&server).await else { panic!("no samples") };
     assert_eq!(samples.get("web-1").map(|sample| sample.value.as_milli()), Some(250));
     let list = "/apis/metrics.k8s.io/v1/namespaces/ns/pods?labelSelector=app%3Dweb";
-    assert_eq!(server.asked(), [GROUP, list]);
+    assert_eq!(server.take_requests(), [GROUP, list]);
 }
 
 #[rstest]
@@ -65,17 +69,17 @@ async fn reads_the_use_of_pods() {
 #[case(&["v1alpha1", "v1beta1"], Some("v1beta1"))]
 #[case(&["v1alpha1"], None)]
 #[tokio::test(start_paused = true)]
-async fn asks_in_the_best_known_version(
+async fn preferred_known_version_is_requested(
     #[case] served: &'static [&'static str],
-    #[case] asked: Option<&str>,
+    #[case] requested: Option<&str>,
 ) {
     let server =
         Server::new(move |uri| if is_group(uri) { Reply::group(served) } else { items(&[]) });
-    let read = source(&server).pod_metrics("ns", &Selector::everything()).await;
-    match asked {
+    let read = source(&server).fetch(&pod_metrics(&Selector::everything())).await;
+    match requested {
         Some(version) => {
             assert_eq!(
-                server.asked(),
+                server.take_requests(),
                 [GROUP.to_owned(), format!("{GROUP}/{version}/namespaces/ns/pods")]
             );
         }
@@ -86,25 +90,24 @@ async fn asks_in_the_best_known_version(
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_are_looked_up_once_per_period() {
+async fn versions_are_discovered_once_per_lifetime() {
     let server = serving(|_| items(&[]).after(Duration::from_secs(1)));
     let source = source(&server);
-    let look_ups = || server.asked().iter().filter(|uri| is_group(uri)).count();
-    let (one, two) = (selector("app=one"), selector("app=two"));
-    let (first, second) =
-        tokio::join!(source.pod_metrics("ns", &one), source.pod_metrics("ns", &two));
+    let discoveries = || server.take_requests().iter().filter(|uri| is_group(uri)).count();
+    let [one, two] = ["app=one", "app=two"].map(|pods| pod_metrics(&selector(pods)));
+    let (first, second) = tokio::join!(source.fetch(&one), source.fetch(&two));
     assert!(first.is_ok() && second.is_ok());
-    assert_eq!(look_ups(), 1, "at the same time");
+    assert_eq!(discoveries(), 1, "at the same time");
     advance(Duration::from_secs(13)).await;
-    source.pod_metrics("ns", &one).await.unwrap();
-    assert_eq!(look_ups(), 0, "within the period");
+    source.fetch(&one).await.unwrap();
+    assert_eq!(discoveries(), 0, "within the period");
     advance(Duration::from_secs(2)).await;
-    source.pod_metrics("ns", &one).await.unwrap();
-    assert_eq!(look_ups(), 1, "after it");
+    source.fetch(&one).await.unwrap();
+    assert_eq!(discoveries(), 1, "after it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_look_up_is_not_kept() {
+async fn failed_discovery_is_repeated() {
     let broken = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let state = Arc::clone(&broken);
     let server = Server::new(move |uri| {
@@ -119,15 +122,15 @@ async fn a_failed_look_up_is_not_kept() {
     let error = cpu(&server).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unable to fetch metrics from resource metrics API: the server is currently unable to handle the request \
-         (get pods.metrics.k8s.io)"
+        "unable to fetch metrics from resource metrics API: \
+         the server is currently unable to handle the request (get pods.metrics.k8s.io)"
     );
     broken.store(false, std::sync::atomic::Ordering::Relaxed);
     assert!(cpu(&server).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_for_objects_like_the_reference() {
+async fn object_paths_are_those_of_the_reference() {
     let server = serving(|_| Reply::json(r#"{"items":[{"value":"7"}]}"#));
     let (source, series) = (source(&server), selector("a=b"));
     for object in [
@@ -135,12 +138,16 @@ async fn asks_for_objects_like_the_reference() {
         object("apps/v1", "Deployment", "main"),
         object("v1", "Namespace", "elsewhere"),
     ] {
-        source.object_values("ns", &object, "m", &series).await.unwrap();
+        let (metric, metric_selector) = ("m".into(), series.clone());
+        let query = MetricQuery::Object { object, metric, metric_selector };
+        let request = Request::new("ns", &Selector::everything(), &query);
+        source.fetch(&request).await.unwrap();
     }
-    source.pod_values("ns", &selector("app=web"), "m", &Selector::everything()).await.unwrap();
+    let query = MetricQuery::Pods { metric: "m".into(), metric_selector: Selector::everything() };
+    source.fetch(&Request::new("ns", &selector("app=web"), &query)).await.unwrap();
     let base = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns";
     assert_eq!(
-        server.asked(),
+        server.take_requests(),
         [
             "/apis/custom.metrics.k8s.io".to_owned(),
             format!("{base}/services/front/m?metricLabelSelector=a%3Db"),
@@ -152,7 +159,7 @@ async fn asks_for_objects_like_the_reference() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
+async fn external_metric_is_requested_in_lower_case_without_discovery() {
     let server = serving(|_| Reply::text(404, "404 page not found"));
     let query = MetricQuery::External {
         metric: "queueLength".into(),
@@ -161,18 +168,20 @@ async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
     let error = client(&server).read("ns", &Selector::everything(), &query).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unable to fetch metrics from external metrics API: the server could not find the requested resource \
-         (get queueLength.external.metrics.k8s.io)"
+        "unable to fetch metrics from external metrics API: \
+         the server could not find the requested resource (get queueLength.external.metrics.k8s.io)"
     );
-    let list = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ns/queuelength?labelSelector=queue%20in%20%28a%2Cb%29";
-    assert_eq!(server.asked(), [list]);
+    let list = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ns/queuelength\
+                ?labelSelector=queue%20in%20%28a%2Cb%29";
+    assert_eq!(server.take_requests(), [list]);
 }
 
 #[rstest]
 #[case(
     "example.com/v1",
     "Queue",
-    r#"unable to map kind Queue.example.com to resource: no matches for kind "Queue" in group "example.com""#
+    "unable to map kind Queue.example.com to resource: \
+     no matches for kind \"Queue\" in group \"example.com\""
 )]
 #[case(
     "v1",
@@ -190,7 +199,7 @@ async fn asks_for_external_metrics_in_lower_case_without_a_look_up() {
     "unable to map kind Queue.slow to resource: context deadline exceeded: no answer within 10s"
 )]
 #[tokio::test(start_paused = true)]
-async fn unknown_kinds_are_errors(
+async fn unknown_kind_is_an_error(
     #[case] api_version: &str,
     #[case] kind: &str,
     #[case] message: &str,
@@ -210,39 +219,46 @@ async fn unknown_kinds_are_errors(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_api_is_named() {
+async fn missing_api_is_an_error() {
     let server = Server::new(|_| Reply::text(404, "404 page not found"));
-    let message = "unable to fetch metrics from resource metrics API: the server could not find the requested \
-                   resource (get pods.metrics.k8s.io)";
+    let message = "unable to fetch metrics from resource metrics API: \
+                   the server could not find the requested resource (get pods.metrics.k8s.io)";
     assert_eq!(cpu(&server).await.unwrap_err().to_string(), message);
     let query = MetricQuery::Pods { metric: "m".into(), metric_selector: Selector::everything() };
     let error = client(&server).read("ns", &selector("app=web"), &query).await.unwrap_err();
-    let message = "unable to fetch metrics from custom metrics API: no custom metrics API (custom.metrics.k8s.io) \
-                   registered";
+    let message = "unable to fetch metrics from custom metrics API: \
+                   no custom metrics API (custom.metrics.k8s.io) registered";
     assert_eq!(error.to_string(), message);
 }
 
 #[rstest]
 #[case(
-    Reply { code: 404, ..Reply::json(r#"{"kind":"Status","status":"Failure","message":"not that one"}"#) },
+    Reply {
+        code: 404,
+        ..Reply::json(r#"{"kind":"Status","status":"Failure","message":"not that one"}"#)
+    },
     "not that one"
 )]
 #[case(
     Reply::json("{").after(Duration::from_secs(11)),
     "context deadline exceeded: no answer within 10s (get pods.metrics.k8s.io)"
 )]
-#[case(Reply::json("x".repeat(4097)), "the answer is larger than 4096 bytes (get pods.metrics.k8s.io)")]
+#[case(
+    Reply::json("x".repeat(4097)),
+    "the answer is larger than 4096 bytes (get pods.metrics.k8s.io)"
+)]
 #[case(
     Reply::json("{"),
-    "unexpected answer (get pods.metrics.k8s.io): cannot decode PodMetricsList: EOF while parsing an object at line \
-     1 column 1"
+    "unexpected answer (get pods.metrics.k8s.io): cannot decode PodMetricsList: \
+     EOF while parsing an object at line 1 column 1"
 )]
 #[case(
     Reply { code: 500, ..Reply::json("x".repeat(4097)) },
-    r#"an error on the server ("unknown") has prevented the request from succeeding (get pods.metrics.k8s.io)"#
+    "an error on the server (\"unknown\") has prevented the request from succeeding \
+     (get pods.metrics.k8s.io)"
 )]
 #[tokio::test(start_paused = true)]
-async fn failures_have_the_reference_texts(#[case] reply: Reply, #[case] message: &str) {
+async fn failures_have_the_texts_of_the_reference(#[case] reply: Reply, #[case] message: &str) {
     let server = serving(move |_| reply.clone());
     let start = Instant::now();
     let error = cpu(&server).await.unwrap_err();
@@ -251,29 +267,29 @@ async fn failures_have_the_reference_texts(#[case] reply: Reply, #[case] message
         format!("unable to fetch metrics from resource metrics API: {message}")
     );
     assert!(start.elapsed() <= Duration::from_millis(10_010), "{:?}", start.elapsed());
-    assert_eq!(server.asked().len(), 2, "nothing is retried");
+    assert_eq!(server.take_requests().len(), 2, "no retries");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_is_an_error() {
-    let service = tower::service_fn(|_: Request<Body>| async {
+async fn connection_failure_is_an_error() {
+    let service = tower::service_fn(|_: http::Request<Body>| async {
         Err::<http::Response<Body>, _>(std::io::Error::other(
             "connection refused by https://me:secret@host/x",
         ))
     });
     let client = kube::Client::new(service, "default");
     let source = KubeMetricsClient::new(client, Arc::new(Names), SETTINGS);
-    let error = source.pod_metrics("ns", &Selector::everything()).await.unwrap_err();
+    let error = source.fetch(&pod_metrics(&Selector::everything())).await.unwrap_err();
     let message = error.into_read_error(MetricsApi::Resource).to_string();
     assert_eq!(
         message,
-        "unable to fetch metrics from resource metrics API: request failed (get pods.metrics.k8s.io): ServiceError: \
-         connection refused by https://host/x"
+        "unable to fetch metrics from resource metrics API: \
+         request failed (get pods.metrics.k8s.io): ServiceError: connection refused by https://host/x"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_items_is_empty() {
+async fn response_without_items_is_empty() {
     let server = serving(|_| items(&[]));
     assert_eq!(cpu(&server).await, Err(ReadError::Empty(MetricsApi::Resource)));
 }

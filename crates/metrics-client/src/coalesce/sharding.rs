@@ -1,4 +1,4 @@
-//! A map behind several locks, so that autoscalers of different namespaces hardly ever wait for each other.
+//! A map with several locks, so that different namespaces rarely wait for the same one.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -8,27 +8,29 @@ use tokio::time::{Duration, Instant};
 
 const SHARDS: usize = 16;
 
-/// A map in [`SHARDS`] parts. A lock is held for the length of a closure, never across an await.
-pub(crate) struct Shards<K, V> {
-    parts: [Mutex<HashMap<K, V>>; SHARDS],
+/// A map in [`SHARDS`] shards. A lock is held for the duration of a closure, so never across an
+/// await.
+pub(crate) struct ShardedMap<K, V> {
+    shards: [Mutex<HashMap<K, V>>; SHARDS],
     hasher: DefaultHashBuilder,
     sweep_interval: Duration,
-    /// When all parts are swept next.
+    /// Time of the next sweep.
     sweep_at: Mutex<Instant>,
     keep: Box<Keep<V>>,
 }
 
-/// Whether an entry may stay, at an instant.
+/// Returns whether to keep an entry at the given time.
 type Keep<V> = dyn Fn(&mut V, Instant) -> bool + Send + Sync;
 
-impl<K: Hash + Eq, V> Shards<K, V> {
-    /// A map that is swept when it is used, at most once per interval: entries go that `keep` refuses.
+impl<K: Hash + Eq, V> ShardedMap<K, V> {
+    /// Creates a map that drops the entries for which `keep` returns false. This happens during
+    /// [`with`](Self::with), at most once per interval.
     pub(crate) fn new(
         sweep_interval: Duration,
         keep: impl Fn(&mut V, Instant) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
-            parts: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| Mutex::default()),
             hasher: DefaultHashBuilder::default(),
             sweep_interval,
             sweep_at: Mutex::new(Instant::now() + sweep_interval),
@@ -36,7 +38,7 @@ impl<K: Hash + Eq, V> Shards<K, V> {
         }
     }
 
-    /// Gives `act` the part that `key` belongs to, after a sweep if one is due.
+    /// Calls `act` with the shard of `key`, after a sweep if one is due.
     pub(crate) fn with<Q: Hash + ?Sized, R>(
         &self,
         key: &Q,
@@ -46,7 +48,7 @@ impl<K: Hash + Eq, V> Shards<K, V> {
         act(&mut self.shard(key).lock())
     }
 
-    /// Sweeps all parts: what is in one that nobody asks for is memory all the same.
+    /// Sweeps all shards, because a shard that is not used takes memory too.
     fn sweep_if_due(&self, now: Instant) {
         {
             let mut sweep_at = self.sweep_at.lock();
@@ -55,22 +57,21 @@ impl<K: Hash + Eq, V> Shards<K, V> {
             }
             *sweep_at = now + self.sweep_interval;
         }
-        for part in &self.parts {
-            part.lock().retain(|_, value| (self.keep)(value, now));
+        for shard in &self.shards {
+            shard.lock().retain(|_, value| (self.keep)(value, now));
         }
     }
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<HashMap<K, V>> {
-        // The bits in the middle: the map inside uses those at both ends.
+        // The bits in the middle, because the inner map uses those at both ends.
         let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default()
             % SHARDS;
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]
-        &self.parts[index]
+        &self.shards[index]
     }
 
-    /// The number of entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.parts.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }

@@ -1,31 +1,33 @@
-//! What an HTTP error means, in the words of the reference's client (apimachinery's `api/errors`).
+//! Messages for HTTP errors, which are those of the reference's client (apimachinery's
+//! `api/errors`).
 
 use http::StatusCode;
 use serde::Deserialize;
 
 use crate::FetchError;
 
-/// How much of a body that is no Status a message may quote, in bytes.
+/// Limit for quoting a body that is no Status object, in bytes.
 const MAX_QUOTE: usize = 2048;
 
-/// The failure that an answer with an HTTP error is: the server's Status if it is one, else a text for the code.
+/// Returns the error for a response: the message of the server's Status object, or else a text for
+/// the code.
 ///
-/// `called` is what was asked for: `get pods.metrics.k8s.io`.
-pub(super) fn refusal(
+/// `request` names the request, for example `get pods.metrics.k8s.io`.
+pub(super) fn status_error(
     code: StatusCode,
     content_type: Option<&str>,
     body: &[u8],
-    called: &str,
+    request: &str,
 ) -> FetchError {
     let message = status_message(body).unwrap_or_else(|| {
         let is_text = content_type.is_none_or(|kind| kind.trim_start().starts_with("text/"));
-        let said = if is_text { quote(body) } else { "unknown".to_owned() };
-        format!("{} ({called})", generic_message(code, &said))
+        let text = if is_text { quote(body) } else { "unknown".to_owned() };
+        format!("{} ({request})", generic_message(code, &text))
     });
-    FetchError::Refused { code: code.as_u16(), message: message.into() }
+    FetchError::Status { code: code.as_u16(), message: message.into() }
 }
 
-/// The message of a Status that says failure.
+/// Returns the message of a Status object with the status `Failure`.
 fn status_message(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Status {
@@ -45,33 +47,35 @@ fn quote(body: &[u8]) -> String {
     String::from_utf8_lossy(body.get(..MAX_QUOTE).unwrap_or(body)).trim().to_owned()
 }
 
-/// What an HTTP error means where the server sends no Status: client-go's text for the code. `said` is the text of the
-/// answer's body, `unknown` if it is none; some codes quote it.
-pub fn generic_message(code: StatusCode, said: &str) -> String {
+/// Returns client-go's text for an HTTP error without a Status object. `body` is the text of the
+/// response, or `unknown` if it is not text. Some messages quote it.
+pub fn generic_message(code: StatusCode, body: &str) -> String {
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
-        406 if said.is_empty() || said == "unknown" => {
+        406 if body.is_empty() || body == "unknown" => {
             "the server was unable to respond with a content type that the client supports"
         }
-        403 | 406 | 415 => said,
+        403 | 406 | 415 => body,
         409 => "the server reported a conflict",
         422 => "the server rejected our request due to an error in our request",
         429 => "the server has received too many requests and has asked us to try again later",
         503 => "the server is currently unable to handle the request",
         504 => {
-            "the server was unable to return a response in the time allotted, but may still be processing the request"
+            "the server was unable to return a response in the time allotted, \
+             but may still be processing the request"
         }
         500.. => {
             return format!(
-                "an error on the server ({said:?}) has prevented the request from succeeding"
+                "an error on the server ({body:?}) has prevented the request from succeeding"
             );
         }
         other => {
             return format!(
-                "the server responded with the status code {other} but did not return more information"
+                "the server responded with the status code {other} \
+                 but did not return more information"
             );
         }
     };
@@ -126,7 +130,7 @@ mod tests {
         "",
         "the server responded with the status code 418 but did not return more information (get pods.g)"
     )]
-    fn speaks_like_the_reference(
+    fn messages_are_those_of_the_reference(
         #[case] code: u16,
         #[case] content_type: &str,
         #[case] body: &str,
@@ -134,7 +138,7 @@ mod tests {
     ) {
         let code = StatusCode::from_u16(code).unwrap();
         let content_type = Some(content_type).filter(|kind| !kind.is_empty());
-        let error = refusal(code, content_type, body.as_bytes(), "get pods.g");
+        let error = status_error(code, content_type, body.as_bytes(), "get pods.g");
         assert_eq!(error.to_string(), message);
     }
 }

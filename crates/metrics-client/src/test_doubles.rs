@@ -1,0 +1,190 @@
+//! Test doubles: an API server, resource names and a metrics source.
+
+use std::{collections::BTreeMap, convert::Infallible, error::Error, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{api::CrossVersionObjectReference, selector::Selector};
+use http::Response;
+use kube::client::Body;
+use parking_lot::Mutex;
+
+use crate::{FetchError, Items, MetricsSource, Request, ResourceNames, wire::PodMetrics};
+
+pub(crate) fn selector(text: &str) -> Selector {
+    Selector::parse(text).unwrap()
+}
+
+/// A metrics.k8s.io item of a pod with one container `app`.
+pub(crate) fn pod(name: &str, labels: &[(&str, &str)], cpu: &str) -> serde_json::Value {
+    serde_json::json!({
+        "metadata": { "name": name, "labels": labels.iter().copied().collect::<BTreeMap<_, _>>() },
+        "timestamp": "2000-01-01T00:00:00Z",
+        "window": "15s",
+        "containers": [{ "name": "app", "usage": { "cpu": cpu } }],
+    })
+}
+
+pub(crate) fn object(api_version: &str, kind: &str, name: &str) -> CrossVersionObjectReference {
+    CrossVersionObjectReference {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        ..Default::default()
+    }
+}
+
+/// An HTTP response.
+#[derive(Clone)]
+pub(crate) struct Reply {
+    pub(crate) after: Duration,
+    pub(crate) code: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    pub(crate) fn json(body: impl Into<String>) -> Self {
+        Self {
+            after: Duration::ZERO,
+            code: 200,
+            content_type: "application/json",
+            body: body.into(),
+        }
+    }
+
+    pub(crate) fn text(code: u16, body: &str) -> Self {
+        Self { after: Duration::ZERO, code, content_type: "text/plain", body: body.into() }
+    }
+
+    pub(crate) fn group(versions: &[&str]) -> Self {
+        let versions: Vec<_> =
+            versions.iter().map(|version| serde_json::json!({ "version": version })).collect();
+        Self::json(serde_json::json!({ "kind": "APIGroup", "versions": versions }).to_string())
+    }
+
+    pub(crate) fn after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
+}
+
+/// An API server that responds by path and query, and records the requests.
+#[derive(Clone)]
+pub(crate) struct Server {
+    requests: Arc<Mutex<Vec<String>>>,
+    respond: Arc<dyn Fn(&str) -> Reply + Send + Sync>,
+}
+
+impl Server {
+    pub(crate) fn new(respond: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Self {
+        Self { requests: Arc::default(), respond: Arc::new(respond) }
+    }
+
+    /// Returns the requests since the last call.
+    pub(crate) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+
+    pub(crate) fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (server, uri) = (server.clone(), request.uri().to_string());
+            async move { Ok::<_, Infallible>(server.reply(uri).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn reply(&self, uri: String) -> Response<Body> {
+        let reply = (self.respond)(&uri);
+        self.requests.lock().push(uri);
+        tokio::time::sleep(reply.after).await;
+        Response::builder()
+            .status(reply.code)
+            .header("content-type", reply.content_type)
+            .body(Body::from(reply.body.into_bytes()))
+            .unwrap()
+    }
+}
+
+/// Knows the resources of two kinds. Lookups in the group `slow` never complete.
+pub(crate) struct Names;
+
+#[async_trait]
+impl ResourceNames for Names {
+    async fn resource_for(
+        &self,
+        group: &str,
+        kind: &str,
+    ) -> Result<String, Box<dyn Error + Send + Sync>> {
+        match (group, kind) {
+            ("", "Service") => Ok("services".into()),
+            ("apps", "Deployment") => Ok("deployments.apps".into()),
+            ("slow", _) => std::future::pending().await,
+            _ => Err(format!("no matches for kind {kind:?} in group {group:?}").into()),
+        }
+    }
+}
+
+type PodMetricsResponse = dyn Fn(&str, &str) -> Result<Vec<PodMetrics>, FetchError> + Send + Sync;
+
+/// A source with a delay. It returns pod metrics by namespace and selector, and records the
+/// requests.
+#[derive(Clone)]
+pub(crate) struct Source {
+    requests: Arc<Mutex<Vec<String>>>,
+    delay: Duration,
+    pod_metrics: Arc<PodMetricsResponse>,
+}
+
+impl Source {
+    pub(crate) fn new(
+        delay: Duration,
+        pod_metrics: impl Fn(&str, &str) -> Result<Vec<PodMetrics>, FetchError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { requests: Arc::default(), delay, pod_metrics: Arc::new(pod_metrics) }
+    }
+
+    /// Returns the requests since the last call.
+    pub(crate) fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock())
+    }
+}
+
+#[async_trait]
+impl MetricsSource for Source {
+    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
+        self.requests.lock().push(name(request));
+        tokio::time::sleep(self.delay).await;
+        Ok(match request {
+            Request::PodMetrics { namespace, pods } => {
+                Items::PodMetrics((self.pod_metrics)(namespace, &pods.to_string())?)
+            }
+            Request::PodValues { .. } => Items::Values(
+                serde_json::from_str(r#"[{"describedObject":{"name":"web-1"},"value":"1500m"}]"#)
+                    .unwrap(),
+            ),
+            Request::ObjectValues { .. } => Items::Values(
+                serde_json::from_str(r#"[{"describedObject":{"name":"main"},"value":"7"}]"#)
+                    .unwrap(),
+            ),
+            Request::ExternalValues { .. } => Items::ExternalValues(
+                serde_json::from_str(r#"[{"value":"1"},{"value":"2"}]"#).unwrap(),
+            ),
+        })
+    }
+}
+
+/// The parts of a request that tests compare.
+fn name(request: &Request) -> String {
+    match request {
+        Request::PodMetrics { namespace, pods } => format!("{namespace} {pods}"),
+        Request::PodValues { namespace, pods, metric, metric_selector } => {
+            format!("{namespace} {pods} {metric} {metric_selector}")
+        }
+        Request::ObjectValues { namespace, object, metric, metric_selector } => {
+            format!("{namespace} {}/{} {metric} {metric_selector}", object.kind, object.name)
+        }
+        Request::ExternalValues { namespace, metric, metric_selector } => {
+            format!("{namespace} {metric} {metric_selector}")
+        }
+    }
+}
