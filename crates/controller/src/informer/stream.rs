@@ -214,7 +214,7 @@ impl<T: Watchable> WatchStream<T> {
         Self { tolerates_forbidden: true, ..self }
     }
 
-    /// To be called for each undecodable object.
+    /// Relists after the relist interval. To be called for undecodable objects and missed events.
     pub(super) fn schedule_relist(&mut self) {
         self.relist.schedule();
     }

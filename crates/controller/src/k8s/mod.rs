@@ -24,10 +24,3 @@ pub use rate_limit::RateLimit;
 pub use request::RequestError;
 pub(crate) use request::{ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
-
-use http::Request;
-
-fn is_watch<B>(request: &Request<B>) -> bool {
-    let parameters = request.uri().query().unwrap_or_default();
-    parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
-}

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{BoxError, Layer, Service};
 
-use super::is_watch;
+use super::watch_throttle::is_watch;
 
 /// Fails a request whose response isn't complete in time. For a watch, only the response header
 /// must arrive in time: kube's watcher ends watches, but not one whose response never starts.

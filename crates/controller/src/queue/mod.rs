@@ -18,30 +18,13 @@ use tokio::{
 };
 
 pub use initial_delay::InitialDelay;
-
-use self::state::{Next, State};
+pub use state::QueueStats;
+use state::{Next, State};
 
 /// A delaying work queue for any number of producers and workers. Clones are handles to the same
 /// queue. Keys should be cheap to clone.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
-}
-
-/// Statistics of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueStats {
-    /// How many keys are due and wait for a worker.
-    pub depth: usize,
-    /// How many keys have become due since the start.
-    pub adds: u64,
-    /// How often keys were added since the start, including keys that were queued already.
-    pub scheduled: u64,
-    /// For how long the keys in progress have been processed, in total.
-    pub unfinished: Duration,
-    /// For how long the oldest key in progress has been processed.
-    pub longest_running: Duration,
-    /// When a worker last started or finished a key.
-    pub last_progress: Option<Instant>,
 }
 
 struct Shared<K> {

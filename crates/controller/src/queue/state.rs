@@ -5,7 +5,22 @@ use std::{collections::BTreeMap, hash::Hash, time::Duration};
 use hashbrown::{HashMap, hash_map::Entry};
 use tokio::time::Instant;
 
-use super::QueueStats;
+/// Statistics of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStats {
+    /// How many keys are due and wait for a worker.
+    pub depth: usize,
+    /// How many keys have become due since the start.
+    pub adds: u64,
+    /// How often keys were added since the start, including keys that were queued already.
+    pub scheduled: u64,
+    /// For how long the keys in progress have been processed, in total.
+    pub unfinished: Duration,
+    /// For how long the oldest key in progress has been processed.
+    pub longest_running: Duration,
+    /// When a worker last started or finished a key.
+    pub last_progress: Option<Instant>,
+}
 
 /// The position of a key: due time, then order of adding.
 type Position = (Instant, u64);

@@ -5,7 +5,10 @@ use std::error::Error;
 use async_trait::async_trait;
 use hpa_metrics_client::ResourceNames;
 
-use super::{GroupKind, MapperError, RestMapper};
+use super::{
+    mapper::RestMapper,
+    mapping::{GroupKind, MapperError},
+};
 
 #[async_trait]
 impl ResourceNames for RestMapper {

@@ -18,7 +18,7 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use super::{Change, LastReconcile, Origin};
+use super::last_reconcile::LastReconcile;
 use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa};
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
@@ -45,6 +45,28 @@ struct Latest {
     /// Identifies the spec in responses, see `HpaResponse::spec_hash`. `None` before the first
     /// response with this spec.
     spec_hash: Option<u64>,
+}
+
+/// Where a version of an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A list. It is current even if its resource versions are lower than cached ones, as after a
+    /// restore of the API server's storage.
+    List,
+    /// A watch event or the response to a request. A newer version may be cached already.
+    Watch,
+}
+
+/// The effect of a new version of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The autoscaler is new, or was deleted and created again.
+    Created,
+    /// The spec or an annotation of this controller changed, or the object was undecodable before.
+    SpecChanged,
+    /// Only the status changed. This is our own write, or a peer's in shadow mode.
+    StatusChanged,
+    Unchanged,
 }
 
 /// The difference between the outcomes of two reconciles.

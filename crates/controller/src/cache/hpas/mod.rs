@@ -11,33 +11,11 @@ use hpa_calc::api::HorizontalPodAutoscaler;
 use parking_lot::RwLock;
 
 pub(crate) use autoscaler::desired_state_eq;
-pub use autoscaler::{Autoscaler, FailureChange};
+pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
 pub use last_reconcile::ErrorClass;
-pub(crate) use last_reconcile::{LastReconcile, MetricProposal, ReconcileDetail};
+pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};
 
 use crate::{k8s::StoredHpa, key::HpaKey};
-
-/// Where a version of an object comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A list. It is current even if its resource versions are lower than cached ones, as after a
-    /// restore of the API server's storage.
-    List,
-    /// A watch event or the response to a request. A newer version may be cached already.
-    Watch,
-}
-
-/// The effect of a new version of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The autoscaler is new, or was deleted and created again.
-    Created,
-    /// The spec or an annotation of this controller changed, or the object was undecodable before.
-    SpecChanged,
-    /// Only the status changed. This is our own write, or a peer's in shadow mode.
-    StatusChanged,
-    Unchanged,
-}
 
 /// The cached autoscalers by key.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hpa_calc::{api::Pod, selector::Selector};
 
-use super::PodIndex;
+use super::index::PodIndex;
 use crate::scope::Scope;
 
 /// The cached pods: an index for each scope, because each scope has its own informer.

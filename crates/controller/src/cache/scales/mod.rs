@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use hpa_calc::api::Scale;
 use parking_lot::RwLock;
 
-use crate::{cache::StrPair, scale_target::ScaleObject};
+use crate::{cache::str_pair::StrPair, scale_target::ScaleObject};
 
 /// Scales by namespace and name. Reads return nothing until the cache is synced, and after a
 /// failed watch.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::{api::Pod, selector::Selector};
 
-use crate::{cache::StrPair, key::HpaKey};
+use crate::{cache::str_pair::StrPair, key::HpaKey};
 
 type OwnedPair = (Box<str>, Box<str>);
 
@@ -44,11 +44,11 @@ impl Namespace {
         match &under {
             Some(pair) => {
                 let keys = self.by_pair.entry_ref(pair).or_default();
-                if let Err(place) = keys.binary_search(key) {
+                if let Err(index) = keys.binary_search(key) {
                     if keys.is_empty() {
                         keys.reserve_exact(1);
                     }
-                    keys.insert(place, key.clone());
+                    keys.insert(index, key.clone());
                 }
             }
             None => _ = self.without_pair.insert(key.clone()),
@@ -63,8 +63,8 @@ impl Namespace {
             return;
         };
         if let Some(keys) = self.by_pair.get_mut(&pair) {
-            if let Ok(place) = keys.binary_search(key) {
-                keys.remove(place);
+            if let Ok(index) = keys.binary_search(key) {
+                keys.remove(index);
             }
             if keys.is_empty() {
                 self.by_pair.remove(&pair);

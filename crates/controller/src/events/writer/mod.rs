@@ -18,9 +18,9 @@ use tokio::{sync::mpsc, time};
 use tracing::{debug, warn};
 
 use super::{
-    DroppedEvents, RecordedEvent,
     correlator::{Correlator, Decision, EventWrite},
-    increment,
+    dropped::{DroppedEvents, increment},
+    event::RecordedEvent,
 };
 use crate::k8s::ApiError;
 

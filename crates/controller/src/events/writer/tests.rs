@@ -81,7 +81,7 @@ async fn write(
     let last = recorder.clone();
     drop(recorder);
     let writer = tokio::spawn(writer.run());
-    let dropped = Arc::clone(&last.dropped);
+    let dropped = Arc::clone(last.dropped());
     drop(last);
     writer.await.unwrap();
     let requests = requests.lock().clone();

@@ -74,7 +74,8 @@ pub(super) struct WorkloadStatus {
     replicas: Value,
 }
 
-/// Deserializes a JSON object, and any other value as `None`.
+/// Deserializes a JSON object, and any other value as `None`. Unlike an untagged enum, it doesn't
+/// buffer the value: a spec contains the whole pod template.
 #[derive(Clone, Debug)]
 pub(super) struct MapOrNone<T>(Option<T>);
 

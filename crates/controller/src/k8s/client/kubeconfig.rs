@@ -3,14 +3,29 @@
 //! Errors name the file and the context. They never contain what a file holds, because that may be
 //! a secret; so kube's own errors, which quote files, are not their sources.
 
-use std::env;
+use std::{env, path::PathBuf};
 
 use kube::{
     Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::ClientSource;
+/// Where the address of the API server and the credentials come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientSource {
+    /// A kubeconfig, if there is one (`KUBECONFIG`, `~/.kube/config`), else the pod's service
+    /// account.
+    #[default]
+    Infer,
+    /// The service account of the pod that this process runs in.
+    InCluster,
+    Kubeconfig {
+        /// `None` for `KUBECONFIG` or `~/.kube/config`.
+        path: Option<PathBuf>,
+        /// `None` for the current context of the file.
+        context: Option<String>,
+    },
+}
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]

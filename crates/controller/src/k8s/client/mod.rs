@@ -4,7 +4,7 @@ mod kubeconfig;
 #[cfg(test)]
 mod tests;
 
-use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Request, Response, header};
 use http_body::Body as HttpBody;
@@ -22,7 +22,7 @@ use super::{
     timeout::RequestTimeoutLayer,
     watch_throttle::WatchThrottleLayer,
 };
-pub use kubeconfig::{ClientBuildError, ClientError, KubeconfigProblem};
+pub use kubeconfig::{ClientBuildError, ClientError, ClientSource, KubeconfigProblem};
 
 /// The minimum time between two watches of the same objects.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,23 +30,6 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long an overloaded API server can hold requests back. It is less than a sync period and a
 /// lease duration.
 const MAX_BACKPRESSURE: Duration = Duration::from_secs(5);
-
-/// Where the address of the API server and the credentials come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ClientSource {
-    /// A kubeconfig, if there is one (`KUBECONFIG`, `~/.kube/config`), else the pod's service
-    /// account.
-    #[default]
-    Infer,
-    /// The service account of the pod that this process runs in.
-    InCluster,
-    Kubeconfig {
-        /// `None` for `KUBECONFIG` or `~/.kube/config`.
-        path: Option<PathBuf>,
-        /// `None` for the current context of the file.
-        context: Option<String>,
-    },
-}
 
 /// Limits of one client.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,51 @@
+//! Passes events from reconciles to the writer.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tracing::debug;
+
+use super::{
+    dropped::{DroppedEvents, increment},
+    event::{RecordedEvent, truncate},
+    writer::{EventWriter, EventWriterConfig},
+};
+
+/// Passes events to an [`EventWriter`]. Recording neither blocks nor fails. Clones share the
+/// writer.
+#[derive(Clone, Debug)]
+pub struct EventRecorder {
+    queue: mpsc::Sender<RecordedEvent>,
+    dropped: Arc<DroppedEvents>,
+}
+
+impl EventRecorder {
+    /// A recorder, and its writer to run as a task. The writer ends when all recorders are dropped
+    /// and all recorded events are written.
+    pub fn new(client: Client, config: EventWriterConfig) -> (Self, EventWriter) {
+        let (queue, events) = mpsc::channel(config.queue_length.max(1));
+        let dropped = Arc::new(DroppedEvents::default());
+        let recorder = Self { queue, dropped: Arc::clone(&dropped) };
+        (recorder, EventWriter::new(client, config, events, dropped))
+    }
+
+    /// Queues an event. If the queue is full, drops it.
+    pub fn record(&self, mut event: RecordedEvent) {
+        truncate(&mut event.message);
+        if let Err(TrySendError::Full(event) | TrySendError::Closed(event)) =
+            self.queue.try_send(event)
+        {
+            debug!(
+                object = event.object.name,
+                reason = %event.reason,
+                "dropped an event: queue full"
+            );
+            increment(&self.dropped.queue_full);
+        }
+    }
+
+    pub fn dropped(&self) -> &Arc<DroppedEvents> {
+        &self.dropped
+    }
+}
