@@ -74,7 +74,7 @@ pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
     }
 }
 
-/// The JSON pointer for a simple JSONPath such as `.spec.replicas`.
+/// The JSON pointer for a simple JSON path such as `.spec.replicas`.
 pub(crate) fn pointer_from_json_path(json_path: &str) -> String {
     json_path.replace('.', "/")
 }

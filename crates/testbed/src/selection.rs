@@ -29,12 +29,8 @@ impl Selection {
         })
     }
 
-    pub(crate) fn is_in_scope(&self, id: &ObjectId) -> bool {
-        self.namespace.is_empty() || self.namespace == id.0
-    }
-
     pub(crate) fn matches(&self, id: &ObjectId, object: &Value) -> bool {
-        self.is_in_scope(id)
+        (self.namespace.is_empty() || self.namespace == id.0)
             && matches_labels(&self.labels, object)
             && self
                 .fields

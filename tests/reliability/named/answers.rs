@@ -121,12 +121,12 @@ fn slow(seconds: u64) -> Effect {
 
 #[tokio::test(start_paused = true)]
 async fn lost_answers_of_scales() {
-    Scenario::of([on(scales("update"), Effect::LostAnswer)]).survives().await;
+    Scenario::of([on(scales("update"), Effect::LostResponse)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_answers_of_statuses() {
-    Scenario::of([on(autoscalers("patch"), Effect::LostAnswer)]).survives().await;
+    Scenario::of([on(autoscalers("patch"), Effect::LostResponse)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn html_with_status_502() {
 
 #[tokio::test(start_paused = true)]
 async fn half_bodies() {
-    Scenario::of([on(Match::any(), Effect::HalfBody)]).survives().await;
+    Scenario::of([on(Match::any(), Effect::TruncatedBody)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,11 +183,11 @@ async fn everything_fails_half_of_the_time() {
     let faults = [
         some(metrics(), slow(4)),
         some(metrics(), Effect::TooManyRequests { retry_after_seconds: Some(3) }),
-        during(scales("update")).first(2).effect(Effect::LostAnswer),
-        some(scales("get"), Effect::HalfBody),
-        some(autoscalers("patch"), Effect::LostAnswer),
+        during(scales("update")).first(2).effect(Effect::LostResponse),
+        some(scales("get"), Effect::TruncatedBody),
+        some(autoscalers("patch"), Effect::LostResponse),
         some(pods("watch"), Effect::DropWatch { after: 2 }),
-        some(autoscalers("watch"), Effect::HalfEvent { after: 1 }),
+        some(autoscalers("watch"), Effect::TruncatedEvent { after: 1 }),
         during(Match::any()).probability(0.2).effect(Effect::InternalError),
     ];
     let mut scenario = Scenario::of(faults);

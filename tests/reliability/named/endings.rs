@@ -69,7 +69,7 @@ async fn every_other_request_fails_for_ten_minutes() {
     let half = |effect| Fault::on(Match::any().client(CONTROLLER)).probability(0.25).effect(effect);
     let kinds = [
         half(Effect::ServiceUnavailable),
-        half(Effect::LostAnswer),
+        half(Effect::LostResponse),
         half(Effect::Disconnect { applied: true }),
     ];
     let added = kinds.map(|fault| faults.add(fault));

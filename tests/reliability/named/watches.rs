@@ -68,7 +68,7 @@ async fn watches_end_after_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_break_off_in_an_event() {
-    Scenario::of([on(Match::verb("watch"), Effect::HalfEvent { after: 0 })]).survives().await;
+    Scenario::of([on(Match::verb("watch"), Effect::TruncatedEvent { after: 0 })]).survives().await;
 }
 
 /// Nothing is known of the user's edit until the end.

@@ -183,12 +183,12 @@ fn failure(rng: &mut Rng) -> Effect {
         5 => Effect::Timeout,
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
-        8 => Effect::LostAnswer,
+        8 => Effect::LostResponse,
         // Answered in time, so that much happens between a question and what follows on it; or too late.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,
-        12 => Effect::HalfBody,
+        12 => Effect::TruncatedBody,
         _ => Effect::Status {
             code: 403,
             reason: "Forbidden".into(),
@@ -211,7 +211,7 @@ fn broken_watch(rng: &mut Rng) -> Effect {
     let after = rng.usize(..4);
     match rng.u8(..5) {
         0 => Effect::DropWatch { after },
-        1 => Effect::HalfEvent { after },
+        1 => Effect::TruncatedEvent { after },
         2 => Effect::Expired,
         3 => Effect::TooManyRequests { retry_after_seconds: Some(1) },
         _ => Effect::SilentWatch { after },

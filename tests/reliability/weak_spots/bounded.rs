@@ -50,9 +50,9 @@ fn trouble() -> Vec<Fault> {
     vec![
         some(Match::any(), Effect::InternalError),
         some(Match::any(), Effect::Disconnect { applied: true }),
-        some(Match::any(), Effect::HalfBody),
-        some(Match::verb("update"), Effect::LostAnswer),
-        some(Match::verb("watch"), Effect::HalfEvent { after: 3 }),
+        some(Match::any(), Effect::TruncatedBody),
+        some(Match::verb("update"), Effect::LostResponse),
+        some(Match::verb("watch"), Effect::TruncatedEvent { after: 3 }),
         some(Match::any(), Effect::Slow { by: Duration::from_secs(12) }),
         // One of them never works.
         on(Match::any().group("custom.metrics.k8s.io"), Effect::ServiceUnavailable),

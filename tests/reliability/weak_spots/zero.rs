@@ -52,7 +52,7 @@ async fn a1_killed_right_after_the_scale_to_zero() {
 #[tokio::test(start_paused = true)]
 async fn a1_answer_of_the_scale_to_zero_is_lost() {
     let (cluster, faults) = cluster().await;
-    let lost = faults.add(on(Match::verb("update").subresource("scale"), Effect::LostAnswer));
+    let lost = faults.add(on(Match::verb("update").subresource("scale"), Effect::LostResponse));
     cluster.loads.set("jobs", 0);
     cluster.scaled_to("jobs", 0).await;
     periods(&cluster, 3).await;
@@ -106,7 +106,7 @@ async fn a1_marker_whose_removal_nobody_heard_of_is_set_again() {
     cluster.loads.set("jobs", 0);
     faults.wait_for_hits(slow, 1).await;
     assert!(is_marked(&cluster));
-    let lost = faults.add(on(statuses_of_jobs(), Effect::LostAnswer));
+    let lost = faults.add(on(statuses_of_jobs(), Effect::LostResponse));
     cluster.sleep(Duration::from_secs(6)).await;
     assert_eq!(
         (faults.hits(lost), is_marked(&cluster), cluster.testbed.replicas("jobs")),

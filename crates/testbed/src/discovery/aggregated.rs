@@ -72,13 +72,13 @@ fn entry(resource: &Resource, version: &Version) -> Value {
             "subresource": "status", "responseKind": own_kind, "verbs": SUBRESOURCE_VERBS,
         }));
     }
-    for (member, list) in [
+    for (field, list) in [
         ("shortNames", json!(resource.short_names)),
         ("categories", json!(resource.categories)),
         ("subresources", json!(subresources)),
     ] {
         if list.as_array().is_some_and(|list| !list.is_empty()) {
-            json::set(&mut entry, &[member], list);
+            json::set(&mut entry, &[field], list);
         }
     }
     entry

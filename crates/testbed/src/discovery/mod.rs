@@ -1,4 +1,4 @@
-//! Discovery, OpenAPI, version and health endpoints.
+//! Discovery, `OpenAPI`, version and health endpoints.
 
 mod aggregated;
 mod groups;

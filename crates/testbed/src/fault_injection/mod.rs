@@ -72,7 +72,7 @@ async fn before_handling(
         Effect::Disconnect { applied: false } => return Err(Disconnected),
         Effect::Html { code } => return Ok(Outcome::Respond(html(*code))),
         Effect::Stale { revisions } => {
-            request.revisions_back = request.revisions_back.saturating_add(*revisions)
+            request.revisions_back = request.revisions_back.saturating_add(*revisions);
         }
         effect => return Ok(reject(effect, request)),
     }
@@ -102,7 +102,7 @@ async fn after_handling(
     let (parts, body) = response.into_parts();
     let body = match &fault.effect {
         Effect::Disconnect { .. } => return Err(Disconnected),
-        Effect::LostAnswer => return Ok(response::error(&ApiError::timeout())),
+        Effect::LostResponse => return Ok(response::error(&ApiError::timeout())),
         // The faults below corrupt successful responses only.
         _ if !parts.status.is_success() => body,
         effect if effect.affects_watch_events() => watch::break_off(server, body, fault),
@@ -110,7 +110,7 @@ async fn after_handling(
         Effect::Malformed { object, pointer, value } => {
             rewrite_json(body, |body| malformed::corrupt(body, object, pointer, value)).await
         }
-        Effect::HalfBody => {
+        Effect::TruncatedBody => {
             let bytes = read_to_end(body).await;
             Body::from(bytes.slice(..bytes.len() / 2))
         }

@@ -31,7 +31,7 @@ enum Step {
 pub(super) fn break_off(server: &Server, body: Body, fault: ActiveFault) -> Body {
     let remaining = match fault.effect {
         Effect::DropWatch { after }
-        | Effect::HalfEvent { after }
+        | Effect::TruncatedEvent { after }
         | Effect::SilentWatch { after } => after,
         _ => usize::MAX,
     };
@@ -71,7 +71,7 @@ impl FaultyWatch {
         match self.fault.effect {
             Effect::DropWatch { .. } if self.remaining == 0 => Step::End,
             Effect::SilentWatch { .. } if self.remaining == 0 => self.stay_silent().await,
-            Effect::HalfEvent { .. } if self.remaining == 0 => self.truncated_event().await,
+            Effect::TruncatedEvent { .. } if self.remaining == 0 => self.truncated_event().await,
             _ => {
                 self.remaining = self.remaining.saturating_sub(1);
                 self.event().await

@@ -54,7 +54,8 @@ pub enum Effect {
         applied: bool,
     },
     /// The request is applied, but the response is 504.
-    LostAnswer,
+    #[serde(alias = "lostAnswer")]
+    LostResponse,
     /// The request is handled after a delay.
     Slow {
         #[serde(with = "duration")]
@@ -69,7 +70,8 @@ pub enum Effect {
         after: usize,
     },
     /// A watch ends in the middle of an event, after some events.
-    HalfEvent {
+    #[serde(alias = "halfEvent")]
+    TruncatedEvent {
         #[serde(default)]
         after: usize,
     },
@@ -89,8 +91,9 @@ pub enum Effect {
         #[serde(default)]
         value: Value,
     },
-    /// The response body is truncated. For watches, use [`Effect::HalfEvent`].
-    HalfBody,
+    /// The response body is truncated. For watches, use [`Effect::TruncatedEvent`].
+    #[serde(alias = "halfBody")]
+    TruncatedBody,
     /// An API group is missing, from discovery too.
     MissingGroup {
         /// Such as `metrics.k8s.io`. Because discovery requests have no group, the fault must not
@@ -139,24 +142,27 @@ impl Effect {
     /// Whether the effect determines the response, so that later faults have no effect.
     pub(crate) fn is_final(&self, request: &RequestInfo) -> bool {
         let has_no_status =
-            matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostAnswer);
+            matches!(self, Self::Html { .. } | Self::Disconnect { .. } | Self::LostResponse);
         has_no_status || self.to_error(request).is_some()
     }
 
     /// Whether the effect applies to single events of a watch.
     pub(crate) fn affects_watch_events(&self) -> bool {
-        matches!(self, Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. })
+        matches!(
+            self,
+            Self::DropWatch { .. } | Self::TruncatedEvent { .. } | Self::SilentWatch { .. }
+        )
     }
 
     /// Whether the effect is possible for this request.
     pub(crate) fn applies_to(&self, request: &RequestInfo) -> bool {
         match self {
-            Self::DropWatch { .. } | Self::HalfEvent { .. } | Self::SilentWatch { .. } => {
+            Self::DropWatch { .. } | Self::TruncatedEvent { .. } | Self::SilentWatch { .. } => {
                 request.verb == "watch"
             }
             Self::Stale { .. } => request.verb == "get" || request.verb == "list",
             Self::Malformed { .. } => ["get", "list", "watch"].contains(&request.verb.as_str()),
-            Self::HalfBody => request.verb != "watch",
+            Self::TruncatedBody => request.verb != "watch",
             Self::MissingGroup { group } => {
                 missing_group::is_for_group(group, request) || missing_group::is_group_list(request)
             }

@@ -33,18 +33,18 @@ fn corrupt_object(target: &mut Value, object: &str, pointer: &str, value: &Value
     if !object.is_empty() && !has_name() {
         return;
     }
-    let Some((parent, member)) = pointer.rsplit_once('/') else { return };
-    let member = member.replace("~1", "/").replace("~0", "~");
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    let field = field.replace("~1", "/").replace("~0", "~");
     match target.pointer_mut(parent) {
-        Some(Value::Object(members)) if value.is_null() => {
-            members.remove(&member);
+        Some(Value::Object(fields)) if value.is_null() => {
+            fields.remove(&field);
         }
-        Some(Value::Object(members)) => {
-            members.insert(member, value.clone());
+        Some(Value::Object(fields)) => {
+            fields.insert(field, value.clone());
         }
         Some(Value::Array(elements)) => {
             if let Some(element) =
-                member.parse().ok().and_then(|index: usize| elements.get_mut(index))
+                field.parse().ok().and_then(|index: usize| elements.get_mut(index))
             {
                 *element = value.clone();
             }

@@ -19,7 +19,7 @@ pub(crate) fn admit(
     let mut causes = if old.is_none() { validate_name(&target.name) } else { Vec::new() };
     match (target.resource.group.as_str(), target.resource.plural.as_str()) {
         ("autoscaling", "horizontalpodautoscalers") => {
-            causes.extend(autoscaler(config, object, old)?)
+            causes.extend(autoscaler(config, object, old)?);
         }
         ("apps", _) | ("", "replicationcontrollers") => workload(object),
         ("", "pods") => {

@@ -24,26 +24,26 @@ pub(super) fn check_type(target: &Target, object: &mut Value) -> Result<(), ApiE
     if !object.is_object() {
         return Err(ApiError::bad_request("the object provided is not an object"));
     }
-    let (wanted, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
+    let (expected, kind) = (target.resource.api_version(&target.version), &target.resource.kind);
     if target.resource.is_custom && json::str_at(object, "/kind").is_empty() {
         let text = format!("must be of type {kind}): Object 'Kind' is missing in '{object}'");
         return Err(ApiError::bad_request(format!("the object provided is unrecognized ({text}")));
     }
-    json::set_default(object, &["apiVersion"], wanted.as_str());
+    json::set_default(object, &["apiVersion"], expected.as_str());
     json::set_default(object, &["kind"], kind.as_str());
     let (given, given_kind) = (json::str_at(object, "/apiVersion"), json::str_at(object, "/kind"));
-    if given == wanted && given_kind == kind {
+    if given == expected && given_kind == kind {
         return Ok(());
     }
     if !target.resource.is_custom {
         return Err(not_convertible(kind, given, given_kind));
     }
-    let text = if given == wanted {
+    let text = if given == expected {
         format!("the kind in the data ({given_kind}) does not match the expected kind ({kind})")
     } else {
         format!(
             "the API version in the data ({given}) does not match the expected API version \
-             ({wanted})"
+             ({expected})"
         )
     };
     Err(ApiError::bad_request(text))
@@ -80,13 +80,13 @@ pub(crate) fn check_uid(target: &Target, new: &Value, old: &Value) -> Result<(),
     if given.is_empty() || given == stored {
         return Ok(());
     }
-    let place = [target.resource.plural.as_str(), &target.namespace, &target.name];
-    let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+    let path = [target.resource.plural.as_str(), &target.namespace, &target.name];
+    let path: Vec<&str> = path.into_iter().filter(|part| !part.is_empty()).collect();
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{}, ResourceVersion: 0, \
          AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {given}, UID in object meta: {stored}",
-        place.join("/"),
+        path.join("/"),
     );
     Err(ApiError::conflict(&target.reference(), &why))
 }

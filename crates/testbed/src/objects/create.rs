@@ -59,8 +59,8 @@ pub(crate) fn create(
 fn set_server_fields(target: &Target, object: &mut Value, now: &str) -> Result<(), ApiError> {
     let metadata =
         json::object_mut(json::object_mut(object).entry("metadata").or_insert(Value::Null));
-    for member in SERVER_FIELDS.iter().filter(|member| **member != "generateName") {
-        metadata.remove(*member);
+    for field in SERVER_FIELDS.iter().filter(|field| **field != "generateName") {
+        metadata.remove(*field);
     }
     metadata.remove("resourceVersion");
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());

@@ -55,8 +55,8 @@ fn mark_deleted(state: &mut State, target: &Target, object: &Object, now: &str) 
 }
 
 /// Removes the resource that a CRD defines, and its objects.
-fn remove_custom_resources(state: &mut State, definition: &Value) {
-    let resource = resource_from_crd(definition);
+fn remove_custom_resources(state: &mut State, crd: &Value) {
+    let resource = resource_from_crd(crd);
     let ids: Vec<ObjectId> =
         state.store.collection(&resource.key()).objects().keys().cloned().collect();
     for id in ids {

@@ -85,8 +85,8 @@ fn check_identity(target: &Target, new: &Value, old: &Value) -> Result<(), ApiEr
 }
 
 fn keep_server_fields(new: &mut Value, old: &Value) {
-    for member in SERVER_FIELDS {
-        json::copy(old, new, &["metadata", member]);
+    for field in SERVER_FIELDS {
+        json::copy(old, new, &["metadata", field]);
     }
 }
 

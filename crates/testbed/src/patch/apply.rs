@@ -74,9 +74,9 @@ fn resolve_conflicts(
             .filter(differs)
             .cloned()
             .collect();
-        let owner = describe_manager(other);
+        let manager = describe_manager(other);
         for path in conflicting {
-            causes.push((owner.clone(), field_set::display_path(&path)));
+            causes.push((manager.clone(), field_set::display_path(&path)));
             owned.remove(&path);
         }
         json::set(other, &["fieldsV1"], field_set::to_json(&owned));
@@ -137,9 +137,9 @@ fn describe_manager(entry: &Value) -> String {
 fn merge(live: &mut Value, name: &str, applied: &Value) {
     match applied {
         Value::Object(fields) => {
-            let members = json::object_mut(live);
+            let live_fields = json::object_mut(live);
             for (name, value) in fields {
-                merge(members.entry(name.clone()).or_insert(Value::Null), name, value);
+                merge(live_fields.entry(name.clone()).or_insert(Value::Null), name, value);
             }
         }
         Value::Array(elements) if field_set::is_associative(name, elements) && live.is_array() => {

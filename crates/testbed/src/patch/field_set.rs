@@ -19,7 +19,7 @@ pub(super) fn from_object(object: &Value) -> FieldSet {
     for path in [&["apiVersion"][..], &["kind"]] {
         json::remove(&mut object, path);
     }
-    for member in [
+    for field in [
         "name",
         "namespace",
         "uid",
@@ -28,7 +28,7 @@ pub(super) fn from_object(object: &Value) -> FieldSet {
         "creationTimestamp",
         "generation",
     ] {
-        json::remove(&mut object, &["metadata", member]);
+        json::remove(&mut object, &["metadata", field]);
     }
     let mut fields = FieldSet::new();
     collect(&mut fields, &mut Vec::new(), "", &object);
@@ -38,8 +38,8 @@ pub(super) fn from_object(object: &Value) -> FieldSet {
 
 fn collect(fields: &mut FieldSet, path: &mut FieldPath, name: &str, value: &Value) {
     match value {
-        Value::Object(members) if !members.is_empty() => {
-            for (name, value) in members {
+        Value::Object(entries) if !entries.is_empty() => {
+            for (name, value) in entries {
                 path.push(format!("f:{name}"));
                 collect(fields, path, name, value);
                 path.pop();
@@ -89,10 +89,10 @@ fn step_matches(step: &str, item: &Value) -> bool {
 
 /// The value at a path.
 pub(super) fn get<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
-    path.iter().filter(|step| *step != ".").try_fold(object, |place, step| {
+    path.iter().filter(|step| *step != ".").try_fold(object, |value, step| {
         match step.strip_prefix("f:") {
-            Some(name) => place.get(name),
-            None => place.as_array()?.iter().find(|item| step_matches(step, item)),
+            Some(name) => value.get(name),
+            None => value.as_array()?.iter().find(|item| step_matches(step, item)),
         }
     })
 }
@@ -102,13 +102,13 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
     let Some((first, rest)) = path.split_first() else { return };
     let rest = if rest == ["."] { &[] } else { rest };
     match (object, first.strip_prefix("f:")) {
-        (Value::Object(members), Some(name)) => {
-            if let Some(member) = members.get_mut(name).filter(|_| !rest.is_empty()) {
-                remove(member, rest);
+        (Value::Object(entries), Some(name)) => {
+            if let Some(child) = entries.get_mut(name).filter(|_| !rest.is_empty()) {
+                remove(child, rest);
             }
-            let is_empty = |member: &Value| member.as_object().is_some_and(Map::is_empty);
-            if rest.is_empty() || members.get(name).is_some_and(is_empty) {
-                members.remove(name);
+            let is_empty = |child: &Value| child.as_object().is_some_and(Map::is_empty);
+            if rest.is_empty() || entries.get(name).is_some_and(is_empty) {
+                entries.remove(name);
             }
         }
         (Value::Array(items), None) => {
@@ -126,9 +126,9 @@ pub(super) fn remove(object: &mut Value, path: &[String]) {
 pub(super) fn to_json(fields: &FieldSet) -> Value {
     let mut tree = json!({});
     for path in fields {
-        let mut place = &mut tree;
+        let mut value = &mut tree;
         for step in path {
-            place = json::object_mut(place).entry(step.clone()).or_insert_with(|| json!({}));
+            value = json::object_mut(value).entry(step.clone()).or_insert_with(|| json!({}));
         }
     }
     tree
@@ -137,12 +137,12 @@ pub(super) fn to_json(fields: &FieldSet) -> Value {
 /// Converts from `FieldsV1`.
 pub(super) fn from_json(tree: &Value) -> FieldSet {
     fn read(fields: &mut FieldSet, path: &mut FieldPath, tree: &Value) {
-        let members = tree.as_object().filter(|members| !members.is_empty());
-        let Some(members) = members else {
+        let entries = tree.as_object().filter(|entries| !entries.is_empty());
+        let Some(entries) = entries else {
             fields.insert(path.clone());
             return;
         };
-        for (step, tree) in members {
+        for (step, tree) in entries {
             path.push(step.clone());
             read(fields, path, tree);
             path.pop();
@@ -167,6 +167,6 @@ fn display_step(step: &str) -> String {
         return format!("[={}]", step.trim_start_matches("v:"));
     };
     let key: Map<String, Value> = serde_json::from_str(key).unwrap_or_default();
-    let members: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    format!("[{}]", members.join(","))
+    let entries: Vec<String> = key.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!("[{}]", entries.join(","))
 }

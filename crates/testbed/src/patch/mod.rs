@@ -49,7 +49,7 @@ impl Patch {
         let mut object = object.clone();
         match self {
             Self::Json(operations) => {
-                json_patch::patch(&mut object, operations).map_err(|_| rejected())?
+                json_patch::patch(&mut object, operations).map_err(|_| rejected())?;
             }
             Self::Merge(patch) | Self::Apply(patch) => json_patch::merge(&mut object, patch),
             Self::Strategic(patch) if is_builtin => strategic::apply(&mut object, patch),

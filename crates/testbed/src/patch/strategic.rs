@@ -50,42 +50,42 @@ pub(super) fn apply(object: &mut Value, patch: &Value) {
         }
         _ => {}
     }
-    let members = json::object_mut(object);
+    let fields = json::object_mut(object);
     if let Some(keys) = patch.get(RETAIN_KEYS).and_then(Value::as_array) {
-        members.retain(|name, _| keys.iter().any(|key| key == name));
+        fields.retain(|name, _| keys.iter().any(|key| key == name));
     }
     for (name, value) in patch {
-        member(members, name, value);
+        merge_field(fields, name, value);
     }
 }
 
-fn member(members: &mut Map<String, Value>, name: &str, value: &Value) {
+fn merge_field(fields: &mut Map<String, Value>, name: &str, value: &Value) {
     if name == DIRECTIVE || name == RETAIN_KEYS || name.starts_with(ELEMENT_ORDER) {
         return;
     }
     if let Some(list) = name.strip_prefix(DELETE_PRIMITIVES) {
-        let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
-        if let Some(items) = members.get_mut(list).and_then(Value::as_array_mut) {
-            items.retain(|item| !gone.contains(item));
+        let deleted = value.as_array().map(Vec::as_slice).unwrap_or_default();
+        if let Some(items) = fields.get_mut(list).and_then(Value::as_array_mut) {
+            items.retain(|item| !deleted.contains(item));
         }
         return;
     }
     if value.is_null() {
-        members.remove(name);
+        fields.remove(name);
         return;
     }
     if value.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
-        members.remove(name);
+        fields.remove(name);
         return;
     }
-    let place = members.entry(name.to_owned()).or_insert(Value::Null);
+    let target = fields.entry(name.to_owned()).or_insert(Value::Null);
     match value {
-        Value::Array(patch) => merge_list(place, name, patch),
-        _ => apply(place, value),
+        Value::Array(patch) => merge_list(target, name, patch),
+        _ => apply(target, value),
     }
 }
 
-fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
+fn merge_list(target: &mut Value, name: &str, patch: &[Value]) {
     let replaces = patch.iter().any(|element| {
         let directive = element.as_object().and_then(directive);
         directive == Some("replace")
@@ -93,25 +93,25 @@ fn merge_list(place: &mut Value, name: &str, patch: &[Value]) {
     });
     let mergeable = is_set(name) || patch.iter().any(|element| merge_key(name, element).is_some());
     if replaces || !mergeable {
-        let kept = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
-        *place = kept.cloned().collect();
+        let remaining = patch.iter().filter(|element| element.get(DIRECTIVE).is_none());
+        *target = remaining.cloned().collect();
         return;
     }
-    if !place.is_array() {
-        *place = Value::Array(Vec::new());
+    if !target.is_array() {
+        *target = Value::Array(Vec::new());
     }
-    let Some(items) = place.as_array_mut() else { return };
+    let Some(items) = target.as_array_mut() else { return };
     let live = items.clone();
     for element in patch {
         merge_element(items, name, element);
     }
-    order(items, name, &live, patch);
+    restore_order(items, name, &live, patch);
 }
 
 /// Orders the merged list as kube-apiserver does. Patched elements keep the order of the patch,
 /// others stay in their relative position. If neither determines the order, patched elements come
 /// first.
-fn order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
+fn restore_order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     let position = |all: &[Value], item: &Value| {
         let key = merge_key(list, item).filter(|_| item.is_object());
         all.iter().position(|other| match key {
@@ -124,10 +124,10 @@ fn order(items: &mut Vec<Value>, list: &str, live: &[Value], patch: &[Value]) {
     named.sort_by_key(|item| position(patch, item));
     let mut others = others.into_iter().peekable();
     for item in named {
-        let place = position(live, &item);
-        while let Some(other) =
-            others.next_if(|other| place.is_some_and(|place| position(live, other) < Some(place)))
-        {
+        let live_index = position(live, &item);
+        while let Some(other) = others.next_if(|other| {
+            live_index.is_some_and(|live_index| position(live, other) < Some(live_index))
+        }) {
             items.push(other);
         }
         items.push(item);

@@ -6,22 +6,21 @@ use super::resource::{Resource, ScalePaths, ScaleSelector, Version};
 use crate::json;
 
 /// The resource that a CRD defines.
-pub(crate) fn resource_from_crd(definition: &Value) -> Resource {
-    let names =
-        |member: &str| json::str_at(definition, &format!("/spec/names/{member}")).to_owned();
-    let list = |member: &str| {
-        json::array_at(definition, &format!("/spec/names/{member}"))
+pub(crate) fn resource_from_crd(crd: &Value) -> Resource {
+    let names = |field: &str| json::str_at(crd, &format!("/spec/names/{field}")).to_owned();
+    let list = |field: &str| {
+        json::array_at(crd, &format!("/spec/names/{field}"))
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect()
     };
-    let mut versions: Vec<Version> = json::array_at(definition, "/spec/versions")
+    let mut versions: Vec<Version> = json::array_at(crd, "/spec/versions")
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(true))
         .map(version)
         .collect();
     versions.sort_by_cached_key(|version| stability(&version.name));
     let kind = names("kind");
     Resource {
-        group: json::str_at(definition, "/spec/group").to_owned(),
+        group: json::str_at(crd, "/spec/group").to_owned(),
         versions,
         plural: names("plural"),
         singular: or(names("singular"), kind.to_lowercase()),
@@ -29,15 +28,15 @@ pub(crate) fn resource_from_crd(definition: &Value) -> Resource {
         kind,
         short_names: list("shortNames"),
         categories: list("categories"),
-        namespaced: json::str_at(definition, "/spec/scope") != "Cluster",
+        namespaced: json::str_at(crd, "/spec/scope") != "Cluster",
         has_generation: true,
         is_custom: true,
     }
 }
 
 /// Sets the status of a CRD. Unlike in a real server, it is established at once.
-pub(crate) fn establish(definition: &mut Value, now: &str) {
-    let resource = resource_from_crd(definition);
+pub(crate) fn establish(crd: &mut Value, now: &str) {
+    let resource = resource_from_crd(crd);
     let names = json!({
         "plural": resource.plural, "singular": resource.singular, "kind": resource.kind,
         "listKind": resource.list_kind, "shortNames": resource.short_names,
@@ -50,7 +49,7 @@ pub(crate) fn establish(definition: &mut Value, now: &str) {
         })
     };
     let accepted = "the initial names have been accepted";
-    let stored: Vec<&str> = json::array_at(definition, "/spec/versions")
+    let stored: Vec<&str> = json::array_at(crd, "/spec/versions")
         .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true))
         .map(|version| json::str_at(version, "/name"))
         .collect();
@@ -62,7 +61,7 @@ pub(crate) fn establish(definition: &mut Value, now: &str) {
         "acceptedNames": names,
         "storedVersions": stored,
     });
-    json::set(definition, &["status"], status);
+    json::set(crd, &["status"], status);
 }
 
 fn version(version: &Value) -> Version {
@@ -75,7 +74,7 @@ fn version(version: &Value) -> Version {
 }
 
 fn scale(scale: &Value) -> ScalePaths {
-    let path = |member: &str| json::pointer_from_json_path(json::str_at(scale, member));
+    let path = |field: &str| json::pointer_from_json_path(json::str_at(scale, field));
     let selector = match path("/labelSelectorPath") {
         none if none.is_empty() => ScaleSelector::None,
         pointer => ScaleSelector::Text(pointer),

@@ -89,9 +89,9 @@ fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Resu
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ];
-    for (member, name, advice) in advice {
-        let given = json::str_at(options, &format!("/preconditions/{member}"));
-        let stored = json::str_at(object, &format!("/metadata/{member}"));
+    for (field, name, advice) in advice {
+        let given = json::str_at(options, &format!("/preconditions/{field}"));
+        let stored = json::str_at(object, &format!("/metadata/{field}"));
         if given.is_empty() || given == stored {
             continue;
         }

@@ -138,8 +138,8 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     if replicas != 0 {
         json::set(&mut scale, &["spec", "replicas"], replicas);
     }
-    for member in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        json::copy(object, &mut scale, &["metadata", member]);
+    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+        json::copy(object, &mut scale, &["metadata", field]);
     }
     let selector = selector(object, &paths.selector)?;
     if !selector.is_empty() {

@@ -35,8 +35,8 @@ struct Watch {
     /// Changes up to this resource version have been processed.
     revision: u64,
     latest: watch::Receiver<u64>,
-    dropped: watch::Receiver<u64>,
-    ends: Instant,
+    drops: watch::Receiver<u64>,
+    deadline: Instant,
     bookmarks: Option<Duration>,
     next_bookmark: Instant,
     ended: bool,
@@ -49,7 +49,7 @@ pub(super) fn handle(
 ) -> Result<Response<Body>, ApiError> {
     options::check_watch(request)?;
     let mut watch = start(server, request, target)?;
-    watch.send_initial(request);
+    watch.queue_initial_events(request);
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
@@ -81,8 +81,8 @@ fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<
         pending: VecDeque::new(),
         revision: requested,
         latest,
-        dropped: server.watches_dropped.subscribe(),
-        ends: now + timeout,
+        drops: server.watches_dropped.subscribe(),
+        deadline: now + timeout,
         bookmarks,
         next_bookmark: now + bookmarks.unwrap_or(timeout),
         ended: false,
@@ -91,7 +91,7 @@ fn start(server: &Arc<Server>, request: &ApiRequest, target: &Target) -> Result<
 
 impl Watch {
     /// Queues the existing objects if the watch has no resource version or requests initial events.
-    fn send_initial(&mut self, request: &ApiRequest) {
+    fn queue_initial_events(&mut self, request: &ApiRequest) {
         let sends_initial = request.is_set("sendInitialEvents");
         if !sends_initial && self.revision != 0 {
             return;
@@ -118,7 +118,7 @@ impl Watch {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             // A dropped connection loses the pending events.
-            if self.dropped.has_changed().unwrap_or(true) {
+            if self.drops.has_changed().unwrap_or(true) {
                 return None;
             }
             if let Some(line) = self.pending.pop_front() {
@@ -128,7 +128,7 @@ impl Watch {
                 return None;
             }
             self.latest.mark_unchanged();
-            self.read();
+            self.queue_changes();
             if self.pending.is_empty() {
                 self.wait().await;
             }
@@ -136,7 +136,7 @@ impl Watch {
     }
 
     /// Queues the events of new changes.
-    fn read(&mut self) {
+    fn queue_changes(&mut self) {
         let (changes, revision) = {
             let mut state = self.server.state.lock();
             let revision = state.store.revision();
@@ -164,14 +164,16 @@ impl Watch {
         let bookmark = self.bookmarks.map(|_| self.next_bookmark);
         tokio::select! {
             _ = self.latest.changed() => {}
-            _ = self.dropped.changed() => self.ended = true,
-            () = tokio::time::sleep_until(self.ends) => {
+            _ = self.drops.changed() => self.ended = true,
+            () = tokio::time::sleep_until(self.deadline) => {
                 self.ended = true;
                 if bookmark.is_some() {
                     self.queue_bookmark(false);
                 }
             }
-            () = tokio::time::sleep_until(bookmark.unwrap_or(self.ends)), if bookmark.is_some() => {
+            () = tokio::time::sleep_until(bookmark.unwrap_or(self.deadline)),
+                if bookmark.is_some() =>
+            {
                 self.queue_bookmark(false);
             }
         }

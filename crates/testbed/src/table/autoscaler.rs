@@ -21,7 +21,7 @@ pub(super) const COLUMNS: &[(&str, bool)] = &[
 ];
 
 pub(super) fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
-    let reference = |member: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{member}"));
+    let reference = |field: &str| json::str_at(object, &format!("/spec/scaleTargetRef/{field}"));
     let min = json::i64_at(object, "/spec/minReplicas");
     vec![
         name(object),
@@ -57,9 +57,9 @@ fn target(spec: &Value, status: Option<&Value>) -> String {
         "ContainerResource" => "containerResource",
         _ => return "<unknown type>".to_owned(),
     };
-    let target_value = |member: &str| spec.get(source)?.get("target")?.get(member);
+    let target_value = |field: &str| spec.get(source)?.get("target")?.get(field);
     let current = status.and_then(|status| status.get(source)?.get("current"));
-    let current = |member: &str| plain(current.and_then(|current| current.get(member)));
+    let current = |field: &str| plain(current.and_then(|current| current.get(field)));
     let average = target_value("averageValue").filter(|value| !value.is_null());
     match (source, average) {
         ("pods", _) => format!("{}/{}", current("averageValue"), plain(average)),

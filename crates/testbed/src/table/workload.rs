@@ -89,10 +89,10 @@ pub(super) fn replica_set(object: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn containers(object: &Value) -> [Value; 2] {
-    ["/name", "/image"].map(|member| {
+    ["/name", "/image"].map(|field| {
         let containers = json::array_at(object, "/spec/template/spec/containers");
         containers
-            .map(|container| json::str_at(container, member))
+            .map(|container| json::str_at(container, field))
             .collect::<Vec<_>>()
             .join(",")
             .into()
@@ -112,9 +112,9 @@ fn selector(object: &Value) -> Value {
 }
 
 pub(super) fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
-    let members =
+    let fields =
         ["/data", "/binaryData"].map(|pointer| object.pointer(pointer).and_then(Value::as_object));
-    let count: usize = members.into_iter().flatten().map(Map::len).sum();
+    let count: usize = fields.into_iter().flatten().map(Map::len).sum();
     vec![name(object), count.into(), age(object, now)]
 }
 

@@ -51,7 +51,8 @@ async fn updates_of_autoscalers_are_validated() {
     let (_, mut stored) = post(&testbed, AUTOSCALERS, &autoscaler("web")).await;
     let path = format!("{AUTOSCALERS}/web");
     stored["spec"]["minReplicas"] = json!(9);
-    let text = "HorizontalPodAutoscaler.autoscaling \"web\" is invalid: spec.maxReplicas: Invalid value: 5: must be greater than or equal to `minReplicas`";
+    let text = "HorizontalPodAutoscaler.autoscaling \"web\" is invalid: spec.maxReplicas: \
+        Invalid value: 5: must be greater than or equal to `minReplicas`";
     let (code, status) = put(&testbed, &path, &stored).await;
     assert_eq!((code, at(&status, "/message")), (422, &json!(text)));
     assert_eq!(at(&status, "/details/causes/0/reason"), "FieldValueInvalid");

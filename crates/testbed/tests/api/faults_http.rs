@@ -68,7 +68,7 @@ async fn connection_is_closed_without_a_response(#[case] applied: bool) {
 #[tokio::test]
 async fn watch_is_cut_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
-    faults.add(Fault::on(Match::verb("watch")).effect(Effect::HalfEvent { after: 1 }));
+    faults.add(Fault::on(Match::verb("watch")).effect(Effect::TruncatedEvent { after: 1 }));
     let served = served(&faults).await;
     for name in ["a", "b"] {
         served.testbed.apply(pod(name, json!({}))).unwrap();

@@ -44,7 +44,12 @@ fn exists(testbed: &Testbed, name: &str) -> bool {
 #[case(Effect::ServiceUnavailable, 503, "ServiceUnavailable", None)]
 #[case(Effect::Timeout, 504, "Timeout", None)]
 #[case(
-    Effect::Status { code: 409, reason: "AlreadyExists".into(), message: "there".into(), retry_after_seconds: None },
+    Effect::Status {
+        code: 409,
+        reason: "AlreadyExists".into(),
+        message: "there".into(),
+        retry_after_seconds: None,
+    },
     409, "AlreadyExists", None
 )]
 #[tokio::test]
@@ -66,7 +71,7 @@ async fn error_responses_apply_nothing(
 
 #[tokio::test]
 async fn lost_response_belongs_to_an_applied_write() {
-    let (faults, testbed) = with(Match::verb("create"), Effect::LostAnswer);
+    let (faults, testbed) = with(Match::verb("create"), Effect::LostResponse);
     assert_eq!(code(create(&testbed, "a").await), 504);
     assert!(exists(&testbed, "a"));
     faults.clear();
@@ -80,10 +85,8 @@ async fn lost_response_belongs_to_an_applied_write() {
 async fn connection_is_closed_without_a_response(#[case] applied: bool) {
     let (_, testbed) = with(Match::verb("create"), Effect::Disconnect { applied });
     let error = create(&testbed, "a").await.unwrap_err();
-    assert!(
-        matches!(&error, Error::Service(inner) if inner.to_string() == "the connection was closed without a response"),
-        "{error:?}"
-    );
+    let expected = "the connection was closed without a response";
+    assert!(matches!(&error, Error::Service(inner) if inner.to_string() == expected), "{error:?}");
     assert_eq!(exists(&testbed, "a"), applied);
 }
 
@@ -164,7 +167,7 @@ async fn create_raw(testbed: &Testbed, index: usize) -> u16 {
 #[rstest]
 #[case::html_502(Effect::Html { code: 502 })]
 #[case::html_200(Effect::Html { code: 200 })]
-#[case::half(Effect::HalfBody)]
+#[case::half(Effect::TruncatedBody)]
 #[case::wrong_type(malformed("a", "/spec/containers", json!("none")))]
 #[tokio::test]
 async fn corrupted_list_is_an_error_for_clients(#[case] effect: Effect) {

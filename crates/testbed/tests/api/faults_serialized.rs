@@ -11,7 +11,8 @@ fn all_fields_are_deserialized() {
     let read = Fault::from_json(&json!({
         "match": {
             "clients": ["controller"], "groups": ["apps"], "verbs": ["update", "patch"],
-            "resources": ["deployments"], "subresources": ["scale"], "namespaces": ["shop"], "names": ["web"],
+            "resources": ["deployments"], "subresources": ["scale"], "namespaces": ["shop"],
+            "names": ["web"],
         },
         "probability": 0.5, "nth": 1, "every": 2, "first": 3, "from": "2m", "until": "3m30s",
         "effect": { "tooManyRequests": { "retryAfterSeconds": 5 } },
@@ -43,22 +44,33 @@ fn all_fields_are_deserialized() {
 #[case(json!("timeout"), Effect::Timeout)]
 #[case(
     json!({ "status": { "code": 409, "reason": "AlreadyExists" } }),
-    Effect::Status { code: 409, reason: "AlreadyExists".into(), message: String::new(), retry_after_seconds: None }
+    Effect::Status {
+        code: 409,
+        reason: "AlreadyExists".into(),
+        message: String::new(),
+        retry_after_seconds: None,
+    }
 )]
 #[case(json!({ "html": { "code": 502 } }), Effect::Html { code: 502 })]
 #[case(json!({ "disconnect": {} }), Effect::Disconnect { applied: false })]
-#[case(json!("lostAnswer"), Effect::LostAnswer)]
+#[case(json!("lostResponse"), Effect::LostResponse)]
+#[case::old_name(json!("lostAnswer"), Effect::LostResponse)]
 #[case(json!({ "slow": { "by": "1500ms" } }), Effect::Slow { by: Duration::from_millis(1500) })]
 #[case(json!("stall"), Effect::Stall)]
 #[case(json!({ "dropWatch": { "after": 2 } }), Effect::DropWatch { after: 2 })]
-#[case(json!({ "halfEvent": {} }), Effect::HalfEvent { after: 0 })]
+#[case(json!({ "truncatedEvent": {} }), Effect::TruncatedEvent { after: 0 })]
+#[case::old_name(json!({ "halfEvent": {} }), Effect::TruncatedEvent { after: 0 })]
 #[case(json!({ "silentWatch": {} }), Effect::SilentWatch { after: 0 })]
 #[case(
     json!({ "malformed": { "object": "web", "pointer": "/metadata" } }),
     Effect::Malformed { object: "web".into(), pointer: "/metadata".into(), value: Value::Null }
 )]
-#[case(json!("halfBody"), Effect::HalfBody)]
-#[case(json!({ "missingGroup": { "group": "metrics.k8s.io" } }), Effect::MissingGroup { group: "metrics.k8s.io".into() })]
+#[case(json!("truncatedBody"), Effect::TruncatedBody)]
+#[case::old_name(json!("halfBody"), Effect::TruncatedBody)]
+#[case(
+    json!({ "missingGroup": { "group": "metrics.k8s.io" } }),
+    Effect::MissingGroup { group: "metrics.k8s.io".into() }
+)]
 #[case(json!({ "stale": { "revisions": 3 } }), Effect::Stale { revisions: 3 })]
 fn effect_is_deserialized(#[case] data: Value, #[case] effect: Effect) {
     assert_eq!(
@@ -70,8 +82,14 @@ fn effect_is_deserialized(#[case] data: Value, #[case] effect: Effect) {
 #[rstest]
 #[case(json!({}), "fault: missing field `effect`")]
 #[case(json!({ "effect": "stall", "prob": 1 }), "fault.prob: unknown field `prob`")]
-#[case(json!({ "effect": "stall", "match": { "verb": [] } }), "fault.match.verb: unknown field `verb`")]
-#[case(json!({ "effect": "stall", "match": { "verbs": "get" } }), "fault.match.verbs: invalid type")]
+#[case(
+    json!({ "effect": "stall", "match": { "verb": [] } }),
+    "fault.match.verb: unknown field `verb`"
+)]
+#[case(
+    json!({ "effect": "stall", "match": { "verbs": "get" } }),
+    "fault.match.verbs: invalid type"
+)]
 #[case(json!({ "effect": "sleep" }), "fault.effect: unknown variant `sleep`")]
 #[case(json!({ "effect": { "slow": { "by": "5 bananas" } } }), "fault.effect.slow.by: ")]
 #[case(json!({ "effect": { "slow": { "to": "5s" } } }), "fault.effect.slow.to: unknown field `to`")]
@@ -79,7 +97,10 @@ fn effect_is_deserialized(#[case] data: Value, #[case] effect: Effect) {
 #[case(json!({ "effect": "stall", "probability": 2 }), "fault: probability: 2 is not from 0 to 1")]
 #[case(json!({ "effect": "stall", "nth": 0 }), "fault: nth: must be 1 or more")]
 #[case(json!({ "effect": "stall", "nth": -1 }), "fault.nth: invalid value")]
-#[case(json!({ "effect": "stall", "from": "2m", "until": "1m" }), "fault: until: must be later than from")]
+#[case(
+    json!({ "effect": "stall", "from": "2m", "until": "1m" }),
+    "fault: until: must be later than from"
+)]
 fn invalid_fault_is_rejected_with_its_path(#[case] data: Value, #[case] start: &str) {
     let error = Fault::from_json(&data).unwrap_err().to_string();
     assert!(error.starts_with(start), "{error}");

@@ -139,7 +139,10 @@ async fn client_is_matched() {
 #[case::other_namespace(Match::any().namespace("shop"), [false, false, false])]
 #[case::name(Match::any().name("web"), [true, true, false])]
 #[case::verbs(Match::verbs(["update", "patch"]), [true, false, false])]
-#[case::all(Match::verb("update").group("apps").resource("deployments").subresource("scale").name("web"), [true, false, false])]
+#[case::all(
+    Match::verb("update").group("apps").resource("deployments").subresource("scale").name("web"),
+    [true, false, false]
+)]
 #[tokio::test]
 async fn request_properties_are_matched(#[case] matching: Match, #[case] expected: [bool; 3]) {
     let faults = Faults::new(0);

@@ -52,7 +52,7 @@ async fn watch_ends_after_some_events(#[case] after: usize, #[case] expected: &[
 #[tokio::test]
 async fn watch_ends_in_the_middle_of_an_event() {
     let faults = Faults::new(0);
-    faults.add(Fault::on(watches()).effect(Effect::HalfEvent { after: 1 }));
+    faults.add(Fault::on(watches()).effect(Effect::TruncatedEvent { after: 1 }));
     let testbed = start(&faults, 3);
     let mut lines = Watch::new(&testbed, &format!("{PODS}?watch=1"), "").await;
     assert_eq!(lines.event().await.1, "a");
@@ -175,7 +175,7 @@ async fn kube_runtime_watcher_recovers_from_all_watch_faults() {
         (0.1, Effect::Disconnect { applied: false }),
         (0.1, Effect::Html { code: 200 }),
         (0.5, Effect::DropWatch { after: 1 }),
-        (1.0, Effect::HalfEvent { after: 2 }),
+        (1.0, Effect::TruncatedEvent { after: 2 }),
     ] {
         faults.add(Fault::on(Match::any()).probability(probability).effect(effect));
     }

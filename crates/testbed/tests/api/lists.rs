@@ -55,7 +55,8 @@ async fn events_are_selected_by_involved_object() {
     let testbed = Testbed::default();
     for name in ["a", "b"] {
         let about = json!({ "kind": "Pod", "name": name, "uid": name });
-        let event = json!({ "metadata": { "generateName": "e" }, "involvedObject": about, "message": name });
+        let metadata = json!({ "generateName": "e" });
+        let event = json!({ "metadata": metadata, "involvedObject": about, "message": name });
         post(&testbed, "/api/v1/namespaces/default/events", &event).await;
     }
     let query = "fieldSelector=involvedObject.name%3Da,involvedObject.kind%3DPod";

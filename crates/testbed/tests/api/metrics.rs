@@ -59,7 +59,8 @@ fn testbed() -> Testbed {
     "/items/0/containers/0/usage/cpu", json!("100m"))]
 #[case::pods_v1("metrics.k8s.io/v1/pods", "/items/1/metadata/name", json!("b"))]
 #[case::pod("metrics.k8s.io/v1beta1/namespaces/default/pods/a", "/window", json!("30s"))]
-#[case::custom_pods("custom.metrics.k8s.io/v1beta2/namespaces/default/pods/%2A/rps?metricLabelSelector=a%3Db",
+#[case::custom_pods(
+    "custom.metrics.k8s.io/v1beta2/namespaces/default/pods/%2A/rps?metricLabelSelector=a%3Db",
     "/items/0/describedObject", json!({ "kind": "default/pods/* a=b", "name": 2 }))]
 #[case::custom_object("custom.metrics.k8s.io/v1beta2/namespaces/default/deployments.apps/web/rps",
     "/items/0/describedObject/kind", json!("default/deployments.apps/web "))]
@@ -67,7 +68,11 @@ fn testbed() -> Testbed {
     "/items/0/metric/name", json!("rps"))]
 #[case::custom_namespace("custom.metrics.k8s.io/v1beta2/namespaces/default/metrics/rps",
     "/items/0/describedObject/kind", json!("default/namespaces/default "))]
-#[case::external("external.metrics.k8s.io/v1beta1/namespaces/default/queue", "/items/0/value", json!("9"))]
+#[case::external(
+    "external.metrics.k8s.io/v1beta1/namespaces/default/queue",
+    "/items/0/value",
+    json!("9")
+)]
 #[case::discovery("metrics.k8s.io/v1beta1", "/resources/0/kind", json!("PodMetrics"))]
 #[tokio::test]
 async fn metrics_api_returns_the_provided_metrics(

@@ -43,9 +43,13 @@ async fn generate_name_gets_a_suffix() {
 }
 
 #[rstest]
-#[case::not_found("GET", "/apis/apps/v1/namespaces/default/deployments/no", json!(null), 404, "NotFound",
+#[case::not_found(
+    "GET", "/apis/apps/v1/namespaces/default/deployments/no", json!(null), 404, "NotFound",
     "deployments.apps \"no\" not found")]
-#[case::core("GET", "/api/v1/namespaces/default/pods/no", json!(null), 404, "NotFound", "pods \"no\" not found")]
+#[case::core(
+    "GET", "/api/v1/namespaces/default/pods/no", json!(null), 404, "NotFound",
+    "pods \"no\" not found"
+)]
 #[case::unknown_namespace(
     "POST",
     "/apis/apps/v1/namespaces/no/deployments",
@@ -63,15 +67,24 @@ async fn generate_name_gets_a_suffix() {
     "deployments.apps \"web\" already exists"
 )]
 #[case::no_name("POST", DEPLOYMENTS, json!({ "spec": {} }), 422, "Invalid",
-    "Deployment.apps \"\" is invalid: metadata.name: Required value: name or generateName is required")]
-#[case::negative("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n" }, "spec": { "replicas": -1 } }), 422, "Invalid",
-    "Deployment.apps \"n\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0")]
-#[case::version_set("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "resourceVersion": "1" } }), 500,
+    "Deployment.apps \"\" is invalid: metadata.name: Required value: \
+     name or generateName is required")]
+#[case::negative(
+    "POST", DEPLOYMENTS, json!({ "metadata": { "name": "n" }, "spec": { "replicas": -1 } }),
+    422, "Invalid",
+    "Deployment.apps \"n\" is invalid: spec.replicas: Invalid value: -1: \
+     must be greater than or equal to 0")]
+#[case::version_set(
+    "POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "resourceVersion": "1" } }), 500,
     "", "resourceVersion should not be set on objects to be created")]
-#[case::other_namespace("POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "namespace": "x" } }), 400,
-    "BadRequest", "the namespace of the provided object does not match the namespace sent on the request")]
-#[case::other_version("POST", DEPLOYMENTS, json!({ "apiVersion": "apps/v2", "metadata": { "name": "n" } }), 400,
-    "BadRequest", "Deployment in version \"v2\" cannot be handled as a Deployment: no kind \"Deployment\" is registered for version \"apps/v2\"")]
+#[case::other_namespace(
+    "POST", DEPLOYMENTS, json!({ "metadata": { "name": "n", "namespace": "x" } }), 400,
+    "BadRequest", "the namespace of the provided object does not match the namespace sent on \
+     the request")]
+#[case::other_version(
+    "POST", DEPLOYMENTS, json!({ "apiVersion": "apps/v2", "metadata": { "name": "n" } }), 400,
+    "BadRequest", "Deployment in version \"v2\" cannot be handled as a Deployment: \
+     no kind \"Deployment\" is registered for version \"apps/v2\"")]
 #[case::other_name(
     "PUT",
     "/apis/apps/v1/namespaces/default/deployments/web",
@@ -117,7 +130,8 @@ async fn put_of_an_old_resource_version_conflicts() {
     changed["spec"]["replicas"] = json!(6);
     let (code, status) = put(&testbed, &web(), &changed).await;
     assert_eq!((code, at(&status, "/reason")), (409, &json!("Conflict")));
-    let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    let text = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been \
+        modified; please apply your changes to the latest version and try again";
     assert_eq!(at(&status, "/message"), text);
     assert_eq!(
         at(&status, "/details"),

@@ -17,29 +17,50 @@ async fn with_web() -> (Testbed, String) {
 
 #[rstest]
 #[case::merge(MERGE, json!({ "spec": { "replicas": 7 } }), "/spec/replicas", json!(7))]
-#[case::merge_removes(MERGE, json!({ "metadata": { "labels": null } }), "/metadata/labels", Value::Null)]
-#[case::merge_replaces_lists(MERGE, json!({ "spec": { "template": { "spec": { "containers": [{ "name": "x" }] } } } }),
+#[case::merge_removes(
+    MERGE, json!({ "metadata": { "labels": null } }), "/metadata/labels", Value::Null
+)]
+#[case::merge_replaces_lists(
+    MERGE, json!({ "spec": { "template": { "spec": { "containers": [{ "name": "x" }] } } } }),
     "/spec/template/spec/containers", json!([{ "name": "x" }]))]
 #[case::json_add(JSON, json!([{ "op": "add", "path": "/metadata/labels/a~1b", "value": "c" }]),
     "/metadata/labels", json!({ "app": "web", "a/b": "c" }))]
-#[case::json_append(JSON, json!([{ "op": "add", "path": "/spec/template/spec/containers/-", "value": { "name": "x" } }]),
+#[case::json_append(
+    JSON,
+    json!([{
+        "op": "add", "path": "/spec/template/spec/containers/-", "value": { "name": "x" },
+    }]),
     "/spec/template/spec/containers/2", json!({ "name": "x" }))]
 #[case::json_test_and_replace(JSON, json!([{ "op": "test", "path": "/spec/replicas", "value": 2 },
     { "op": "replace", "path": "/spec/replicas", "value": 3 }]), "/spec/replicas", json!(3))]
-#[case::json_move(JSON, json!([{ "op": "move", "from": "/metadata/labels/app", "path": "/metadata/labels/was" }]),
+#[case::json_move(
+    JSON,
+    json!([{ "op": "move", "from": "/metadata/labels/app", "path": "/metadata/labels/was" }]),
     "/metadata/labels", json!({ "was": "web" }))]
 #[case::json_remove(JSON, json!([{ "op": "remove", "path": "/spec/template/spec/containers/0" }]),
     "/spec/template/spec/containers", json!([{ "name": "side", "image": "b" }]))]
 #[case::strategic(STRATEGIC,
-    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "side", "image": "c" }] } } } }),
-    "/spec/template/spec/containers", json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]))]
+    json!({ "spec": { "template": { "spec": {
+        "containers": [{ "name": "side", "image": "c" }],
+    } } } }),
+    "/spec/template/spec/containers",
+    json!([{ "name": "main", "image": "a" }, { "name": "side", "image": "c" }]))]
 #[case::strategic_deletes(STRATEGIC,
-    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "side", "$patch": "delete" }] } } } }),
+    json!({ "spec": { "template": { "spec": {
+        "containers": [{ "name": "side", "$patch": "delete" }],
+    } } } }),
     "/spec/template/spec/containers", json!([{ "name": "main", "image": "a" }]))]
 #[case::strategic_replaces(STRATEGIC,
-    json!({ "spec": { "template": { "spec": { "containers": [{ "$patch": "replace" }, { "name": "x" }] } } } }),
+    json!({ "spec": { "template": { "spec": {
+        "containers": [{ "$patch": "replace" }, { "name": "x" }],
+    } } } }),
     "/spec/template/spec/containers", json!([{ "name": "x" }]))]
-#[case::strategic_removes(STRATEGIC, json!({ "metadata": { "labels": { "app": null } } }), "/metadata/labels", json!({}))]
+#[case::strategic_removes(
+    STRATEGIC,
+    json!({ "metadata": { "labels": { "app": null } } }),
+    "/metadata/labels",
+    json!({})
+)]
 #[tokio::test]
 async fn patch_is_applied(
     #[case] kind: &str,
@@ -123,7 +144,8 @@ async fn update_is_recorded_in_managed_fields() {
 }
 
 fn with_labels(labels: Value) -> Value {
-    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "labels": labels } })
+    let metadata = json!({ "name": "web", "labels": labels });
+    json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata })
 }
 
 #[tokio::test]

@@ -112,7 +112,11 @@ pub(crate) fn deployment(name: &str) -> Value {
             "selector": { "matchLabels": { "app": name } },
             "template": {
                 "metadata": { "labels": { "app": name } },
-                "spec": { "containers": [{ "name": "main", "image": "a" }, { "name": "side", "image": "b" }] },
+                "spec": {
+                    "containers": [
+                        { "name": "main", "image": "a" }, { "name": "side", "image": "b" },
+                    ],
+                },
             },
         },
     })
@@ -127,7 +131,8 @@ pub(crate) fn pod(name: &str, labels: Value) -> Value {
 
 pub(crate) fn autoscaler(name: &str) -> Value {
     json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": name },
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": name },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
             "maxReplicas": 5,
@@ -144,7 +149,9 @@ pub(crate) fn crd() -> Value {
         json!({
             "name": name, "served": true, "storage": storage,
             "subresources": { "status": {}, "scale": scale },
-            "additionalPrinterColumns": [{ "name": "Workers", "type": "integer", "jsonPath": ".spec.workers" }],
+            "additionalPrinterColumns": [
+                { "name": "Workers", "type": "integer", "jsonPath": ".spec.workers" },
+            ],
         })
     };
     json!({
@@ -152,7 +159,9 @@ pub(crate) fn crd() -> Value {
         "metadata": { "name": "queues.example.com" },
         "spec": {
             "group": "example.com", "scope": "Namespaced",
-            "names": { "plural": "queues", "singular": "queue", "kind": "Queue", "shortNames": ["q"] },
+            "names": {
+                "plural": "queues", "singular": "queue", "kind": "Queue", "shortNames": ["q"],
+            },
             "versions": [version("v1alpha1", false), version("v1", true)],
         },
     })

@@ -37,7 +37,12 @@ fn running(mut pod: Value) -> Value {
     json!(["web", "0/2", 0, 0, "0s", "main,side", "a,b", "app=web"]))]
 #[case(running(pod("a", json!({}))), PODS, &["Name", "Ready", "Status", "Restarts", "Age"],
     json!(["a", "1/1", "Running", "2", "0s", "<none>", "<none>", "<none>", "<none>"]))]
-#[case(queue(), "/apis/example.com/v1/namespaces/default/queues", &["Name", "Workers"], json!(["jobs", 3]))]
+#[case(
+    queue(),
+    "/apis/example.com/v1/namespaces/default/queues",
+    &["Name", "Workers"],
+    json!(["jobs", 3])
+)]
 #[case(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } }),
     "/api/v1/namespaces/default/configmaps", &["Name", "Data", "Age"], json!(["x", 0, "0s"]))]
 #[tokio::test]

@@ -8,7 +8,8 @@ use crate::support::{Cluster, ready, text};
 
 fn cluster(incident: &str) -> Cluster {
     Cluster::start(&format!(
-        "{{workloads: [{{name: web, replicas: 3}}], incidents: [{{at: 10, workload: web, {incident}}}]}}"
+        "{{workloads: [{{name: web, replicas: 3}}],
+           incidents: [{{at: 10, workload: web, {incident}}}]}}"
     ))
 }
 
@@ -92,11 +93,15 @@ async fn random_failures_occur_at_the_configured_rate() {
     let cluster =
         Cluster::start(&format!("workloads: [{{name: web, replicas: 10, profile: {profile}}}]"));
     let mut evicted = std::collections::BTreeSet::new();
-    let mut least = 10;
+    let (mut least, mut version) = (10, 0);
     cluster
         .simulation
         .wait_for(|seen| {
             least = least.min(seen.workloads[0].ready);
+            if version == cluster.testbed.resource_version() {
+                return seen.second >= 3600.0;
+            }
+            version = cluster.testbed.resource_version();
             let failed =
                 cluster.pods().into_iter().filter(|pod| text(pod, "/status/phase") == "Failed");
             evicted.extend(failed.map(|pod| text(&pod, "/metadata/name").to_owned()));

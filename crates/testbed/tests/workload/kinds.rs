@@ -15,7 +15,11 @@ fn workload(api_version: &str, kind: &str, name: &str) -> Value {
             "replicas": 2, "selector": selector,
             "template": {
                 "metadata": { "labels": { "app": name } },
-                "spec": { "containers": [{ "name": "main", "image": "a" }, { "name": "side", "image": "b" }] },
+                "spec": {
+                    "containers": [
+                        { "name": "main", "image": "a" }, { "name": "side", "image": "b" },
+                    ],
+                },
             },
         },
     })
@@ -28,7 +32,8 @@ fn crd() -> Value {
         "spec": {
             "group": "example.com", "scope": "Namespaced",
             "names": { "plural": "fleets", "singular": "fleet", "kind": "Fleet" },
-            "versions": [{ "name": "v1", "served": true, "storage": true, "subresources": { "status": {}, "scale": {
+            "versions": [{ "name": "v1", "served": true, "storage": true,
+                "subresources": { "status": {}, "scale": {
                 "specReplicasPath": ".spec.workers", "statusReplicasPath": ".status.workers",
                 "labelSelectorPath": ".status.selector" } } }],
         },
@@ -69,7 +74,10 @@ async fn workloads_of_all_kinds_created_later_get_pods() {
 async fn custom_resources_with_a_scale_get_pods() {
     let cluster = Cluster::start("{}");
     cluster.testbed.apply(crd()).unwrap();
-    let fleet = json!({ "apiVersion": "example.com/v1", "kind": "Fleet", "metadata": { "name": "jobs" }, "spec": { "workers": 3 } });
+    let fleet = json!({
+        "apiVersion": "example.com/v1", "kind": "Fleet", "metadata": { "name": "jobs" },
+        "spec": { "workers": 3 },
+    });
     cluster.testbed.apply(fleet).unwrap();
     let seen = cluster.at(30.0).await;
     assert_eq!((seen.workloads[0].id.kind.as_str(), seen.workloads[0].ready), ("Fleet", 3));
@@ -85,7 +93,8 @@ async fn custom_resources_with_a_scale_get_pods() {
 #[tokio::test(start_paused = true)]
 async fn scenario_creates_custom_resources() {
     let mut scenario = json!({ "manifests": [crd()] });
-    scenario["workloads"] = json!([{ "name": "jobs", "kind": "Fleet", "apiVersion": "example.com/v1", "replicas": 3,
+    scenario["workloads"] = json!([{
+        "name": "jobs", "kind": "Fleet", "apiVersion": "example.com/v1", "replicas": 3,
         "load": { "constant": 90 } }]);
     let cluster = Cluster::start(&scenario.to_string());
     let seen = cluster.at(1.0).await;

@@ -98,15 +98,22 @@ incidents:
 
 #[tokio::test(start_paused = true)]
 async fn custom_and_external_metrics_are_served() {
-    let cluster = Cluster::start(&format!("
+    let cluster = Cluster::start(&format!(
+        "
 workloads:
-- {{name: web, replicas: 2, load: {STEPS}, podMetrics: [{{name: rps}}, {{name: threads, base: 3, perUnit: 0.1}}]}}
+- name: web
+  replicas: 2
+  load: {STEPS}
+  podMetrics: [{{name: rps}}, {{name: threads, base: 3, perUnit: 0.1}}]
 objectMetrics:
-- {{metric: rps, object: {{kind: Ingress, apiVersion: networking.k8s.io/v1, name: web}}, value: {{load: web}}}}
+- metric: rps
+  object: {{kind: Ingress, apiVersion: networking.k8s.io/v1, name: web}}
+  value: {{load: web}}
 - {{metric: users, object: {{kind: Service, name: web}}, value: {{curve: {{constant: 7.5}}}}}}
 externalMetrics:
 - {{metric: temperature, labels: {{room: a}}, value: {{curve: {{constant: 20}}}}}}
-"));
+"
+    ));
     cluster.at(45.0).await;
     let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/default";
     let value = async |path: &str| {

@@ -4,7 +4,13 @@ use crate::support::Cluster;
 
 const JOBS: &str = "
 workloads: [{name: jobs, replicas: 0, profile: {capacity: 10}}]
-queues: [{name: inbox, workload: jobs, arrivals: {constant: 25}, backlog: 100, metric: backlog, labels: {queue: inbox}}]
+queues:
+- name: inbox
+  workload: jobs
+  arrivals: {constant: 25}
+  backlog: 100
+  metric: backlog
+  labels: {queue: inbox}
 metrics: {external: {resolution: 5s}}
 ";
 
@@ -16,8 +22,9 @@ async fn backlog_grows_without_pods_and_shrinks_with_them() {
         (seen.queues[0].backlog, seen.queues[0].drained, seen.workloads[0].needed),
         (600.0, 0.0, 3)
     );
-    let path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default/backlog?labelSelector=queue%3Dinbox";
-    let (_, list) = cluster.get(path).await;
+    let namespace = "/apis/external.metrics.k8s.io/v1beta1/namespaces/default";
+    let path = format!("{namespace}/backlog?labelSelector=queue%3Dinbox");
+    let (_, list) = cluster.get(&path).await;
     assert_eq!(list["items"][0]["value"], json!("600"), "{list}");
     let mut jobs = cluster.testbed.get("apps/v1", "Deployment", "default", "jobs").unwrap();
     jobs["spec"]["replicas"] = json!(4);

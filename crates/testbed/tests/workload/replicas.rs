@@ -172,7 +172,8 @@ async fn pods_beyond_max_pods_are_unschedulable() {
 #[tokio::test(start_paused = true)]
 async fn load_beyond_the_capacity_is_lost() {
     let cluster = Cluster::start(
-        "workloads: [{name: web, replicas: 2, load: {steps: [{at: 0, value: 300}, {at: 10, value: 800}]}}]",
+        "workloads: [{name: web, replicas: 2,
+          load: {steps: [{at: 0, value: 300}, {at: 10, value: 800}]}}]",
     );
     let seen = cluster.at(20.0).await;
     let web = &seen.workloads[0];
@@ -215,7 +216,8 @@ async fn resource_limits_throttle_and_kill_containers() {
 #[tokio::test(start_paused = true)]
 async fn imbalance_spreads_load_unevenly() {
     let cluster = Cluster::start(
-        "workloads: [{name: web, replicas: 8, profile: {imbalance: 0.5}, load: {constant: 800}, podMetrics: [{name: rps}]}]",
+        "workloads: [{name: web, replicas: 8, profile: {imbalance: 0.5}, load: {constant: 800},
+          podMetrics: [{name: rps}]}]",
     );
     cluster.at(15.0).await;
     let (_, list) =

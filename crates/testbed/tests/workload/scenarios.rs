@@ -76,7 +76,11 @@ fn serialized_scenario_can_be_parsed() {
 name: shop
 seed: 7
 duration: 20m
-workloads: [{name: web, namespace: shop, replicas: 3, load: {sum: [{constant: 5}, {spike: {peak: 50, at: 5m, hold: 1m}}]}}]
+workloads:
+- name: web
+  namespace: shop
+  replicas: 3
+  load: {sum: [{constant: 5}, {spike: {peak: 50, at: 5m, hold: 1m}}]}
 incidents: [{at: 1m, kind: crash, workload: shop/web}]
 faults: [{anything: goes}]
 ";

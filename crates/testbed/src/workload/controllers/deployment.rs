@@ -23,15 +23,16 @@ pub(super) fn reconcile(
     deployment: &Owner,
     owners: &[Owner],
 ) {
-    let mut own: Vec<&Owner> = owners.iter().filter(|one| is_owned_by(one, deployment)).collect();
-    own.sort_by_key(|one| (revision_number(one), one.name().to_owned()));
+    let mut own: Vec<&Owner> =
+        owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment)).collect();
+    own.sort_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()));
     let hash = template_hash(&deployment.object);
     let is_paused = deployment.object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    let current = own
-        .iter()
-        .position(|one| json::str_at(&one.object, "/metadata/labels/pod-template-hash") == hash);
+    let current = own.iter().position(|replica_set| {
+        json::str_at(&replica_set.object, "/metadata/labels/pod-template-hash") == hash
+    });
     let current = if is_paused { own.len().checked_sub(1) } else { current };
-    let newest = own.last().map_or(0, |one| revision_number(one));
+    let newest = own.last().map_or(0, |replica_set| revision_number(replica_set));
     let created;
     let new = if let Some(index) = current {
         own.remove(index)
@@ -49,15 +50,15 @@ pub(super) fn reconcile(
     set_revision(testbed, deployment, revision_number(new).max(newest));
     let (replicas, old) = next_replicas(model, deployment, new, &own, is_paused);
     scale(testbed, new, replicas);
-    for (one, replicas) in own.iter().zip(old) {
-        scale(testbed, one, replicas);
+    for (replica_set, replicas) in own.iter().zip(old) {
+        scale(testbed, replica_set, replicas);
     }
     delete_old_replica_sets(testbed, model, deployment, &own);
 }
 
 pub(super) fn newest<'a>(deployment: &Owner, owners: &'a [Owner]) -> Option<&'a Owner> {
-    let own = owners.iter().filter(|one| is_owned_by(one, deployment));
-    own.max_by_key(|one| (revision_number(one), one.name().to_owned()))
+    let own = owners.iter().filter(|replica_set| is_owned_by(replica_set, deployment));
+    own.max_by_key(|replica_set| (revision_number(replica_set), replica_set.name().to_owned()))
 }
 
 fn is_owned_by(replica_set: &Owner, deployment: &Owner) -> bool {
@@ -116,17 +117,17 @@ fn next_replicas(
     let strategy = deployment.object.pointer("/spec/strategy").unwrap_or(&Value::Null);
     let (now, min_ready) = (model.now, deployment.min_ready_seconds());
     let workload = model.workload(&deployment.workload());
-    let revision = |one: &Owner| {
-        let own = workload.pods.values().filter(|pod| pod.owner_uid == one.uid());
+    let revision = |replica_set: &Owner| {
+        let own = workload.pods.values().filter(|pod| pod.owner_uid == replica_set.uid());
         let available = own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
-        RevisionState { replicas: one.replicas(), available: number::count(available) }
+        RevisionState { replicas: replica_set.replicas(), available: number::count(available) }
     };
-    let states: Vec<RevisionState> = old.iter().map(|one| revision(one)).collect();
+    let states: Vec<RevisionState> = old.iter().map(|replica_set| revision(replica_set)).collect();
     if is_paused {
-        return (desired, states.iter().map(|one| one.replicas).collect());
+        return (desired, states.iter().map(|replica_set| replica_set.replicas).collect());
     }
     if json::str_at(strategy, "/type") == "Recreate" {
-        let is_old = |owner: &str| old.iter().any(|one| one.uid() == owner);
+        let is_old = |owner: &str| old.iter().any(|replica_set| replica_set.uid() == owner);
         let left = workload.pods.values().filter(|pod| is_old(&pod.owner_uid)).count();
         return recreate(desired, number::count(left), &states);
     }
@@ -153,13 +154,19 @@ fn delete_old_replica_sets(
     let limit =
         json::i64_at(&deployment.object, "/spec/revisionHistoryLimit").unwrap_or(HISTORY_LIMIT);
     let workload = model.workload(&deployment.workload());
-    let is_empty = |one: &&&Owner| {
-        one.replicas() == 0 && !workload.pods.values().any(|pod| pod.owner_uid == one.uid())
+    let is_empty = |replica_set: &&&Owner| {
+        replica_set.replicas() == 0
+            && !workload.pods.values().any(|pod| pod.owner_uid == replica_set.uid())
     };
     let empty: Vec<&&Owner> = old.iter().filter(is_empty).collect();
-    let spare = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
-    for one in empty.into_iter().take(spare) {
+    let surplus = empty.len().saturating_sub(usize::try_from(limit).unwrap_or_default());
+    for replica_set in empty.into_iter().take(surplus) {
         // A client may have deleted it already.
-        let _ = testbed.delete(&one.api_version, &one.kind, one.namespace(), one.name());
+        let _ = testbed.delete(
+            &replica_set.api_version,
+            &replica_set.kind,
+            replica_set.namespace(),
+            replica_set.name(),
+        );
     }
 }

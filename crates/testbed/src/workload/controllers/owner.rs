@@ -76,17 +76,13 @@ fn scalable_kinds(testbed: &Testbed) -> Vec<ScalableKind> {
 
 /// The resources that the controllers depend on.
 pub(super) fn relevant_keys(testbed: &Testbed) -> Vec<ResourceKey> {
-    let definitions = key("apiextensions.k8s.io", "customresourcedefinitions");
-    scalable_kinds(testbed)
-        .into_iter()
-        .map(|kind| kind.key)
-        .chain([pods_key(), definitions])
-        .collect()
+    let crds = key("apiextensions.k8s.io", "customresourcedefinitions");
+    scalable_kinds(testbed).into_iter().map(|kind| kind.key).chain([pods_key(), crds]).collect()
 }
 
 /// All objects that own pods.
 pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
-    let of = |kind: ScalableKind| {
+    let owners = |kind: ScalableKind| {
         let objects = testbed.objects(&kind.key).into_iter();
         objects
             .map(|object| Owner {
@@ -98,7 +94,7 @@ pub(crate) fn list_owners(testbed: &Testbed) -> Vec<Owner> {
             })
             .collect::<Vec<_>>()
     };
-    scalable_kinds(testbed).into_iter().flat_map(of).collect()
+    scalable_kinds(testbed).into_iter().flat_map(owners).collect()
 }
 
 /// Kind, name and UID of an object's controller.

@@ -119,7 +119,10 @@ fn conditions(pod: &Pod, at: &impl Fn(f64) -> String) -> Value {
         }
         return json!([condition]);
     };
-    let is_true = |name: &str, second: f64| json!({ "type": name, "status": "True", "lastTransitionTime": at(second) });
+    let is_true = |name: &str, second: f64| {
+        let since = at(second);
+        json!({ "type": name, "status": "True", "lastTransitionTime": since })
+    };
     let ready = |name: &str| {
         let mut condition = is_true(name, lifecycle.ready_transition);
         if !lifecycle.is_ready() {

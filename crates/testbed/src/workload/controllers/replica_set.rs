@@ -80,9 +80,9 @@ pub(super) fn create_pod(
 
 /// Terminates the pods of deleted owners.
 pub(super) fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]) {
-    let known: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
+    let existing: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
     let now = model.now;
-    let orphans = model.pods_mut().filter(|pod| !known.contains(pod.owner_uid.as_str()));
+    let orphans = model.pods_mut().filter(|pod| !existing.contains(pod.owner_uid.as_str()));
     for pod in orphans.filter(|pod| !matches!(pod.lifecycle.state, PodState::Terminating { .. })) {
         pod.lifecycle.terminate(now);
         pod.is_dirty = true;

@@ -26,7 +26,7 @@ impl RolloutBounds {
     /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The surge is
     /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
     pub(crate) fn from_strategy(strategy: &Value, replicas: u32) -> Self {
-        let member = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
+        let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
         let part = |value: Option<&Value>| match value {
             Some(Value::String(text)) => {
                 let percent: f64 = text.trim_end_matches('%').parse().unwrap_or(25.0);
@@ -35,8 +35,8 @@ impl RolloutBounds {
             Some(number) => number.as_f64().unwrap_or_default(),
             None => f64::from(replicas) / 4.0,
         };
-        let surge = number::ceil(part(member("maxSurge")));
-        let unavailable = number::ceil(part(member("maxUnavailable")).floor());
+        let surge = number::ceil(part(field("maxSurge")));
+        let unavailable = number::ceil(part(field("maxUnavailable")).floor());
         Self { surge, unavailable: if surge == 0 { unavailable.max(1) } else { unavailable } }
     }
 }
@@ -50,24 +50,25 @@ pub(crate) fn rolling_update(
 ) -> (u32, Vec<u32>) {
     let old_total: u32 = old.iter().map(|one| one.replicas).sum();
     let total = new.replicas + old_total;
-    let most = desired.saturating_add(bounds.surge);
+    let max_total = desired.saturating_add(bounds.surge);
     let next = if new.replicas >= desired {
         desired
     } else {
-        desired.min(new.replicas + most.saturating_sub(total))
+        desired.min(new.replicas + max_total.saturating_sub(total))
     };
     let unchanged: Vec<u32> = old.iter().map(|one| one.replicas).collect();
     if next != new.replicas || old_total == 0 {
         return (next, unchanged);
     }
-    let least_available = desired.saturating_sub(bounds.unavailable);
+    let min_available = desired.saturating_sub(bounds.unavailable);
     let new_unavailable = new.replicas.saturating_sub(new.available);
-    let spare = total.saturating_sub(least_available).saturating_sub(new_unavailable);
+    let spare = total.saturating_sub(min_available).saturating_sub(new_unavailable);
+    // Unavailable pods go first, because removing them doesn't reduce the availability.
     let (cleaned, spare) = take(&unchanged, spare, |index| {
         old.get(index).map_or(0, |one| one.replicas.saturating_sub(one.available))
     });
     let available: u32 = new.available + old.iter().map(|one| one.available).sum::<u32>();
-    let spare = spare.min(available.saturating_sub(least_available));
+    let spare = spare.min(available.saturating_sub(min_available));
     let (result, _) =
         take(&cleaned, spare, |index| cleaned.get(index).copied().unwrap_or_default());
     (next, result)

@@ -99,8 +99,8 @@ fn ordinals(
     let pods =
         model.workload(&owner.workload()).pods.values().filter(|pod| pod.owner_uid == owner.uid());
     let ordinal = |pod: &Pod| Some((pod.name.rsplit('-').next()?.parse().ok()?, pod.name.clone()));
-    let mut found: Vec<(u32, String)> =
+    let mut matching: Vec<(u32, String)> =
         pods.filter_map(ordinal).filter(|(ordinal, _)| matches(*ordinal)).collect();
-    found.sort();
-    found
+    matching.sort();
+    matching
 }

@@ -123,17 +123,17 @@ fn condition(
 ) -> Value {
     let old =
         json::array_at(object, "/status/conditions").find(|one| json::str_at(one, "/type") == name);
-    let kept = |member: &str, is_same: bool| {
+    let keep_if = |field: &str, is_same: bool| {
         old.filter(|_| is_same)
-            .map_or(now, |old| json::str_at(old, &format!("/{member}")))
+            .map_or(now, |old| json::str_at(old, &format!("/{field}")))
             .to_owned()
     };
     let same_status = old.is_some_and(|old| json::str_at(old, "/status") == status);
     let same = same_status && old.is_some_and(|old| json::str_at(old, "/reason") == reason);
     json!({
         "type": name, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": kept("lastTransitionTime", same_status),
-        "lastUpdateTime": kept("lastUpdateTime", same),
+        "lastTransitionTime": keep_if("lastTransitionTime", same_status),
+        "lastUpdateTime": keep_if("lastUpdateTime", same),
     })
 }
 
@@ -146,6 +146,6 @@ fn custom(object: &mut Value, owner: &Owner, counts: PodCounts) {
         let pairs = labels.as_object().into_iter().flatten();
         let pairs =
             pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
-        json::set_pointer(object, &pointer, pairs.collect::<Vec<_>>().join(","));
+        json::set_pointer(object, pointer, pairs.collect::<Vec<_>>().join(","));
     }
 }

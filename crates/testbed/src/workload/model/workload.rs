@@ -64,7 +64,7 @@ pub(crate) struct Workload {
     pub(crate) counters: Totals,
     /// Counters since second 0.
     pub(crate) totals: Totals,
-    /// ListSnapshot in the scenario, so it is kept when its object is deleted.
+    /// Listed in the scenario, so it is kept when its object is deleted.
     pub(super) in_scenario: bool,
 }
 
