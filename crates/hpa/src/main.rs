@@ -1,8 +1,8 @@
 //! `hpa`: a HorizontalPodAutoscaler controller.
 //!
 //! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
-//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs the
-//! controller against `hpa-testbed`.
+//! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
+//! the controller against `hpa-testbed`.
 
 mod args;
 mod completions;

@@ -158,12 +158,12 @@ fn default_burst(qps: f64) -> u32 {
 }
 
 pub(crate) fn options(arguments: &RunArguments) -> Options {
-    let options = options_of(&arguments.autoscaling, &arguments.cluster);
+    let options = options_from(&arguments.autoscaling, &arguments.cluster);
     Options { shutdown_grace: to_std(arguments.shutdown_grace_period), ..options }
 }
 
 /// The options of a controller without a shutdown grace period.
-pub(crate) fn options_of(
+pub(crate) fn options_from(
     autoscaling: &AutoscalingArguments,
     cluster: &ClusterArguments,
 ) -> Options {

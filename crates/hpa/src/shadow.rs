@@ -36,7 +36,12 @@ both explanations. Exit status: 1 if there are differences or nothing to compare
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShadowReportArguments {
     /// How long to compare decisions
-    #[arg(long = "for", value_name = "DURATION", default_value = "10m", value_parser = positive_duration)]
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "10m",
+        value_parser = positive_duration
+    )]
     pub(crate) length: SignedDuration,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
@@ -73,7 +78,7 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients =
         Clients::with_observer(&run::client_config(&arguments.cluster), telemetry.clone()).await?;
-    let options = run::options_of(&arguments.autoscaling, &arguments.cluster);
+    let options = run::options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let dependencies =
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };

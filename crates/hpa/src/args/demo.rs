@@ -49,15 +49,16 @@ pub(crate) struct DemoArguments {
     /// Keep running after the end of the scenario until Ctrl-C: the load repeats in real time
     #[arg(long)]
     pub(crate) hold: bool,
-    /// Random seed: the same seed gives the same load, noise and incidents [default: the scenario's]
+    /// Random seed: the same seed gives the same load, noise and incidents [default: the
+    /// scenario's]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Keep the temporary directory with the kubeconfig and, on a terminal, the log. The log is always
-    /// kept if the controller did not follow the load
+    /// Keep the temporary directory with the kubeconfig and, on a terminal, the log. The log is
+    /// always kept if the controller did not follow the load
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Log level of the controller: error, warn, info, debug, or directives by module. On a terminal
-    /// the log goes to a file [default: warn, on a terminal info]
+    /// Log level of the controller: error, warn, info, debug, or directives by module. On a
+    /// terminal the log goes to a file [default: warn, on a terminal info]
     #[arg(long, value_name = "LEVEL", value_parser = log_filter)]
     pub(crate) log_level: Option<String>,
 }

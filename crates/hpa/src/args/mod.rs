@@ -64,8 +64,8 @@ pub(crate) enum Command {
 }
 
 impl Arguments {
-    /// Parses the process's arguments and environment. An invalid one prints its flag or variable and
-    /// ends the process with exit status 2.
+    /// Parses the process's arguments and environment. An invalid one prints its flag or variable
+    /// and ends the process with exit status 2.
     pub(crate) fn parse_or_exit() -> Self {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         Self::try_parse_checked(&arguments).unwrap_or_else(|error| error.exit())

@@ -43,17 +43,39 @@ pub(crate) struct RunArguments {
     pub(crate) traces: super::TraceArguments,
     /// Write nothing: compare decisions with the controller that owns the autoscalers, and log the
     /// differences. Turns leader election off
-    #[arg(long, env = "HPA_DRY_RUN", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(
+        long,
+        env = "HPA_DRY_RUN",
+        value_name = "BOOL",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) dry_run: bool,
     /// Worker threads. One is enough for tens of thousands of autoscalers
-    #[arg(long, env = "HPA_THREADS", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    #[arg(
+        long,
+        env = "HPA_THREADS",
+        value_name = "COUNT",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u8).range(1..=64)
+    )]
     pub(crate) threads: u8,
     /// How long running reconciles may take to finish after SIGTERM or SIGINT
-    #[arg(long, env = "HPA_SHUTDOWN_GRACE_PERIOD", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(
+        long,
+        env = "HPA_SHUTDOWN_GRACE_PERIOD",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = duration
+    )]
     pub(crate) shutdown_grace_period: SignedDuration,
 }
 
-/// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names and defaults.
+/// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names
+/// and defaults.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
@@ -67,24 +89,64 @@ pub(crate) struct AutoscalingArguments {
     )]
     pub(crate) concurrent_horizontal_pod_autoscaler_syncs: u32,
     /// How often each autoscaler is reconciled
-    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    #[arg(
+        long,
+        env = "HPA_HORIZONTAL_POD_AUTOSCALER_SYNC_PERIOD",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = positive_duration
+    )]
     pub(crate) horizontal_pod_autoscaler_sync_period: SignedDuration,
     /// Stabilization window for scaling down, for autoscalers that don't set one: the highest
     /// recommendation of this period wins
-    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION", value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
+    #[arg(
+        long,
+        env = "HPA_HORIZONTAL_POD_AUTOSCALER_DOWNSCALE_STABILIZATION",
+        value_name = "DURATION",
+        default_value = "5m0s",
+        value_parser = duration
+    )]
     pub(crate) horizontal_pod_autoscaler_downscale_stabilization: SignedDuration,
     /// Smallest relative distance between a metric and its target that causes a scaling, for
     /// autoscalers that don't set a tolerance
-    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_TOLERANCE", value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
+    #[arg(
+        long,
+        env = "HPA_HORIZONTAL_POD_AUTOSCALER_TOLERANCE",
+        value_name = "FRACTION",
+        default_value_t = 0.1,
+        value_parser = fraction
+    )]
     pub(crate) horizontal_pod_autoscaler_tolerance: f64,
     /// How long after the start of a pod its CPU samples may be ignored
-    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD", value_name = "DURATION", default_value = "5m0s", value_parser = duration)]
+    #[arg(
+        long,
+        env = "HPA_HORIZONTAL_POD_AUTOSCALER_CPU_INITIALIZATION_PERIOD",
+        value_name = "DURATION",
+        default_value = "5m0s",
+        value_parser = duration
+    )]
     pub(crate) horizontal_pod_autoscaler_cpu_initialization_period: SignedDuration,
     /// How long after the start of a pod a change of its readiness counts as initial readiness
-    #[arg(long, env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(
+        long,
+        env = "HPA_HORIZONTAL_POD_AUTOSCALER_INITIAL_READINESS_DELAY",
+        value_name = "DURATION",
+        default_value = "30s",
+        value_parser = duration
+    )]
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
-    /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since Kubernetes 1.37)
-    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since
+    /// Kubernetes 1.37)
+    #[arg(
+        long,
+        env = "HPA_SCALE_TO_ZERO",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) scale_to_zero: bool,
 }
 
@@ -92,17 +154,35 @@ pub(crate) struct AutoscalingArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct ClusterArguments {
-    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of the pod]
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of
+    /// the pod]
     #[arg(long, env = "HPA_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The kubeconfig's context [default: its current one]
     #[arg(long, env = "HPA_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Use the service account of this pod; ignore kubeconfig files
-    #[arg(long, env = "HPA_IN_CLUSTER", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new(), conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(
+        long,
+        env = "HPA_IN_CLUSTER",
+        value_name = "BOOL",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new(),
+        conflicts_with_all = ["kubeconfig", "context"]
+    )]
     pub(crate) in_cluster: bool,
     /// Handle autoscalers in this namespace only; can be repeated [default: all namespaces]
-    #[arg(long = "namespace", short = 'n', env = "HPA_NAMESPACE", value_name = "NAME", value_delimiter = ',', value_parser = namespace)]
+    #[arg(
+        long = "namespace",
+        short = 'n',
+        env = "HPA_NAMESPACE",
+        value_name = "NAME",
+        value_delimiter = ',',
+        value_parser = namespace
+    )]
     pub(crate) namespaces: Vec<String>,
     /// The API whose autoscalers to handle
     #[arg(long, env = "HPA_AUTOSCALER_API", value_name = "API", default_value = "core")]
@@ -111,14 +191,36 @@ pub(crate) struct ClusterArguments {
     #[arg(long, env = "HPA_KUBE_API_QPS", value_name = "RATE", value_parser = rate)]
     pub(crate) kube_api_qps: Option<f64>,
     /// Burst of requests to the Kubernetes API [default: --kube-api-qps, at least 1]
-    #[arg(long, env = "HPA_KUBE_API_BURST", value_name = "COUNT", requires = "kube_api_qps", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        env = "HPA_KUBE_API_BURST",
+        value_name = "COUNT",
+        requires = "kube_api_qps",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) kube_api_burst: Option<u32>,
     /// Watch the kinds that autoscalers target (Deployments, StatefulSets, ReplicaSets, custom
-    /// resources with a scale subresource). If false or not permitted, each reconcile reads the scale
-    #[arg(long, env = "HPA_WATCH_SCALES", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    /// resources with a scale subresource). If false or not permitted, each reconcile reads the
+    /// scale
+    #[arg(
+        long,
+        env = "HPA_WATCH_SCALES",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
-    #[arg(long, env = "HPA_REQUEST_TIMEOUT", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    #[arg(
+        long,
+        env = "HPA_REQUEST_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = positive_duration
+    )]
     pub(crate) request_timeout: SignedDuration,
 }
 
@@ -127,27 +229,74 @@ pub(crate) struct ClusterArguments {
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 pub(crate) struct ElectionArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(long, env = "HPA_LEADER_ELECT", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) leader_elect: bool,
     /// How long a standby waits after the last renewal it observed before it acquires the lease
-    #[arg(long, env = "HPA_LEADER_ELECT_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = positive_duration
+    )]
     pub(crate) leader_elect_lease_duration: SignedDuration,
     /// How long the leader keeps working without renewing the lease; less than the lease duration
-    #[arg(long, env = "HPA_LEADER_ELECT_RENEW_DEADLINE", value_name = "DURATION", default_value = "10s", value_parser = positive_duration)]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RENEW_DEADLINE",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = positive_duration
+    )]
     pub(crate) leader_elect_renew_deadline: SignedDuration,
     /// Interval between attempts to renew or acquire the lease; less than the renew deadline / 1.2
-    #[arg(long, env = "HPA_LEADER_ELECT_RETRY_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = positive_duration)]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RETRY_PERIOD",
+        value_name = "DURATION",
+        default_value = "2s",
+        value_parser = positive_duration
+    )]
     pub(crate) leader_elect_retry_period: SignedDuration,
     /// Name of the lease, and prefix of the ConfigMaps that store the histories
-    #[arg(long, env = "HPA_LEADER_ELECT_RESOURCE_NAME", value_name = "NAME", default_value = "hpa-controller", value_parser = namespace)]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RESOURCE_NAME",
+        value_name = "NAME",
+        default_value = "hpa-controller",
+        value_parser = namespace
+    )]
     pub(crate) leader_elect_resource_name: String,
     /// Namespace of the lease and those ConfigMaps [default: the namespace of this pod, else
     /// kube-system]
-    #[arg(long, env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE", value_name = "NAME", value_parser = namespace)]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
+        value_name = "NAME",
+        value_parser = namespace
+    )]
     pub(crate) leader_elect_resource_namespace: Option<String>,
-    /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive a
-    /// change of leader. Needs --leader-elect
-    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive
+    /// a change of leader. Needs --leader-elect
+    #[arg(
+        long,
+        env = "HPA_KEEP_HISTORY",
+        value_name = "BOOL",
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) keep_history: bool,
 }
 
@@ -163,7 +312,8 @@ impl ElectionArguments {
         }
         // client-go jitters the retry period by up to 20 %.
         if renew <= retry.saturating_mul(6) / 5 {
-            let rule = "--leader-elect-renew-deadline must be greater than 1.2 times --leader-elect-retry-period";
+            let rule = "--leader-elect-renew-deadline must be greater than 1.2 times \
+                        --leader-elect-retry-period";
             return Err(format!("{rule} ({renew:#}, {retry:#})"));
         }
         Ok(())
@@ -176,7 +326,13 @@ impl ElectionArguments {
 pub(crate) struct LogArguments {
     /// error, warn, info, debug, trace, or a list of directives by module, such as
     /// info,hpa_controller=debug
-    #[arg(long, env = "HPA_LOG_LEVEL", value_name = "LEVEL", default_value = "info", value_parser = log_filter)]
+    #[arg(
+        long,
+        env = "HPA_LOG_LEVEL",
+        value_name = "LEVEL",
+        default_value = "info",
+        value_parser = log_filter
+    )]
     pub(crate) log_level: String,
     /// Format of a log line
     #[arg(long, env = "HPA_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
@@ -199,9 +355,18 @@ pub(crate) struct ObservationArguments {
     /// Private key of the first certificate, PEM
     #[arg(long, env = "HPA_TLS_PRIVATE_KEY_FILE", value_name = "FILE", requires = "tls_cert_file")]
     pub(crate) tls_private_key_file: Option<PathBuf>,
-    /// Export for each autoscaler what each metric proposes, what limits it and whether it fails: up
-    /// to 19 series per autoscaler
-    #[arg(long, env = "HPA_PER_HPA_METRICS", value_name = "BOOL", default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true", value_parser = BoolishValueParser::new())]
+    /// Export for each autoscaler what each metric proposes, what limits it and whether it fails:
+    /// up to 19 series per autoscaler
+    #[arg(
+        long,
+        env = "HPA_PER_HPA_METRICS",
+        value_name = "BOOL",
+        default_value_t = false,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new()
+    )]
     pub(crate) per_hpa_metrics: bool,
 }
 

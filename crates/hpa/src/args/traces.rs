@@ -5,8 +5,8 @@ use http::Uri;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Traces")]
 pub(crate) struct TraceArguments {
-    /// Send a trace of each reconcile to this OpenTelemetry collector, as OTLP protobuf over HTTP, such
-    /// as http://collector:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else no traces]
+    /// Send a trace of each reconcile to this OpenTelemetry collector, as OTLP protobuf over HTTP,
+    /// such as http://collector:4318 [default: $OTEL_EXPORTER_OTLP_ENDPOINT, else no traces]
     #[arg(long, env = "HPA_OTLP_ENDPOINT", value_name = "URL", value_parser = endpoint)]
     pub(crate) otlp_endpoint: Option<String>,
 }

@@ -44,8 +44,8 @@ impl Document<'_> {
         if is_empty { Ok(Value::Null) } else { parse(&text) }
     }
 
-    /// Renders `after`. Edits the text in place if only the `apiVersion` line differs from `before`, so
-    /// that comments survive.
+    /// Renders `after`. Edits the text in place if only the `apiVersion` line differs from
+    /// `before`, so that comments survive.
     pub(super) fn with(&self, before: &Value, after: &Value) -> anyhow::Result<String> {
         let Self { separator, body } = self;
         if before == after {

@@ -80,16 +80,16 @@ pub(crate) enum Format {
 pub(crate) fn run(arguments: &ConvertArguments) -> anyhow::Result<()> {
     let input = read(&arguments.filename)?;
     let output = convert(&input, arguments.to, arguments.output)?;
-    std::io::stdout().write_all(output.as_bytes()).context("cannot write")
+    std::io::stdout().write_all(output.as_bytes()).context("unable to write to standard output")
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
     if path == Path::new("-") {
         let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
         return Ok(text);
     }
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    fs::read_to_string(path).with_context(|| format!("unable to read {}", path.display()))
 }
 
 fn convert(input: &str, to: TargetApi, format: Format) -> anyhow::Result<String> {

@@ -24,8 +24,8 @@ const V1_STATUS_ANNOTATIONS: [&str; 2] = [
     "autoscaling.alpha.kubernetes.io/current-metrics",
 ];
 
-/// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns the
-/// errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
+/// Converts an autoscaler, or the autoscalers of a list; leaves other objects unchanged. Returns
+/// the errors as ` (KIND NAMESPACE/NAME): FIELD: REASON`.
 pub(super) fn convert(object: &mut Value, to: TargetApi) -> Vec<String> {
     let kind = text(object, "/kind").to_owned();
     let is_list = matches!(kind.as_str(), "List" | "HorizontalPodAutoscalerList");
@@ -100,8 +100,9 @@ fn annotations(object: &mut Value) -> Option<&mut Map<String, Value>> {
     object.pointer_mut("/metadata/annotations")?.as_object_mut()
 }
 
-/// Drops what belongs to the object that was read: its status, and metadata that the API server sets.
-/// A status would also fail strict validation, because the two APIs don't have the same fields.
+/// Drops what belongs to the object that was read: its status, and metadata that the API server
+/// sets. A status would also fail strict validation, because the two APIs don't have the same
+/// fields.
 fn drop_server_state(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");

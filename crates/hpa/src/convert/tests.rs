@@ -26,7 +26,10 @@ fn custom_object(object: &Value) -> Result<Value, String> {
 
 fn autoscaler(api_version: &str, spec: Value) -> Value {
     let mut object = json!({
-        "apiVersion": api_version, "kind": "HorizontalPodAutoscaler", "metadata": { "name": "web" }, "spec": spec,
+        "apiVersion": api_version,
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": "web" },
+        "spec": spec,
     });
     object["spec"]["scaleTargetRef"] =
         json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });

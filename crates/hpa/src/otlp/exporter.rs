@@ -17,7 +17,8 @@ use opentelemetry_sdk::{
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
-/// Whether exports fail, and why. The client records causes, the exporter outcomes.
+/// Whether exports fail, and why. The client records the errors of requests, the exporter records
+/// the outcomes of batches.
 #[derive(Debug, Default)]
 pub(super) struct ExportStatus {
     is_failing: AtomicBool,

@@ -15,7 +15,7 @@ use crate::args::TraceArguments;
 /// The default of `service.name`.
 const SERVICE: &str = "hpa-controller";
 
-/// Whether an endpoint is configured and the SDK is not disabled.
+/// True if an endpoint is configured and the SDK is not disabled.
 pub(super) fn is_enabled(arguments: &TraceArguments) -> bool {
     let is_disabled =
         variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));

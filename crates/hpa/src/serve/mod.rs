@@ -75,7 +75,8 @@ pub(crate) async fn start(
     };
     let address = SocketAddr::new(arguments.bind_address, arguments.metrics_port);
     let (serving, _) = serve(address, certificates, telemetry.clone()).await?;
-    info!(%address, tls = arguments.tls_cert_file.is_some(), "serving /metrics, /healthz and /readyz");
+    let tls = arguments.tls_cert_file.is_some();
+    info!(%address, tls, "serving /metrics, /healthz and /readyz");
     Ok(Some(serving))
 }
 
@@ -122,7 +123,8 @@ impl Endpoints {
                     }
                     Err(error) => {
                         debug!(%error, "failed to accept a connection");
-                        // Without a pause, running out of file descriptors would become a busy loop.
+                        // Without a pause, running out of file descriptors would become a busy
+                        // loop.
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },

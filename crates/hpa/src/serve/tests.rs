@@ -17,25 +17,25 @@ const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Sends a request and reads until the server closes the connection.
-async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
+async fn send(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
     let request = format!("{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("a server");
-    let mut answer = String::new();
+    let mut response = String::new();
     // The server may close without a TLS close_notify.
-    stream.read_to_string(&mut answer).await.ok();
-    answer
+    stream.read_to_string(&mut response).await.ok();
+    response
 }
 
 async fn get(address: SocketAddr, request: &str) -> String {
-    ask(TcpStream::connect(address).await.expect("a server"), request).await
+    send(TcpStream::connect(address).await.expect("a server"), request).await
 }
 
 #[tokio::test]
 async fn endpoints_report_the_state_of_the_controller() {
     let telemetry = Arc::new(Telemetry::default());
     let (server, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
-    let answer = get(address, "GET /readyz").await;
-    assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("caches not synced\n"));
+    let response = get(address, "GET /readyz").await;
+    assert!(response.starts_with("HTTP/1.1 503") && response.ends_with("caches not synced\n"));
     telemetry.set_synced();
     assert!(get(address, "GET /readyz").await.starts_with("HTTP/1.1 200"));
     assert!(get(address, "GET /healthz").await.ends_with("ok\n"));
@@ -84,7 +84,7 @@ async fn get_trusting(address: SocketAddr, trusted: CertificateDer<'static>) -> 
     let stream = TcpStream::connect(address).await.expect("a server");
     let name = ServerName::try_from("localhost").expect("a name");
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
-    Some(ask(stream, "GET /healthz").await)
+    Some(send(stream, "GET /healthz").await)
 }
 
 #[tokio::test]
@@ -95,8 +95,8 @@ async fn changed_certificate_is_reloaded() {
     let certificates = Certificates::load(path("tls.crt"), path("tls.key")).expect("certificates");
     let (_server, address) =
         serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
-    let answer = get_trusting(address, first.clone()).await.expect("it is trusted");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let response = get_trusting(address, first.clone()).await.expect("it is trusted");
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 
     let second = certify(folder.path());
     assert!(get_trusting(address, second.clone()).await.is_some());

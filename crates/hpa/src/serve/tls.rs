@@ -31,8 +31,8 @@ struct Loaded {
     modified: Modified,
 }
 
-/// Modification times of the two files. The kubelet updates a mounted Secret by replacing a symlink,
-/// which changes these times too.
+/// Modification times of the two files. The kubelet updates a mounted Secret by replacing a
+/// symlink, which changes these times too.
 type Modified = (Option<SystemTime>, Option<SystemTime>);
 
 impl Certificates {
@@ -80,7 +80,8 @@ fn acceptor(certificates: &Path, key: &Path) -> anyhow::Result<TlsAcceptor> {
         .with_no_client_auth()
         .with_single_cert(chain, private)
         .with_context(|| {
-            format!("{} and {} do not go together", certificates.display(), key.display())
+            let (key, certificates) = (key.display(), certificates.display());
+            format!("the key in {key} does not match the certificate in {certificates}")
         })?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -68,8 +68,8 @@ impl Observer for DecisionSender {
 }
 
 impl DemoCluster {
-    /// Starts the scenario. `speed` is simulated seconds per real second, `duration` is in simulated
-    /// seconds.
+    /// Starts the scenario. `speed` is simulated seconds per real second, `duration` is in
+    /// simulated seconds.
     pub(crate) async fn start(
         scenario: Scenario,
         speed: f64,
@@ -109,8 +109,8 @@ impl DemoCluster {
         })
     }
 
-    /// Continues at normal speed. A controller can't change its sync period, so another one replaces
-    /// it. Like any restarted controller, that one takes the current replicas as the first
+    /// Continues at normal speed. A controller can't change its sync period, so another one
+    /// replaces it. Like any restarted controller, that one takes the current replicas as the first
     /// recommendation of each autoscaler.
     pub(crate) async fn slow_down(&mut self) {
         self.simulation.clock().set_speed(1.0);

@@ -90,8 +90,8 @@ impl Output {
         }
     }
 
-    /// Prints a decision if it scaled, or if its reason is not that of the `previous` decision of the
-    /// same autoscaler.
+    /// Prints a decision if it scaled, or if its reason is not that of the `previous` decision of
+    /// the same autoscaler.
     pub(crate) fn decision(
         &self,
         decision: &Decision,

@@ -9,8 +9,9 @@ const ZERO: char = '·';
 /// No value yet.
 const BLANK: char = ' ';
 
-/// Draws the points between second 0 and `span` in `width` columns. A column shows the largest value
-/// in its time, or the previous value if there is none. Columns after the last point are blank.
+/// Draws the points between second 0 and `span` in `width` columns. A column shows the largest
+/// value in its time, or the previous value if there is none. Columns after the last point are
+/// blank.
 pub(super) fn sparkline(points: &[Point], span: f64, width: usize) -> String {
     let peak = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let (mut line, mut rest, mut previous) = (String::new(), points, None);

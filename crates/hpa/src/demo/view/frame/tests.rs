@@ -54,8 +54,8 @@ fn dashboard() -> Dashboard {
     dashboard_of(&Testbed::new(Config::default()))
 }
 
-/// After 50 seconds, in which the load rose from 0 to 100, half of it was served, and web was scaled
-/// twice.
+/// After 50 seconds, in which the load rose from 0 to 100, half of it was served, and web was
+/// scaled twice.
 fn dashboard_of(testbed: &Testbed) -> Dashboard {
     let scenario = Scenario::parse(SCENARIO).unwrap();
     testbed.apply(scenario.manifests[0].clone()).unwrap();
@@ -130,7 +130,7 @@ fn limit_is_shown_in_full_beside_the_measurement_and_in_the_scalings() {
     let limit = "policies allow 4 for now, metrics ask for 6";
     let sentence = format!("requests_per_second is at 75.3 per pod, target 50; {limit}");
     let limit = Some(limit.to_owned());
-    dashboard.record_decision(Decision { sentence, limit, ..decision(49.0, 2, Some(4)) });
+    dashboard.record_decision(Decision { limit, sentence, ..decision(49.0, 2, Some(4)) });
     let lines = rendered_dashboard(&dashboard, State::Running, 80, 24);
     assert_eq!(lines[6], "  2 -> 4: policies allow 4 for now, metrics ask for 6");
     assert_eq!(
