@@ -21,7 +21,8 @@ use crate::{
     workloads::{self, Loads, Metrics},
 };
 
-/// The targets: scaled by CPU; by a pods metric, with a behavior; by an external metric, down to zero.
+/// The targets. `web` is scaled by CPU, `api` by a pods metric and with a behavior, `jobs` by an
+/// external metric and down to zero.
 pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
 
 pub(crate) struct Cluster {
@@ -124,8 +125,8 @@ impl Cluster {
         self.controller = Some(self.controller(CONTROLLER, None));
     }
 
-    /// Starts a controller with leader election, which stores its history for the next leader. The identity is its client
-    /// name too.
+    /// Starts a controller with leader election, which stores its history for the next leader. Its
+    /// client name is its identity.
     pub(crate) fn start_elected(&mut self, identity: &str) {
         self.controller = Some(self.controller(identity, Some(self.election(identity))));
     }
@@ -215,13 +216,12 @@ fn options() -> Options {
     Options { settings, sync_period: PERIOD, ..hpa_test_harness::options() }
 }
 
-/// The autoscaler of one of the [`TARGETS`]. Any other name is scaled as `jobs` is.
+/// The autoscaler of one of the [`TARGETS`]. Other targets scale like `jobs`, but not to zero.
 pub(crate) fn hpa(name: &str) -> Value {
     let (min, metric) = match name {
         "web" => (1, objects::cpu_metric(50)),
         "api" => (1, objects::pods_metric("requests", "10")),
-        "jobs" => (0, objects::external_metric(name, "10")),
-        _ => (1, objects::external_metric(name, "10")),
+        name => (i32::from(name != "jobs"), objects::external_metric(name, "10")),
     };
     let mut object = objects::hpa(name, min..=MAX, [metric]);
     if name == "api" {

@@ -1,4 +1,4 @@
-//! What must never be, whatever faults there are: judged by the journal after the fact.
+//! Invariants that hold under any faults, checked against the journal after a run.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,10 +8,10 @@ use crate::{
     journal::{Actor, Reconcile, Scaling, Version},
 };
 
-/// How old what a scale is decided on may be when it is written: a request's time and what was read before it.
+/// Maximum age of the inputs of a decision when its scale write takes effect.
 const IN_FLIGHT: Duration = Duration::from_secs(25);
 
-/// All that was wrong, in words.
+/// Describes all violations.
 pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
     let (scalings, versions, reconciles) =
         (cluster.journal.scalings(), cluster.journal.versions(), cluster.journal.reconciles());
@@ -29,19 +29,19 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
             reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
         let checks = [
             within_bounds(scaling, &specs),
-            down_for_a_reason(cluster, scaling, &specs),
+            down_only_with_the_load(cluster, scaling, &specs),
             stabilized(scaling, &specs, &decisions),
-            decided_on_what_was(scaling, &scalings, &decisions),
-            pause_is_kept(scaling, before),
-            zero_is_foretold(scaling, &specs),
+            decided_on_replaced_replicas(scaling, &scalings, &decisions),
+            pause_remains(scaling, before),
+            zero_is_premarked(scaling, &specs),
         ];
         found.extend(checks.into_iter().flatten().map(|wrong| format!("{scaling:?}: {wrong}")));
     }
-    found.extend(reconciled_in_time(cluster, &reconciles));
+    found.extend(reconciled_at_most_as_often_as_needed(cluster, &reconciles));
     found
 }
 
-/// The versions of an autoscaler that may have been decided on at a time.
+/// The versions of an autoscaler that a decision at this time may have used.
 fn in_force<'a>(specs: &[&'a Version], at: Duration) -> Vec<&'a Version> {
     let from = at.saturating_sub(IN_FLIGHT);
     let first = specs.partition_point(|version| version.at <= from).saturating_sub(1);
@@ -64,7 +64,7 @@ fn within_bounds(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
     })
 }
 
-/// Whether it only brings the target into new bounds, which needs no metrics.
+/// Whether the scaling only enforces `minReplicas` or `maxReplicas`, which needs no metrics.
 fn is_into_bounds(scaling: &Scaling, specs: &[&Version]) -> bool {
     in_force(specs, scaling.at).iter().any(|version| {
         let (min, max) = bounds(version);
@@ -72,12 +72,16 @@ fn is_into_bounds(scaling: &Scaling, specs: &[&Version]) -> bool {
     })
 }
 
-/// A scale-down is never below what the load asked for lately: so it is not for want of metrics.
-fn down_for_a_reason(cluster: &Cluster, scaling: &Scaling, specs: &[&Version]) -> Option<String> {
+/// A scale-down never goes below the recent load, so missing metrics never cause one.
+fn down_only_with_the_load(
+    cluster: &Cluster,
+    scaling: &Scaling,
+    specs: &[&Version],
+) -> Option<String> {
     if scaling.to >= scaling.from || is_into_bounds(scaling, specs) {
         return None;
     }
-    // Metrics may be shared for a part of a period.
+    // Shared metrics may be older by a part of a period.
     let loads = cluster.loads.within(
         &scaling.target,
         scaling.at.saturating_sub(IN_FLIGHT + PERIOD),
@@ -87,13 +91,13 @@ fn down_for_a_reason(cluster: &Cluster, scaling: &Scaling, specs: &[&Version]) -
     (scaling.to < least).then(|| format!("below the load {loads:?}"))
 }
 
-/// How far back a recommendation holds for an autoscaler.
+/// The downscale stabilization window of an autoscaler.
 fn window(version: &Version) -> Duration {
     let own = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
     own.map_or(WINDOW, Duration::from_secs)
 }
 
-/// A scale-down is not below a recommendation of its stabilization window.
+/// A scale-down never goes below a recommendation within the stabilization window.
 fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -> Option<String> {
     if scaling.to >= scaling.from || is_into_bounds(scaling, specs) {
         return None;
@@ -102,7 +106,7 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
     let from = scaling.at.saturating_sub(window(version));
     let (_, max) = bounds(version);
     let is_broken = |reconcile: &&&Reconcile| {
-        // What is exactly as old as a window of a behavior does not count.
+        // A recommendation exactly as old as the window of a behavior is not part of it.
         let is_recent = reconcile.at > from + Duration::from_secs(1) && reconcile.at < scaling.at;
         let proposed = reconcile.proposed.map_or(0, i64::from).min(max);
         is_recent && reconcile.uid == version.uid && proposed > scaling.to
@@ -111,8 +115,8 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
     Some(format!("the window had {:?} at {:?}", broken.proposed, broken.at))
 }
 
-/// What was written was decided on the replicas that it replaced: nobody's change was overwritten.
-fn decided_on_what_was(
+/// A scale write was decided on the replicas that it replaced, so no foreign change was overwritten.
+fn decided_on_replaced_replicas(
     scaling: &Scaling,
     all: &[Scaling],
     decisions: &[&Reconcile],
@@ -129,38 +133,42 @@ fn decided_on_what_was(
     if candidates.iter().any(|reconcile| is_of(reconcile, scaling)) {
         return None;
     }
-    // A controller that was killed in between concludes nothing; a decision before it had a scaling of its own.
-    let has_own = |reconcile: &Reconcile| {
+    // A killed controller reports no reconcile. An earlier decision has its own scaling.
+    let has_its_own = |reconcile: &Reconcile| {
         all.iter().any(|other| {
             let is_its = other.target == scaling.target && other.by == Actor::Controller;
             is_its && other.at >= reconcile.at && other.at < scaling.at && is_of(reconcile, other)
         })
     };
-    let odd = candidates.into_iter().find(|reconcile| !has_own(reconcile))?;
-    Some(format!("decided on {} replicas: {}", odd.current, odd.says))
+    let odd = candidates.into_iter().find(|reconcile| !has_its_own(reconcile))?;
+    Some(format!("decided on {} replicas: {}", odd.current, odd.explanation))
 }
 
-/// Zero replicas by another hand stay.
-fn pause_is_kept(scaling: &Scaling, before: Option<Actor>) -> Option<String> {
+/// Zero replicas set by a user are a pause, and remain.
+fn pause_remains(scaling: &Scaling, before: Option<Actor>) -> Option<String> {
     (scaling.from == 0 && before != Some(Actor::Controller)).then(|| "a pause was ended".to_owned())
 }
 
-/// Before a target is at zero it is stored that it is so by its autoscaler.
-fn zero_is_foretold(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
+/// The condition `ScaledToZero` is stored before the scale write.
+fn zero_is_premarked(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
     let latest = specs.iter().rfind(|version| version.at <= scaling.at);
-    let is_foretold = scaling.to != 0 || latest.is_some_and(|version| version.is_scaled_to_zero);
-    (!is_foretold).then(|| "at zero without being marked".to_owned())
+    let is_premarked = scaling.to != 0 || latest.is_some_and(|version| version.is_scaled_to_zero);
+    (!is_premarked).then(|| "scaled to zero without ScaledToZero=True".to_owned())
 }
 
-/// The queue holds each autoscaler once: none is reconciled much more often than its period and its changes ask for.
-fn reconciled_in_time(cluster: &Cluster, reconciles: &[Reconcile]) -> Option<String> {
+/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync period
+/// and the changes require.
+fn reconciled_at_most_as_often_as_needed(
+    cluster: &Cluster,
+    reconciles: &[Reconcile],
+) -> Option<String> {
     let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
     let mut counts: HashMap<&str, u64> = HashMap::new();
     for reconcile in reconciles {
         *counts.entry(&reconcile.name).or_default() += 1;
     }
     let (name, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-    // Starts of controllers, edits and relists each bring one more.
+    // Each controller start, edit and relist adds one.
     (count > periods * 2 + 20)
         .then(|| format!("{name} was reconciled {count} times in {periods} periods"))
 }

@@ -1,4 +1,4 @@
-//! What happened: every change of a scale and of a spec, and who made it; every decision.
+//! Journal of a run: changes of replicas and who made them, versions of autoscalers, reconciles.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// Who changes something.
+/// Who makes a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// Whoever comes through the API: the controller under test.
+    /// The controller under test: everything that arrives as a request.
     #[default]
     Controller,
-    /// A person, or a tool that is not ours.
+    /// A person or another tool.
     User,
-    /// What else lives in a cluster.
+    /// Other components of the cluster.
     Cluster,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Scaling {
     pub(crate) to: i64,
 }
 
-/// An autoscaler as it was from a time on.
+/// One stored version of an autoscaler.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) at: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Version {
     pub(crate) is_scaled_to_zero: bool,
 }
 
-/// A reconcile that came to a conclusion, by when it began.
+/// A completed reconcile, by its start time.
 #[derive(Clone, Debug)]
 pub(crate) struct Reconcile {
     pub(crate) at: Duration,
@@ -50,7 +50,7 @@ pub(crate) struct Reconcile {
     pub(crate) current: i32,
     pub(crate) proposed: Option<i32>,
     pub(crate) scaled_to: Option<i32>,
-    pub(crate) says: String,
+    pub(crate) explanation: String,
 }
 
 #[derive(Default)]
@@ -61,11 +61,10 @@ struct Entries {
     reconciles: Vec<Reconcile>,
 }
 
-/// The journal of one world.
 pub(crate) struct Journal {
     clock: VirtualClock,
     entries: Mutex<Entries>,
-    /// A scale has changed.
+    /// Notified when a Deployment changes.
     pub(crate) scaled: Notify,
 }
 
@@ -74,7 +73,7 @@ impl Journal {
         Arc::new(Self { clock, entries: Mutex::default(), scaled: Notify::new() })
     }
 
-    /// Does something in somebody's name. It must not wait.
+    /// Attributes all changes made inside `act` to an actor.
     pub(crate) fn acting<T>(&self, actor: Actor, act: impl FnOnce() -> T) -> T {
         let before = std::mem::replace(&mut self.entries.lock().acting, actor);
         let done = act();
@@ -94,8 +93,7 @@ impl Journal {
         self.entries.lock().reconciles.clone()
     }
 
-    /// Begins anew.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear(&self) {
         let mut entries = self.entries.lock();
         *entries = Entries { acting: entries.acting, ..Entries::default() };
     }
@@ -128,13 +126,15 @@ impl Journal {
     }
 }
 
-/// All of it, in order.
+/// All scalings and reconciles, in order.
 impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries.lock();
         let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
-        let reconciles =
-            entries.reconciles.iter().map(|one| (one.at, format!("{} {}", one.name, one.says)));
+        let reconciles = entries
+            .reconciles
+            .iter()
+            .map(|one| (one.at, format!("{} {}", one.name, one.explanation)));
         let mut all: Vec<_> = scalings.chain(reconciles).collect();
         all.sort_by_key(|(at, _)| *at);
         all.into_iter().try_for_each(|(at, what)| writeln!(f, "{at:?} {what}"))
@@ -167,7 +167,7 @@ impl Observer for Journal {
             current: explanation.current_replicas,
             proposed: explanation.proposed_replicas,
             scaled_to: conclusion.scaled_to,
-            says: explanation.to_string(),
+            explanation: explanation.to_string(),
         };
         self.entries.lock().reconciles.push(reconcile);
     }

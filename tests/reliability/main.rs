@@ -1,11 +1,13 @@
-//! What becomes of autoscaled workloads when the API misbehaves: the whole controller against the testbed, in virtual
-//! time.
+//! The whole controller against a faulty API server: the testbed with injected faults, in virtual time.
+//!
+//! Named scenarios and random ones run twice, with faults and without. Soon after the faults end,
+//! both runs must agree, and the [`invariants`] must hold throughout.
+//!
+//! Random scenarios run for a few dozen seeds, for 1000 with `HPA_LONG_TESTS=1`, or for
+//! `RELIABILITY_SEEDS` (a count, or `FROM..TO`). `RELIABILITY_SEED=N` runs one seed and prints what
+//! happened. `RELIABILITY_JOURNAL=1` makes named scenarios print their journal.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test may stop where it was misled"
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 
 mod cluster;
 mod invariants;
@@ -21,12 +23,12 @@ use hpa_test_harness::NAMESPACE;
 
 /// The sync period.
 const PERIOD: Duration = Duration::from_secs(15);
-/// How long after the faults all is as if there had been none: a watch that failed is back within half a period, and from
-/// then on it takes two reconciles, since without a behavior one replica becomes four at most at once. It is no multiple of
-/// a period, at which a reconcile may be just under way.
+/// Time after the faults until their effect is gone. A failed watch restarts within half a period. Two
+/// reconciles follow, because without a behavior a scale-up goes from one replica to four at most.
+/// Not a multiple of the period, so that no reconcile is in progress at the end.
 const RECOVERY: Duration = Duration::from_millis(PERIOD.as_secs() * 2500);
-/// The downscale stabilization of autoscalers that have no behavior.
+/// Downscale stabilization of autoscalers without a behavior.
 const WINDOW: Duration = Duration::from_secs(60);
-/// No autoscaler goes higher. With more replicas than this one more or less could be within the tolerance, and where an
-/// autoscaler comes to rest would depend on where it came from.
+/// `maxReplicas` of all autoscalers. With more replicas, a difference of one is within the tolerance, and
+/// the final replicas would depend on the previous ones.
 const MAX: i32 = 8;

@@ -49,5 +49,10 @@ pub use self::{
     testbed::{ServedTestbed, TestbedExt},
 };
 
+/// Whether `HPA_LONG_TESTS` asks for full coverage: every random seed, long soaks. CI sets it.
+pub fn long_tests() -> bool {
+    std::env::var_os("HPA_LONG_TESTS").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 /// The namespace of all objects.
 pub const NAMESPACE: &str = "shop";

@@ -1,4 +1,4 @@
-//! Requests that are refused, slow, or answered by something else.
+//! Requests that are refused, slow, or answered with garbage.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hpa_testbed::{Effect, Match};
 use super::scenario::{Scenario, autoscalers, during, metrics, on, pods, scales};
 use crate::cluster::Cluster;
 
-/// Changes all targets in something else than their replicas.
+/// Changes an annotation of all targets.
 fn touch_all(cluster: &Cluster) {
     for name in crate::cluster::TARGETS {
         let age = cluster.clock.age().as_millis().to_string();
@@ -20,26 +20,26 @@ fn touch_all(cluster: &Cluster) {
 
 #[tokio::test(start_paused = true)]
 async fn conflicts_on_scales() {
-    Scenario::of([on(scales("update"), Effect::Conflict)]).survives().await;
+    Scenario::with([on(scales("update"), Effect::Conflict)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn conflicts_on_statuses() {
-    Scenario::of([on(autoscalers("patch"), Effect::Conflict)]).survives().await;
+    Scenario::with([on(autoscalers("patch"), Effect::Conflict)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn conflicts_on_scales_and_statuses() {
     let faults =
         [on(scales("update"), Effect::Conflict), on(autoscalers("patch"), Effect::Conflict)];
-    Scenario::of(faults).survives().await;
+    Scenario::with(faults).survives().await;
 }
 
-/// Somebody else writes the targets all the time, so that most versions are old when they are used.
+/// A user writes the targets every second, so that most scale writes use an outdated resource version.
 #[tokio::test(start_paused = true)]
 async fn conflict_storm() {
     let slow = Effect::Slow { by: Duration::from_millis(300) };
-    let mut scenario = Scenario::of([on(scales("update"), slow)]);
+    let mut scenario = Scenario::with([on(scales("update"), slow)]);
     for at in 60..240 {
         scenario = scenario.trouble(at, touch_all);
     }
@@ -48,59 +48,59 @@ async fn conflict_storm() {
 
 #[tokio::test(start_paused = true)]
 async fn some_conflicts() {
-    Scenario::of([during(scales("update")).every(2).effect(Effect::Conflict)]).survives().await;
+    Scenario::with([during(scales("update")).every(2).effect(Effect::Conflict)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_many_requests() {
     let busy = Effect::TooManyRequests { retry_after_seconds: Some(5) };
-    Scenario::of([on(Match::any(), busy)]).survives().await;
+    Scenario::with([on(Match::any(), busy)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn too_many_requests_for_a_minute() {
     let busy = Effect::TooManyRequests { retry_after_seconds: Some(60) };
-    Scenario::of([during(scales("update")).first(3).effect(busy)]).survives().await;
+    Scenario::with([during(scales("update")).first(3).effect(busy)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn internal_errors() {
-    Scenario::of([on(Match::any(), Effect::InternalError)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::InternalError)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn service_unavailable() {
-    Scenario::of([on(Match::any(), Effect::ServiceUnavailable)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::ServiceUnavailable)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn gateway_timeouts() {
-    Scenario::of([on(Match::any(), Effect::Timeout)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Timeout)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_unavailable() {
-    Scenario::of([on(metrics(), Effect::ServiceUnavailable)]).survives().await;
+    Scenario::with([on(metrics(), Effect::ServiceUnavailable)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_scales() {
-    Scenario::of([on(Match::any().subresource("scale"), slow(7))]).survives().await;
+    Scenario::with([on(Match::any().subresource("scale"), slow(7))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_metrics() {
-    Scenario::of([on(metrics(), slow(7))]).survives().await;
+    Scenario::with([on(metrics(), slow(7))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_statuses() {
-    Scenario::of([on(autoscalers("patch"), slow(7))]).survives().await;
+    Scenario::with([on(autoscalers("patch"), slow(7))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_lists() {
-    Scenario::of([on(Match::verb("list"), slow(25))])
+    Scenario::with([on(Match::verb("list"), slow(25))])
         .trouble(70, |cluster| {
             cluster.testbed.compact();
             cluster.testbed.drop_watches();
@@ -109,10 +109,9 @@ async fn slow_lists() {
         .await;
 }
 
-/// Slower than any deadline.
 #[tokio::test(start_paused = true)]
 async fn everything_too_slow() {
-    Scenario::of([on(Match::any(), slow(40))]).survives().await;
+    Scenario::with([on(Match::any(), slow(40))]).survives().await;
 }
 
 fn slow(seconds: u64) -> Effect {
@@ -121,37 +120,37 @@ fn slow(seconds: u64) -> Effect {
 
 #[tokio::test(start_paused = true)]
 async fn lost_answers_of_scales() {
-    Scenario::of([on(scales("update"), Effect::LostResponse)]).survives().await;
+    Scenario::with([on(scales("update"), Effect::LostResponse)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_answers_of_statuses() {
-    Scenario::of([on(autoscalers("patch"), Effect::LostResponse)]).survives().await;
+    Scenario::with([on(autoscalers("patch"), Effect::LostResponse)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn disconnected_before_applying() {
-    Scenario::of([on(Match::any(), Effect::Disconnect { applied: false })]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Disconnect { applied: false })]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn disconnected_after_applying() {
-    Scenario::of([on(Match::any(), Effect::Disconnect { applied: true })]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Disconnect { applied: true })]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn html_with_status_200() {
-    Scenario::of([on(Match::any(), Effect::Html { code: 200 })]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Html { code: 200 })]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn html_with_status_502() {
-    Scenario::of([on(Match::any(), Effect::Html { code: 502 })]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Html { code: 502 })]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn half_bodies() {
-    Scenario::of([on(Match::any(), Effect::TruncatedBody)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::TruncatedBody)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +161,7 @@ async fn forbidden() {
         message: "not allowed".into(),
         retry_after_seconds: None,
     };
-    Scenario::of([on(Match::any(), forbidden)]).survives().await;
+    Scenario::with([on(Match::any(), forbidden)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,10 +172,10 @@ async fn unauthorized() {
         message: "Unauthorized".into(),
         retry_after_seconds: None,
     };
-    Scenario::of([on(Match::any(), unauthorized)]).survives().await;
+    Scenario::with([on(Match::any(), unauthorized)]).survives().await;
 }
 
-/// Each kind of request fails about half of the time, most in more than one way.
+/// Each kind of request fails about half of the time, most in several ways.
 #[tokio::test(start_paused = true)]
 async fn everything_fails_half_of_the_time() {
     let some = |matching, effect| during(matching).probability(0.3).effect(effect);
@@ -190,7 +189,7 @@ async fn everything_fails_half_of_the_time() {
         some(autoscalers("watch"), Effect::TruncatedEvent { after: 1 }),
         during(Match::any()).probability(0.2).effect(Effect::InternalError),
     ];
-    let mut scenario = Scenario::of(faults);
+    let mut scenario = Scenario::with(faults);
     for at in (70..240).step_by(10) {
         scenario = scenario.trouble(at, |cluster| cluster.testbed.drop_watches());
     }

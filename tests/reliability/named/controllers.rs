@@ -1,4 +1,4 @@
-//! Controllers that end in the middle of something, and their successors.
+//! Controllers that exit while working, and their successors.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn killed() {
     Scenario::default().kill(76).start(95).survives().await;
 }
 
-/// In the middle of the windows after the load has fallen.
+/// Within the stabilization windows after the load has dropped.
 #[tokio::test(start_paused = true)]
 async fn killed_within_a_window() {
     Scenario::default().kill(140).start(145).survives().await;
@@ -35,15 +35,15 @@ async fn killed_every_twenty_seconds() {
     scenario.survives().await;
 }
 
-/// What was decided is not written for seconds, and the controller dies meanwhile.
+/// Writes take seconds, and the controller dies before they take effect.
 #[tokio::test(start_paused = true)]
 async fn killed_before_slow_writes() {
     let slow = during(Match::verbs(["update", "patch"]))
         .effect(Effect::Slow { by: Duration::from_secs(5) });
-    Scenario::of([slow]).kill(92).start(94).survives().await;
+    Scenario::with([slow]).kill(92).start(94).survives().await;
 }
 
-/// The successor is elected, and knows the past: nothing is held for another window.
+/// The elected successor restores the history: the stabilization window does not restart.
 #[tokio::test(start_paused = true)]
 async fn leader_killed_within_a_window() {
     Scenario::default().kill(0).elect(0, "first").kill(140).elect(141, "second").survives().await;
@@ -54,12 +54,12 @@ async fn leader_stopped_within_a_window() {
     Scenario::default().kill(0).elect(0, "first").stop(140).elect(141, "second").survives().await;
 }
 
-/// The leader is cut off from when the load has risen; the standby takes over, and what the leader had begun is not
-/// written late.
+/// The leader is cut off after the load has risen. The standby takes over, and pending writes of the old
+/// leader never arrive.
 #[tokio::test(start_paused = true)]
 async fn stalled_leader() {
     let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
-    Scenario::of([stall.effect(Effect::Stall)])
+    Scenario::with([stall.effect(Effect::Stall)])
         .kill(0)
         .elect(0, CONTROLLER)
         .stand_by(30, "standby")
@@ -67,7 +67,7 @@ async fn stalled_leader() {
         .await;
 }
 
-/// Waits for the controller to scale a target, and kills it before it has told so in the status.
+/// Kills the controller between its scale write and its status write.
 async fn kill_after_scaling(cluster: &mut Cluster, target: &str, replicas: i64) {
     cluster.scaled_to(target, replicas).await;
     cluster.kill_controller().await;
@@ -82,20 +82,22 @@ async fn killed_between_scale_and_status() {
     let slow = faults.add(status.effect(Effect::Slow { by: Duration::from_secs(5) }));
     cluster.loads.set("web", 4);
     kill_after_scaling(&mut cluster, "web", 4).await;
-    let told = cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
-    assert_eq!(told, Some(2.into()), "the status was already written");
+    let stored =
+        cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
+    assert_eq!(stored, Some(2.into()), "the status is already written");
     assert_eq!(faults.hits(slow), 1);
     faults.clear();
     cluster.start_controller();
     cluster.sleep(2 * PERIOD).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
-    let told = cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
-    assert_eq!(told, Some(4.into()));
+    let stored =
+        cluster.testbed.hpa("web").map(|object| object["status"]["desiredReplicas"].clone());
+    assert_eq!(stored, Some(4.into()));
     assert_eq!(violations(&cluster), Vec::<String>::new());
     cluster.shut_down().await;
 }
 
-/// When the controller first scaled a target down after a time.
+/// When the controller first scaled the target down after `after`.
 fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
     let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
         scaling.target == target
@@ -106,7 +108,7 @@ fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Durati
     downs.map(|scaling| scaling.at).next()
 }
 
-/// The load falls at 120 s; the controller dies at 140 s. When web is scaled down then.
+/// The load drops at 120 s and the controller dies at 140 s. Returns when `web` is scaled down.
 async fn down_after_a_kill(first: fn(&mut Cluster), second: fn(&mut Cluster)) -> Duration {
     let mut cluster = Cluster::with_faults(&Faults::new(1));
     cluster.kill_controller().await;
@@ -127,9 +129,8 @@ async fn down_after_a_kill(first: fn(&mut Cluster), second: fn(&mut Cluster)) ->
     down
 }
 
-/// The window is neither cut short nor begun anew.
 #[tokio::test(start_paused = true)]
-async fn elected_successor_keeps_the_window() {
+async fn elected_successor_continues_the_window() {
     let down = down_after_a_kill(
         |cluster| cluster.start_elected("first"),
         |cluster| cluster.start_elected("second"),
@@ -139,17 +140,16 @@ async fn elected_successor_keeps_the_window() {
     assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
 }
 
-/// Without election nothing is kept: what is found holds for a window, as in the reference.
+/// Without leader election no history is stored, as in the reference.
 #[tokio::test(start_paused = true)]
-async fn successor_without_history_begins_a_window() {
+async fn successor_without_history_starts_a_new_window() {
     let down = down_after_a_kill(Cluster::start_controller, Cluster::start_controller).await;
     let [earliest, latest] = [140, 140 + 2 * 15].map(|at| Duration::from_secs(at) + WINDOW);
     assert!((earliest..=latest).contains(&down), "scaled down at {down:?}");
 }
 
-/// A leader that is cut off ends of itself.
 #[tokio::test(start_paused = true)]
-async fn cut_off_leader_gives_up() {
+async fn cut_off_leader_exits() {
     let faults = Faults::new(1);
     let mut cluster = Cluster::with_faults(&faults);
     cluster.kill_controller().await;

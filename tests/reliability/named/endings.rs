@@ -1,4 +1,4 @@
-//! Faults after which nothing can be as if they had not been, and such as last.
+//! Faults with a lasting effect, and long ones. There is no baseline to compare with.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// The store is empty: nothing is left to do. Objects of the same names that come later are new ones.
+/// After the loss of all objects, objects of the same names are new ones.
 #[tokio::test(start_paused = true)]
-async fn server_comes_back_empty() {
+async fn server_restarts_empty() {
     let cluster = Cluster::start();
     cluster.until(Duration::from_secs(60)).await;
     cluster.load_all(6);
@@ -23,10 +23,10 @@ async fn server_comes_back_empty() {
     cluster.testbed.restart(Restart::Fresh, Duration::from_secs(5));
     cluster.until(Duration::from_secs(150)).await;
     assert!(cluster.is_controlled());
-    let known = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers 0";
+    let gauge = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers 0";
     assert!(
-        cluster.telemetry.render().lines().any(|line| line == known),
-        "autoscalers are still known"
+        cluster.telemetry.render().lines().any(|line| line == gauge),
+        "autoscalers are still cached"
     );
     cluster.apply(objects::namespace());
     for target in TARGETS {
@@ -35,14 +35,13 @@ async fn server_comes_back_empty() {
         cluster.apply(hpa(target));
     }
     cluster.sleep(2 * PERIOD).await;
-    // Not the six of those that are gone.
+    // Not 6: the new autoscalers have no recommendations.
     assert_eq!(cluster.all_replicas(), [3; 3]);
     cluster.sleep(2 * WINDOW).await;
     assert_eq!(violations(&cluster), Vec::<String>::new());
     cluster.shut_down().await;
 }
 
-/// The store is restored from before an edit: what holds is what is stored.
 #[tokio::test(start_paused = true)]
 async fn server_restored_from_before_an_edit() {
     let cluster = Cluster::start();
@@ -60,7 +59,6 @@ async fn server_restored_from_before_an_edit() {
     cluster.shut_down().await;
 }
 
-/// Ten minutes in which every other request fails: loads go up and down, users come and go.
 #[tokio::test(start_paused = true)]
 async fn every_other_request_fails_for_ten_minutes() {
     let faults = Faults::new(7);

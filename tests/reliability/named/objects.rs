@@ -1,4 +1,4 @@
-//! Objects that are not what they should be, and groups that are not there.
+//! Malformed objects, missing metrics, missing API groups.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn expire_watches(cluster: &Cluster) {
 #[tokio::test(start_paused = true)]
 async fn malformed_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    Scenario::of([on(autoscalers, with("/spec/maxReplicas", json!("many")))])
+    Scenario::with([on(autoscalers, with("/spec/maxReplicas", json!("many")))])
         .trouble(70, expire_watches)
         .survives()
         .await;
@@ -33,13 +33,13 @@ async fn malformed_autoscalers() {
 #[tokio::test(start_paused = true)]
 async fn malformed_status_of_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
-    Scenario::of([on(autoscalers, with("/status/conditions", json!(7)))])
+    Scenario::with([on(autoscalers, with("/status/conditions", json!(7)))])
         .trouble(70, expire_watches)
         .survives()
         .await;
 }
 
-/// One that is odd is not to hurt the others.
+/// One malformed autoscaler must not affect the others.
 #[tokio::test(start_paused = true)]
 async fn one_malformed_autoscaler() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
@@ -48,10 +48,10 @@ async fn one_malformed_autoscaler() {
         pointer: "/metadata/managedFields".into(),
         value: json!("yesterday"),
     };
-    Scenario::of([on(autoscalers, effect)]).trouble(70, expire_watches).survives().await;
+    Scenario::with([on(autoscalers, effect)]).trouble(70, expire_watches).survives().await;
 }
 
-/// Pods, for a minute: what cannot be decoded is listed ever less often.
+/// Malformed pods for a minute only, because relists for undecodable objects back off.
 fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
     let pods = during(reads().group("").resource("pods")).until(Duration::from_secs(120));
     pods.effect(with(pointer, value))
@@ -60,7 +60,7 @@ fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
 #[tokio::test(start_paused = true)]
 async fn malformed_pods() {
     let cpu = "/spec/containers/0/resources/requests/cpu";
-    Scenario::of([malformed_for_a_minute(cpu, json!("much"))])
+    Scenario::with([malformed_for_a_minute(cpu, json!("much"))])
         .trouble(70, expire_watches)
         .survives()
         .await;
@@ -68,7 +68,7 @@ async fn malformed_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_without_names() {
-    Scenario::of([malformed_for_a_minute("/metadata/name", Value::Null)])
+    Scenario::with([malformed_for_a_minute("/metadata/name", Value::Null)])
         .trouble(70, expire_watches)
         .survives()
         .await;
@@ -77,13 +77,13 @@ async fn pods_without_names() {
 #[tokio::test(start_paused = true)]
 async fn malformed_scales() {
     let scales = reads().subresource("scale");
-    Scenario::of([on(scales, with("/spec/replicas", json!("two")))]).survives().await;
+    Scenario::with([on(scales, with("/spec/replicas", json!("two")))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn scales_without_selector() {
     let scales = reads().subresource("scale");
-    Scenario::of([on(scales, with("/status/selector", Value::Null))]).survives().await;
+    Scenario::with([on(scales, with("/status/selector", Value::Null))]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,16 +93,16 @@ async fn malformed_metrics() {
         on(reads().group("custom.metrics.k8s.io"), with("/value", json!(""))),
         on(reads().group("external.metrics.k8s.io"), with("/value", json!([]))),
     ];
-    Scenario::of(faults).survives().await;
+    Scenario::with(faults).survives().await;
 }
 
-/// Some pods have no samples. More is recommended than there would be with all of them, which then holds for a window.
+/// Without samples of some pods, recommendations are higher. They stay in the stabilization window.
 #[tokio::test(start_paused = true)]
 async fn metrics_of_some_pods_only() {
     Scenario::default()
         .trouble(60, |cluster| cluster.loads.set_unmeasured(&["web-1", "web-3", "api-0", "api-2"]))
         .trouble(240, |cluster| cluster.loads.set_unmeasured(&[]))
-        .held()
+        .recovers_after_a_window()
         .survives()
         .await;
 }
@@ -124,19 +124,19 @@ async fn metrics_of_no_pod() {
 async fn metrics_groups_missing() {
     let groups = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
     let missing = |group: &str| on(Match::any(), Effect::MissingGroup { group: group.to_owned() });
-    Scenario::of(groups.map(missing)).survives().await;
+    Scenario::with(groups.map(missing)).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn apps_group_missing() {
-    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "apps".into() })])
+    Scenario::with([on(Match::any(), Effect::MissingGroup { group: "apps".into() })])
         .survives()
         .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn autoscaling_group_missing() {
-    Scenario::of([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
+    Scenario::with([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
         .trouble(70, expire_watches)
         .survives()
         .await;

@@ -1,4 +1,4 @@
-//! How a scenario is run: loads and users do the same in two worlds, of which one has faults too.
+//! A scenario runs twice: with faults, and without them as the baseline. Loads and users are the same.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,36 +14,34 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// When the faults begin, and when they end. By then all that was before the last fall of the load has left its window.
+/// Start and end of the faults. At the end, stabilization windows no longer contain anything from before
+/// the load last dropped.
 pub(crate) const BEGIN: Duration = Duration::from_secs(60);
 pub(crate) const END: Duration = Duration::from_secs(240);
 
-/// A fault of the API, for the controller and as long as faults are.
+/// A fault that affects the controller from [`BEGIN`] to [`END`].
 pub(super) fn on(matching: Match, effect: Effect) -> Fault {
     during(matching).effect(effect)
 }
 
-/// As [`on`], for what is more than which requests and what becomes of them.
+/// Like [`on`], for faults with more triggers.
 pub(super) fn during(matching: Match) -> Trigger {
     Fault::on(matching.client(CONTROLLER)).from(BEGIN).until(END)
 }
 
-/// Requests for scales.
 pub(super) fn scales(verb: &str) -> Match {
     Match::verb(verb).subresource("scale")
 }
 
-/// Requests for autoscalers.
 pub(super) fn autoscalers(verb: &str) -> Match {
     Match::verb(verb).resource("horizontalpodautoscalers")
 }
 
-/// Requests for pods, not for their metrics.
+/// Pods, not their metrics.
 pub(super) fn pods(verb: &str) -> Match {
     Match::verb(verb).group("").resource("pods")
 }
 
-/// Requests for metrics.
 pub(super) fn metrics() -> Match {
     Match::any()
         .group("metrics.k8s.io")
@@ -51,15 +49,14 @@ pub(super) fn metrics() -> Match {
         .group("external.metrics.k8s.io")
 }
 
-/// How the load goes. It rises, a user scales by hand, another edits a bound, it falls; and it may rise again while there
-/// still are faults.
+/// The load at the end of a scenario. It rises, users edit replicas and a bound, it drops, and with `High`
+/// it rises again before the faults end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Low,
     High,
 }
 
-/// Something that is done.
 enum Step {
     Do(Box<dyn Fn(&Cluster)>),
     Kill,
@@ -69,64 +66,60 @@ enum Step {
     StandBy(&'static str),
 }
 
-/// What happens besides the loads of every scenario, in which there are three autoscalers.
+/// What happens in addition to [`life`].
 #[derive(Default)]
 pub(super) struct Scenario {
     faults: Vec<Fault>,
-    /// Whether it is in the world without faults too.
+    /// Time, whether the step is part of the baseline too, and the step.
     steps: Vec<(Duration, bool, Step)>,
-    held: Duration,
+    extra_recovery: Duration,
 }
 
 impl Scenario {
-    /// These faults.
-    pub(super) fn of(faults: impl IntoIterator<Item = Fault>) -> Self {
+    pub(super) fn with(faults: impl IntoIterator<Item = Fault>) -> Self {
         Self { faults: faults.into_iter().collect(), ..Self::default() }
     }
 
-    /// What is done because of the faults is held for a window.
-    pub(super) fn held(mut self) -> Self {
-        self.held = WINDOW;
+    /// The recovery takes a stabilization window longer, because of what the faults cause.
+    pub(super) fn recovers_after_a_window(mut self) -> Self {
+        self.extra_recovery = WINDOW;
         self
     }
 
-    /// And this fault.
     pub(super) fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
     }
 
-    /// In both worlds: what users do, at so many seconds.
+    /// A user action at a second, part of both runs.
     pub(super) fn user(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, true, Step::Do(Box::new(act)))
     }
 
-    /// In the world with faults: what goes wrong at so many seconds.
+    /// An incident at a second, only in the run with faults. So are all steps below.
     pub(super) fn trouble(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
 
-    /// In the world with faults: the controller is killed.
     pub(super) fn kill(self, at: u64) -> Self {
         self.step(at, false, Step::Kill)
     }
 
-    /// In the world with faults: the controller is told to end.
     pub(super) fn stop(self, at: u64) -> Self {
         self.step(at, false, Step::Stop)
     }
 
-    /// In the world with faults: a controller starts, which holds what it finds for a window.
+    /// Starts a controller without leader election, which stabilizes what it finds for a window.
     pub(super) fn start(self, at: u64) -> Self {
-        self.held().step(at, false, Step::Start)
+        self.recovers_after_a_window().step(at, false, Step::Start)
     }
 
-    /// In the world with faults: a controller of this name starts, and works once it has the lease.
+    /// Starts a controller with leader election.
     pub(super) fn elect(self, at: u64, identity: &'static str) -> Self {
         self.step(at, false, Step::Elect(identity))
     }
 
-    /// In the world with faults: a second controller waits for the lease.
+    /// Starts a second controller, which waits for the lease.
     pub(super) fn stand_by(self, at: u64, identity: &'static str) -> Self {
         self.step(at, false, Step::StandBy(identity))
     }
@@ -137,41 +130,43 @@ impl Scenario {
         self
     }
 
-    /// Runs it, both with a load that is low in the end and with one that rises before the faults end.
+    /// Runs the scenario with both endings, and compares with the baseline.
     pub(super) async fn survives(self) {
         for ending in [Ending::Low, Ending::High] {
-            let without = self.without_faults(ending).await;
-            let with = self.live(ending, true).await;
-            assert_eq!(without.violations, Vec::<String>::new(), "{ending:?}, without faults");
-            assert_eq!(with.violations, Vec::<String>::new(), "{ending:?}");
-            assert_eq!(with.replicas, without.replicas, "{ending:?}: soon after the faults");
-            assert_eq!(with.statuses, without.statuses, "{ending:?}: a window later");
+            let baseline = self.baseline(ending).await;
+            let faulty = self.run(ending, true).await;
+            assert_eq!(baseline.violations, Vec::<String>::new(), "{ending:?}, baseline");
+            assert_eq!(faulty.violations, Vec::<String>::new(), "{ending:?}");
+            assert_eq!(faulty.replicas, baseline.replicas, "{ending:?}: soon after the faults");
+            assert_eq!(faulty.statuses, baseline.statuses, "{ending:?}: a window later");
         }
     }
 
-    /// What becomes of the world without faults: the same in all scenarios in which users do nothing of their own.
-    async fn without_faults(&self, ending: Ending) -> End {
-        static KNOWN: Mutex<Vec<(Ending, Duration, End)>> = Mutex::new(Vec::new());
+    /// The run without faults, cached for scenarios without user actions.
+    async fn baseline(&self, ending: Ending) -> Outcome {
+        static KNOWN: Mutex<Vec<(Ending, Duration, Outcome)>> = Mutex::new(Vec::new());
         if self.steps.iter().any(|(_, in_both, _)| *in_both) {
-            return self.live(ending, false).await;
+            return self.run(ending, false).await;
         }
-        let is_it = |known: &&(Ending, Duration, End)| known.0 == ending && known.1 == self.held;
-        if let Some((.., end)) = KNOWN.lock().iter().find(is_it) {
+        let matches = |known: &&(Ending, Duration, Outcome)| {
+            known.0 == ending && known.1 == self.extra_recovery
+        };
+        if let Some((.., end)) = KNOWN.lock().iter().find(matches) {
             return end.clone();
         }
-        let end = self.live(ending, false).await;
-        KNOWN.lock().push((ending, self.held, end.clone()));
+        let end = self.run(ending, false).await;
+        KNOWN.lock().push((ending, self.extra_recovery, end.clone()));
         end
     }
 
-    async fn live(&self, ending: Ending, has_faults: bool) -> End {
+    async fn run(&self, ending: Ending, is_faulty: bool) -> Outcome {
         let faults = Faults::new(1);
         let mut cluster = Cluster::with_faults(&faults);
-        let added = if has_faults { self.faults.clone() } else { Vec::new() };
+        let added = if is_faulty { self.faults.clone() } else { Vec::new() };
         let added: Vec<_> =
             added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
         let life = life(ending);
-        let steps = self.steps.iter().filter(|(_, in_both, _)| *in_both || has_faults);
+        let steps = self.steps.iter().filter(|(_, in_both, _)| *in_both || is_faulty);
         let mut steps: Vec<_> = steps
             .map(|(at, _, step)| (*at, step))
             .chain(life.iter().map(|(at, step)| (*at, step)))
@@ -183,35 +178,35 @@ impl Scenario {
         }
         cluster.until(END).await;
         faults.clear();
-        cluster.until(END + self.held + RECOVERY).await;
+        cluster.until(END + self.extra_recovery + RECOVERY).await;
         let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
-        cluster.until(END + self.held + 4 * PERIOD + WINDOW).await;
-        if has_faults && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
+        cluster.until(END + self.extra_recovery + 4 * PERIOD + WINDOW).await;
+        if is_faulty && std::env::var_os("RELIABILITY_JOURNAL").is_some() {
             eprintln!("{}", cluster.journal);
         }
         let mut violations = violations(&cluster);
         let idle = added.iter().filter(|(id, _)| faults.hits(*id) == 0);
-        violations.extend(idle.map(|(_, fault)| format!("met by nothing: {fault:?}")));
+        violations.extend(idle.map(|(_, fault)| format!("never triggered: {fault:?}")));
         if !cluster.is_controlled() {
-            violations.push("the controller has ended".to_owned());
+            violations.push("the controller has exited".to_owned());
         }
         let statuses = TARGETS.map(|name| (name, status(&cluster, name))).into();
         cluster.shut_down().await;
-        End { replicas, statuses, violations }
+        Outcome { replicas, statuses, violations }
     }
 }
 
-/// What became of a world.
+/// The result of a run.
 #[derive(Clone)]
-struct End {
-    /// Soon after the faults.
+struct Outcome {
+    /// After [`RECOVERY`].
     replicas: BTreeMap<&'static str, i64>,
-    /// A window later.
+    /// A stabilization window later.
     statuses: BTreeMap<&'static str, Value>,
     violations: Vec<String>,
 }
 
-/// What happens in every scenario.
+/// The part that all scenarios share.
 fn life(ending: Ending) -> Vec<(Duration, Step)> {
     let loads = |at, loads: [i64; 3]| {
         let set = move |cluster: &Cluster| {
@@ -249,19 +244,19 @@ async fn take(cluster: &mut Cluster, step: &Step) {
     }
 }
 
-/// What a user sees of an autoscaler, without what tells of its past.
+/// The status of an autoscaler without traces of its past, such as times.
 fn status(cluster: &Cluster, name: &str) -> Value {
     let Some(object) = cluster.testbed.hpa(name) else { return Value::Null };
     let status = &object["status"];
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is_of_now =
+    let is_current =
         |condition: &&Value| condition["type"] != "ScaledToZero" || condition["status"] == "True";
-    let told = |condition: &Value| {
+    let text = |condition: &Value| {
         let of = |member: &str| condition[member].as_str().unwrap_or_default().to_owned();
         (of("type"), json!([of("status"), of("reason"), of("message")]))
     };
     let conditions: BTreeMap<String, Value> =
-        conditions.iter().filter(is_of_now).map(told).collect();
+        conditions.iter().filter(is_current).map(text).collect();
     let members = ["currentReplicas", "desiredReplicas", "currentMetrics"]
         .map(|member| status[member].clone());
     json!({ "members": members, "conditions": conditions })

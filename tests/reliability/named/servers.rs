@@ -1,4 +1,4 @@
-//! API servers that stop and come back, and clocks that are wrong.
+//! API servers that restart or stall, and skewed clocks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,28 +36,28 @@ async fn server_restarts_every_ten_seconds() {
     scenario.survives().await;
 }
 
-/// Comes back as it was before: what was stored since is gone, versions are not.
+/// Restores an earlier state of the objects. Resource versions continue.
 #[tokio::test(start_paused = true)]
 async fn server_restored_from_an_earlier_state() {
-    let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();
-    let restored = kept.clone();
+    let saved: Arc<Mutex<Option<Snapshot>>> = Arc::default();
+    let restored = saved.clone();
     Scenario::default()
-        .trouble(125, move |cluster| *kept.lock() = Some(cluster.testbed.snapshot()))
+        .trouble(125, move |cluster| *saved.lock() = Some(cluster.testbed.snapshot()))
         .trouble(200, move |cluster| {
-            let snapshot = restored.lock().take().expect("it was taken");
+            let snapshot = restored.lock().take().expect("a snapshot");
             cluster.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
         })
         .survives()
         .await;
 }
 
-/// All requests wait, and go on together. What was decided before is not written over what a user did since.
+/// All requests wait and continue together. Old decisions must not overwrite what users did meanwhile.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
-    Scenario::of([on(Match::any(), Effect::Stall)]).survives().await;
+    Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;
 }
 
-/// Short stalls, within any deadline, while the user acts.
+/// Stalls shorter than the request timeout, while the user scales.
 #[tokio::test(start_paused = true)]
 async fn writes_stall_while_a_user_scales() {
     let mut scenario = Scenario::default();
@@ -103,7 +103,7 @@ async fn clock_an_hour_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_jumps_to_and_fro() {
+async fn clock_jumps_back_and_forth() {
     let mut scenario = Scenario::default();
     for at in 60..239 {
         scenario = scenario.trouble(at, skew_controller(if at % 2 == 0 { 40 } else { -40 }));
@@ -112,7 +112,7 @@ async fn clock_jumps_to_and_fro() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_of_the_server_ahead() {
+async fn server_clock_ahead() {
     Scenario::default()
         .trouble(85, skew_server(3600))
         .trouble(230, skew_server(0))
@@ -121,7 +121,7 @@ async fn clock_of_the_server_ahead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_of_the_server_behind() {
+async fn server_clock_behind() {
     Scenario::default()
         .trouble(85, skew_server(-3600))
         .trouble(230, skew_server(0))

@@ -1,4 +1,4 @@
-//! Runs that a seed draws: loads and users do the same in two worlds, of which one has faults too.
+//! Random scenarios. Each seed runs twice: with faults, and without them as the baseline.
 
 mod plan;
 
@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hpa_test_harness::{TestbedExt, objects};
+use hpa_test_harness::{TestbedExt, long_tests, objects};
 use hpa_testbed::{Faults, Restart};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -22,14 +22,15 @@ use crate::{
     invariants::violations,
 };
 
-/// When the faults end: all that was before the load's last change has left every window by then.
+/// End of the faults. By then, no stabilization window contains anything from before the last change of
+/// the load.
 const CALM: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
-/// The name of the controller to the API server.
+/// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
-/// How many seeds are run unless `RELIABILITY_SEEDS` says otherwise: how many, or `FROM..TO`. `RELIABILITY_SEED` names one
-/// to run alone.
-const SEEDS: u64 = 1000;
-/// No seed takes this long, in real time.
+const SEEDS: u64 = 40;
+/// With `HPA_LONG_TESTS`.
+const MANY_SEEDS: u64 = 1000;
+/// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn number(variable: &str) -> Option<u64> {
@@ -43,10 +44,12 @@ fn range(variable: &str) -> Option<Range<u64>> {
 }
 
 #[test]
-fn random_faults() {
+fn random_faults_leave_no_trace() {
     let seeds = match number("RELIABILITY_SEED") {
         Some(seed) => seed..seed + 1,
-        None => range("RELIABILITY_SEEDS").unwrap_or(0..SEEDS),
+        None => {
+            range("RELIABILITY_SEEDS").unwrap_or(0..if long_tests() { MANY_SEEDS } else { SEEDS })
+        }
     };
     let (next, failures) = (AtomicU64::new(seeds.start), Mutex::new(Vec::new()));
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -62,13 +65,13 @@ fn random_faults() {
                         break;
                     }
                     *own.lock() = Some((seed, Instant::now()));
-                    failures.lock().extend(run(seed).err());
+                    failures.lock().extend(run_seed(seed).err());
                 }
                 *own.lock() = None;
                 left.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        scope.spawn(|| watch_over(&running, &left));
+        scope.spawn(|| watchdog(&running, &left));
     });
     let failures = failures.into_inner();
     let count = seeds.end - seeds.start;
@@ -80,12 +83,13 @@ fn random_faults() {
     );
 }
 
-/// Ends the process if a seed does not: where something goes on for ever without waiting, virtual time stands still.
-fn watch_over(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
+/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, so no timeout inside the
+/// run could fire.
+fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
     while left.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {
             if since.elapsed() > LIMIT {
-                eprintln!("seed {seed} does not end:\n{}", plan(seed));
+                eprintln!("seed {seed} hangs:\n{}", plan(seed));
                 std::process::exit(1);
             }
         }
@@ -93,41 +97,40 @@ fn watch_over(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
     }
 }
 
-/// What became of a world.
-struct End {
-    /// Soon after the faults.
+/// The result of a run.
+struct Outcome {
+    /// After [`RECOVERY`].
     replicas: BTreeMap<&'static str, i64>,
-    /// A window later.
+    /// A stabilization window later.
     statuses: BTreeMap<&'static str, Value>,
     violations: Vec<String>,
     journal: String,
 }
 
-/// Runs a seed; what was wrong, with what happened.
-pub(crate) fn run(seed: u64) -> Result<(), String> {
+/// Runs a seed. The error describes what is wrong, and the plan.
+fn run_seed(seed: u64) -> Result<(), String> {
     let plan = plan(seed);
-    let without = in_virtual_time(live(&plan, false));
-    let with = in_virtual_time(live(&plan, true));
+    let baseline = in_virtual_time(run(&plan, false));
+    let faulty = in_virtual_time(run(&plan, true));
     let mut wrong = Vec::new();
-    wrong.extend(without.violations.iter().map(|what| format!("without faults: {what}")));
-    wrong.extend(with.violations.iter().cloned());
-    if with.replicas != without.replicas {
+    wrong.extend(baseline.violations.iter().map(|what| format!("baseline: {what}")));
+    wrong.extend(faulty.violations.iter().cloned());
+    if faulty.replicas != baseline.replicas {
         wrong.push(format!(
-            "soon after the faults {:?}, without them {:?}",
-            with.replicas, without.replicas
+            "replicas after recovery {:?}, baseline {:?}",
+            faulty.replicas, baseline.replicas
         ));
     }
-    for (name, status) in &with.statuses {
-        let expected = &without.statuses[name];
+    for (name, status) in &faulty.statuses {
+        let expected = &baseline.statuses[name];
         if status != expected {
-            wrong.push(format!("the status of {name} is {status}, without faults {expected}"));
+            wrong.push(format!("the status of {name} is {status}, baseline {expected}"));
         }
     }
     if wrong.is_empty() {
         return Ok(());
     }
-    // All that happened is worth reading only where it is asked for.
-    let journal = if number("RELIABILITY_SEED").is_some() { with.journal } else { String::new() };
+    let journal = if number("RELIABILITY_SEED").is_some() { faulty.journal } else { String::new() };
     Err(format!(
         "seed {seed}:
   {}
@@ -145,11 +148,11 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(run)
 }
 
-async fn live(plan: &Plan, has_faults: bool) -> End {
+async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     let faults = Faults::new(plan.seed);
     let mut cluster = Cluster::with_faults(&faults);
     let mut steps = plan.life.clone();
-    if has_faults {
+    if is_faulty {
         plan.faults.iter().for_each(|fault| _ = faults.add(fault.clone()));
         steps.extend(plan.trouble.iter().cloned());
     }
@@ -160,16 +163,16 @@ async fn live(plan: &Plan, has_faults: bool) -> End {
     }
     cluster.until(CALM).await;
     faults.clear();
-    let held = if plan.has_restart() { WINDOW } else { Duration::ZERO };
-    cluster.until(CALM + held + RECOVERY).await;
+    let extra_recovery = if plan.has_restart() { WINDOW } else { Duration::ZERO };
+    cluster.until(CALM + extra_recovery + RECOVERY).await;
     let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
-    cluster.until(CALM + held + 4 * PERIOD + WINDOW).await;
+    cluster.until(CALM + extra_recovery + 4 * PERIOD + WINDOW).await;
     let journal = cluster.journal.to_string();
     let mut violations = violations(&cluster);
     if !cluster.is_controlled() {
-        violations.push("the controller has ended".to_owned());
+        violations.push("the controller has exited".to_owned());
     }
-    End {
+    Outcome {
         replicas,
         statuses: TARGETS.map(|name| (name, status(&cluster, name))).into(),
         violations,
@@ -212,19 +215,19 @@ async fn take(cluster: &mut Cluster, step: Step) {
     }
 }
 
-/// The status without what tells of its past: times, and that a zero was never by the autoscaler.
+/// The status without traces of its past: times, and `ScaledToZero=False`.
 fn status(cluster: &Cluster, name: &str) -> Value {
     let mut status =
         cluster.testbed.hpa(name).map_or(Value::Null, |object| object["status"].clone());
     if let Some(status) = status.as_object_mut() {
         status.remove("lastScaleTime");
-        // How often the spec was edited is the same, but a status may be of a decision on an earlier one.
+        // The generation is the same, but the last status write may precede the last edit.
         status.remove("observedGeneration");
     }
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
     conditions
         .retain(|condition| condition["type"] != "ScaledToZero" || condition["status"] == "True");
-    // Nothing is written of limits while nothing is decided: what there is comes from before.
+    // Without a decision, ScalingLimited is left from before.
     let is_active =
         |condition: &Value| condition["type"] == "ScalingActive" && condition["status"] == "True";
     if !conditions.iter().any(is_active) {

@@ -1,4 +1,4 @@
-//! What happens in a run, and what a seed makes of it.
+//! The plan of a run, drawn from a seed.
 
 use std::{fmt, time::Duration};
 
@@ -10,17 +10,16 @@ use serde_json::{Value, json};
 use super::{CALM, CONTROLLER};
 use crate::{MAX, PERIOD, WINDOW, cluster::TARGETS};
 
-/// When loads and users begin to change things, and when they leave off.
+/// When loads and users change things, in seconds.
 pub(super) const BUSY: [u64; 2] = [60, 240];
 
-/// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Load(&'static str, i64),
     Scale(&'static str, i64),
     Max(&'static str, i64),
     Min(&'static str, i64),
-    /// The target changes in something else.
+    /// Changes an annotation of the target.
     Touch(&'static str),
     RecreateAutoscaler(&'static str),
     RecreateTarget(&'static str, i64),
@@ -32,19 +31,18 @@ pub(super) enum Step {
     Skew(SignedDuration),
 }
 
-/// What happens in a run; the same for the same seed.
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// In both worlds.
+    /// Part of both runs.
     pub(super) life: Vec<(Duration, Step)>,
-    /// In the one with faults.
+    /// Part of the run with faults only.
     pub(super) trouble: Vec<(Duration, Step)>,
     pub(super) faults: Vec<Fault>,
 }
 
 impl Plan {
-    /// Whether a controller starts on the way. It holds what it finds for a window, and faults may keep it from finding
-    /// anything until they end.
+    /// Whether a controller starts during the run. It stabilizes what it finds for a window, and faults may
+    /// delay that until they end.
     pub(super) fn has_restart(&self) -> bool {
         self.trouble.iter().any(|(_, step)| matches!(step, Step::Start))
     }
@@ -61,7 +59,6 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The plan of a seed.
 pub(super) fn plan(seed: u64) -> Plan {
     let mut rng = Rng::with_seed(seed);
     let mut life = Vec::new();
@@ -70,7 +67,7 @@ pub(super) fn plan(seed: u64) -> Plan {
     }
     let mut trouble = Vec::new();
     for _ in 0..rng.usize(0..3) {
-        trouble.extend(accident(&mut rng));
+        trouble.extend(incident(&mut rng));
     }
     let faults = (0..rng.usize(1..7)).map(|_| fault(&mut rng)).collect();
     life.sort_by_key(|(at, _)| *at);
@@ -92,14 +89,14 @@ fn change(rng: &mut Rng) -> Step {
         10 => Step::RecreateAutoscaler(name),
         11 => Step::RecreateTarget(name, rng.i64(1..=max)),
         12 => Step::Touch(name),
-        // Whether a zero by hand is a pause depends on who was first where an autoscaler goes there on its own.
+        // For an autoscaler that scales to zero, a race decides whether a zero set by a user is a pause.
         _ => Step::Scale(name, rng.i64(i64::from(name == "jobs")..=max)),
     }
 }
 
-/// What needs more than one request to go wrong.
-fn accident(rng: &mut Rng) -> Vec<(Duration, Step)> {
-    // A controller that starts holds what it finds for a window.
+/// Incidents beyond single requests.
+fn incident(rng: &mut Rng) -> Vec<(Duration, Step)> {
+    // A new controller stabilizes what it finds for a window.
     let last_start = CALM.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
     let begin = at(rng, [BUSY[0], last_start - 60]);
     match rng.u8(..5) {
@@ -117,7 +114,7 @@ fn accident(rng: &mut Rng) -> Vec<(Duration, Step)> {
     }
 }
 
-/// A fault of the API for a time, for the controller only.
+/// A temporary fault that affects the controller only.
 fn fault(rng: &mut Rng) -> Fault {
     let (matching, effect) = match rng.u8(..10) {
         0..5 => (request(rng), failure(rng)),
@@ -136,14 +133,14 @@ fn fault(rng: &mut Rng) -> Fault {
                 Effect::MissingGroup { group: groups[rng.usize(..groups.len())].to_owned() },
             )
         }
-        // A single object is never stale: an API server reads it from its store, or waits for its cache.
+        // A single object is never stale: an API server reads it from etcd, or waits for its cache.
         _ => (Match::verb("list"), Effect::Stale { revisions: rng.u64(1..20) }),
     };
     let from = at(rng, [BUSY[0], CALM.as_secs() - 1]);
-    // What is recommended on half of the metrics is held for a window.
-    let is_held = matches!(effect, Effect::Malformed { .. });
-    let from = if is_held { from.min(CALM.saturating_sub(2 * WINDOW)) } else { from };
-    let latest = if is_held { CALM.saturating_sub(WINDOW) } else { CALM };
+    // Recommendations from a part of the metrics stay in the stabilization window.
+    let affects_window = matches!(effect, Effect::Malformed { .. });
+    let from = if affects_window { from.min(CALM.saturating_sub(2 * WINDOW)) } else { from };
+    let latest = if affects_window { CALM.saturating_sub(WINDOW) } else { CALM };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
     let trigger = Fault::on(matching.client(CONTROLLER)).from(from).until(until);
     let trigger = match rng.u8(..5) {
@@ -184,7 +181,7 @@ fn failure(rng: &mut Rng) -> Effect {
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
         8 => Effect::LostResponse,
-        // Answered in time, so that much happens between a question and what follows on it; or too late.
+        // Before the request timeout, so that a lot happens between request and response; or after it.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,

@@ -1,4 +1,4 @@
-//! Events: those of a failure do not use up what a rescale is to be told by.
+//! Events of a lasting failure must not use up the budget for `SuccessfulRescale`.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
 use serde_json::json;
 
-use super::{cluster, ends_well, on, periods};
+use super::{cluster, finish, on, periods};
 use crate::cluster::{Cluster, hpa};
 
-/// And some: every five minutes there is one more event to be had, which the failure takes at once.
+/// A bit more than an hour. The budget grows by an event every five minutes, which the failure takes.
 const HOUR: Duration = Duration::from_secs(3700);
 
-/// The messages of an autoscaler's events with this reason.
+/// Messages of the autoscaler's events with this reason.
 fn messages(cluster: &Cluster, name: &str, reason: &str) -> Vec<String> {
     let events = cluster.testbed.list("v1", "Event");
-    let is_it = |event: &&serde_json::Value| {
+    let matches = |event: &&serde_json::Value| {
         event["involvedObject"]["name"] == name && event["reason"] == reason
     };
     events
         .iter()
-        .filter(is_it)
+        .filter(matches)
         .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
         .collect()
 }
@@ -33,9 +33,8 @@ fn over_budget(cluster: &Cluster) -> u64 {
     line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// One of two metrics fails for an hour, then the load rises.
 #[tokio::test(start_paused = true)]
-async fn e_rescale_is_told_after_an_hour_of_a_failing_metric() {
+async fn rescale_is_reported_after_one_of_two_metrics_failed_for_an_hour() {
     let (cluster, faults) = cluster().await;
     cluster.edit(cluster.testbed.hpa("web"), |object| {
         let cpu = object["spec"]["metrics"][0].clone();
@@ -48,17 +47,16 @@ async fn e_rescale_is_told_after_an_hour_of_a_failing_metric() {
     cluster.loads.set("web", 4);
     periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
-    let told = messages(&cluster, "web", "SuccessfulRescale");
+    let reported = messages(&cluster, "web", "SuccessfulRescale");
     assert_eq!(
-        told,
+        reported,
         ["New size: 4; reason: cpu resource utilization (percentage of request) above target"]
     );
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
-/// The only metric fails for an hour, and comes back.
 #[tokio::test(start_paused = true)]
-async fn e_rescale_is_told_after_an_hour_without_metrics() {
+async fn rescale_is_reported_after_the_only_metric_failed_for_an_hour() {
     let (cluster, faults) = cluster().await;
     faults.add(on(Match::any().group("custom.metrics.k8s.io"), Effect::InternalError));
     cluster.loads.set("api", 5);
@@ -67,7 +65,7 @@ async fn e_rescale_is_told_after_an_hour_without_metrics() {
     assert_eq!(cluster.testbed.replicas("api"), 2);
     faults.clear();
     periods(&cluster, 2).await;
-    let told = messages(&cluster, "api", "SuccessfulRescale");
-    assert_eq!(told, ["New size: 5; reason: pods metric requests above target"]);
-    ends_well(cluster).await;
+    let reported = messages(&cluster, "api", "SuccessfulRescale");
+    assert_eq!(reported, ["New size: 5; reason: pods metric requests above target"]);
+    finish(cluster).await;
 }

@@ -1,11 +1,10 @@
-//! Where the reference is known to go wrong without any fault of the autoscaler's: each is shown to go right here.
-//!
-//! The names begin with the reference's weak spot: A of scaling to zero, C of the status, D of races, E of events.
+//! Known weak spots of the reference, and that this controller does not have them.
 
 mod bounded;
 mod events;
-mod known_scales;
+
 mod races;
+mod scale_cache;
 mod selectors;
 mod status;
 mod zero;
@@ -17,7 +16,7 @@ use hpa_testbed::{Effect, Fault, Faults, Match};
 
 use crate::{PERIOD, WINDOW, cluster::Cluster, invariants::violations, random::CONTROLLER};
 
-/// A world of a minute's age, whose API may misbehave.
+/// A cluster that has been running for a minute.
 async fn cluster() -> (Cluster, Faults) {
     let faults = Faults::new(1);
     let cluster = Cluster::with_faults(&faults);
@@ -25,17 +24,16 @@ async fn cluster() -> (Cluster, Faults) {
     (cluster, faults)
 }
 
-/// A fault for the controller, from now on.
+/// A fault that affects the controller from now on.
 fn on(matching: Match, effect: Effect) -> Fault {
     Fault::on(matching.client(CONTROLLER)).effect(effect)
 }
 
-/// Lets so many periods pass.
 async fn periods(cluster: &Cluster, count: u32) {
     cluster.sleep(count * PERIOD).await;
 }
 
-/// Lets the autoscaler of the jobs bring them to zero.
+/// A cluster whose autoscaler has scaled `jobs` to zero.
 async fn at_zero() -> (Cluster, Faults) {
     let (cluster, faults) = cluster().await;
     cluster.loads.set("jobs", 0);
@@ -44,8 +42,8 @@ async fn at_zero() -> (Cluster, Faults) {
     (cluster, faults)
 }
 
-/// Nothing was done on the way that must not be.
-async fn ends_well(cluster: Cluster) {
+/// Checks the invariants.
+async fn finish(cluster: Cluster) {
     assert_eq!(violations(&cluster), Vec::<String>::new());
     cluster.shut_down().await;
 }

@@ -1,4 +1,4 @@
-//! D: what changes while it is decided on.
+//! Objects that change during a reconcile.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Faults, Match};
 use serde_json::json;
 
-use super::{cluster, ends_well, on, periods};
+use super::{cluster, finish, on, periods};
 use crate::{
     cluster::{Cluster, hpa},
     journal::{Actor, Scaling},
 };
 
-/// What the controller did to a target since a time.
+/// Scalings of a target by the controller since an age of the cluster, from and to.
 fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
     let is_it = |scaling: &Scaling| {
         scaling.target == target && scaling.by == Actor::Controller && scaling.at >= since
@@ -26,18 +26,18 @@ fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, 
         .collect()
 }
 
-/// The load asks for four of web; while that is being written, the user scales by hand.
+/// The controller scales `web` to four. Before the write arrives, the user scales it.
 async fn conflict_with(replicas: i64) -> Cluster {
     let (cluster, faults) = cluster().await;
-    held_write(&cluster, &faults).await;
+    delayed_write(&cluster, &faults).await;
     cluster.scale("web", replicas);
     cluster.sleep(Duration::from_secs(5)).await;
     faults.clear();
     cluster
 }
 
-/// Waits for a write of the scale of web that takes three seconds to get there.
-async fn held_write(cluster: &Cluster, faults: &Faults) {
+/// Waits for a scale write of `web` that takes three seconds to arrive.
+async fn delayed_write(cluster: &Cluster, faults: &Faults) {
     let writes = Match::verb("update").subresource("scale").name("web");
     let slow = faults.add(on(writes, Effect::Slow { by: Duration::from_secs(3) }));
     cluster.loads.set("web", 4);
@@ -46,48 +46,46 @@ async fn held_write(cluster: &Cluster, faults: &Faults) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d1_conflict_with_changed_replicas_is_decided_again() {
+async fn conflict_with_changed_replicas_is_decided_again() {
     let cluster = conflict_with(3).await;
     periods(&cluster, 2).await;
     assert_eq!(by_controller(&cluster, "web", Duration::from_secs(60)), [(3, 4)]);
     let decided_on = cluster.journal.reconciles().into_iter().find(|one| one.scaled_to == Some(4));
     assert_eq!(decided_on.map(|one| one.current), Some(3));
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
-/// The user has scaled to what is right already: nothing is left to be written.
 #[tokio::test(start_paused = true)]
-async fn d1_conflict_with_what_was_decided_writes_nothing() {
+async fn conflict_with_the_desired_replicas_writes_nothing() {
     let cluster = conflict_with(4).await;
     periods(&cluster, 2).await;
     assert_eq!(by_controller(&cluster, "web", Duration::from_secs(60)), []);
     assert_eq!(cluster.testbed.replicas("web"), 4);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d1_conflict_with_a_pause_keeps_the_pause() {
+async fn conflict_with_a_pause_keeps_the_pause() {
     let cluster = conflict_with(0).await;
     periods(&cluster, 10).await;
     assert_eq!(by_controller(&cluster, "web", Duration::from_secs(60)), []);
     assert_eq!(cluster.testbed.replicas("web"), 0);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
-/// A change of anything else is no reason to give up.
 #[tokio::test(start_paused = true)]
-async fn d1_conflict_with_other_changes_is_repeated() {
+async fn conflict_with_other_changes_is_retried() {
     let (cluster, faults) = cluster().await;
-    held_write(&cluster, &faults).await;
+    delayed_write(&cluster, &faults).await;
     cluster.edit(cluster.testbed.deployment("web"), |object| {
         object["metadata"]["annotations"] = json!({ "a": "b" })
     });
     cluster.sleep(Duration::from_secs(7)).await;
     assert_eq!(by_controller(&cluster, "web", Duration::from_secs(60)), [(2, 4)]);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
-/// An autoscaler as it was, deleted and created again at once.
+/// Deletes an autoscaler and creates it again with a change.
 fn recreate(cluster: &Cluster, name: &str, change: impl FnOnce(&mut serde_json::Value)) {
     cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
     let mut object = hpa(name);
@@ -95,9 +93,9 @@ fn recreate(cluster: &Cluster, name: &str, change: impl FnOnce(&mut serde_json::
     cluster.apply(object);
 }
 
-/// Both are told by the watch, or only the new one is found in a list.
+/// The watch delivers both, or a relist finds only the new one.
 #[tokio::test(start_paused = true)]
-async fn d3_recreated_autoscaler_inherits_no_recommendations() {
+async fn recreated_autoscaler_inherits_no_recommendations() {
     let (cluster, _faults) = cluster().await;
     inherits_no_recommendations(cluster, |_| {}).await;
     let (cluster, faults) = super::cluster().await;
@@ -111,27 +109,27 @@ async fn d3_recreated_autoscaler_inherits_no_recommendations() {
     .await;
 }
 
-/// `tell` has the controller find out.
-async fn inherits_no_recommendations(cluster: Cluster, tell: impl Fn(&Cluster)) {
+/// `reveal` lets the controller see the new autoscaler.
+async fn inherits_no_recommendations(cluster: Cluster, reveal: impl Fn(&Cluster)) {
     cluster.loads.set("web", 6);
     periods(&cluster, 3).await;
     assert_eq!(cluster.testbed.replicas("web"), 6);
     cluster.loads.set("web", 2);
     periods(&cluster, 1).await;
-    // The window still has the six.
+    // The window still contains 6.
     assert_eq!(cluster.testbed.replicas("web"), 6);
     let since = cluster.clock.age();
     recreate(&cluster, "web", |_| {});
     cluster.scale("web", 3);
-    tell(&cluster);
+    reveal(&cluster);
     periods(&cluster, 2).await;
     assert_eq!(by_controller(&cluster, "web", since), []);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
-/// One pod may go in ten minutes; what its predecessor did does not count.
+/// The policy allows to remove one pod in ten minutes. Scalings of the deleted autoscaler do not count.
 #[tokio::test(start_paused = true)]
-async fn d3_recreated_autoscaler_inherits_no_scale_events() {
+async fn recreated_autoscaler_inherits_no_scale_events() {
     let (cluster, _faults) = cluster().await;
     let slow = |object: &mut serde_json::Value| {
         object["spec"]["behavior"] = json!({ "scaleDown": {
@@ -147,5 +145,5 @@ async fn d3_recreated_autoscaler_inherits_no_scale_events() {
     recreate(&cluster, "web", slow);
     periods(&cluster, 5).await;
     assert_eq!(cluster.testbed.replicas("web"), 4);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }

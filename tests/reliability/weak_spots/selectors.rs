@@ -1,4 +1,4 @@
-//! D2: selectors of targets that no longer have pods.
+//! Ambiguous selectors become unambiguous when a target has no pods.
 
 use hpa_test_harness::{TestbedExt, objects};
 use hpa_testbed::{Effect, Match};
@@ -10,7 +10,7 @@ use crate::{
     cluster::{Cluster, hpa},
 };
 
-/// A second target, whose pods the selector of web matches too, with an autoscaler.
+/// Adds a target and its autoscaler. The selector of `web` matches its pods too.
 fn overlap(cluster: &Cluster) {
     let labels = json!({ "app": "web" });
     let mut next = objects::deployment("next", 2);
@@ -24,14 +24,14 @@ fn overlap(cluster: &Cluster) {
         cluster.apply(pod);
     }
     cluster.loads.set("next", 2);
-    let mut of_next = hpa("web");
-    of_next["metadata"]["name"] = json!("next");
-    of_next["spec"]["scaleTargetRef"]["name"] = json!("next");
-    cluster.apply(of_next);
+    let mut hpa_of_next = hpa("web");
+    hpa_of_next["metadata"]["name"] = json!("next");
+    hpa_of_next["spec"]["scaleTargetRef"]["name"] = json!("next");
+    cluster.apply(hpa_of_next);
 }
 
-/// Why the autoscaler of the second target does or does not work.
-fn why(cluster: &Cluster) -> String {
+/// Reason of `ScalingActive` of the second autoscaler.
+fn reason(cluster: &Cluster) -> String {
     cluster
         .testbed
         .condition("next", "ScalingActive")
@@ -43,13 +43,13 @@ async fn ambiguous() -> (Cluster, hpa_testbed::Faults) {
     let (cluster, faults) = cluster().await;
     overlap(&cluster);
     periods(&cluster, 2).await;
-    assert_eq!(why(&cluster), "AmbiguousSelector");
+    assert_eq!(reason(&cluster), "AmbiguousSelector");
     (cluster, faults)
 }
 
-async fn is_free(cluster: Cluster) {
+async fn becomes_unambiguous(cluster: Cluster) {
     periods(&cluster, 2).await;
-    assert_eq!(why(&cluster), "ValidMetricFound");
+    assert_eq!(reason(&cluster), "ValidMetricFound");
     cluster.shut_down().await;
 }
 
@@ -58,40 +58,40 @@ fn retarget(object: &mut Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn d2_vanished_target() {
+async fn deleted_target_resolves_the_ambiguity() {
     let (cluster, _faults) = ambiguous().await;
     cluster.delete("apps/v1", "Deployment", "web");
-    is_free(cluster).await;
+    becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d2_target_at_zero() {
+async fn target_at_zero_resolves_the_ambiguity() {
     let (cluster, _faults) = ambiguous().await;
     cluster.scale("web", 0);
-    is_free(cluster).await;
+    becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d2_other_target_that_is_not_there() {
+async fn change_to_a_missing_target_resolves_the_ambiguity() {
     let (cluster, _faults) = ambiguous().await;
     cluster.edit(cluster.testbed.hpa("web"), retarget);
-    is_free(cluster).await;
+    becomes_unambiguous(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn d2_other_target_that_cannot_be_read() {
+async fn change_to_an_unreadable_target_resolves_the_ambiguity() {
     let (cluster, faults) = ambiguous().await;
     faults.add(on(Match::verb("get").subresource("scale").name("other"), Effect::InternalError));
     cluster.edit(cluster.testbed.hpa("web"), retarget);
-    is_free(cluster).await;
+    becomes_unambiguous(cluster).await;
 }
 
-/// The target is there and has its pods; that it cannot be read for a while does not make the selector any clearer.
+/// The target still has its pods.
 #[tokio::test(start_paused = true)]
-async fn d2_target_that_cannot_be_read_for_a_while() {
+async fn unreadable_scale_does_not_resolve_the_ambiguity() {
     let (cluster, faults) = ambiguous().await;
     faults.add(on(Match::verb("get").subresource("scale").name("web"), Effect::InternalError));
     periods(&cluster, 3).await;
-    assert_eq!(why(&cluster), "AmbiguousSelector");
+    assert_eq!(reason(&cluster), "AmbiguousSelector");
     cluster.shut_down().await;
 }

@@ -1,14 +1,14 @@
-//! C: the status, and what metrics tell of an autoscaler.
+//! The status, and the metrics series of an autoscaler.
 
 use hpa_test_harness::TestbedExt;
 use hpa_testbed::{Effect, Match};
 use serde_json::json;
 
-use super::{cluster, ends_well, on, periods};
+use super::{cluster, finish, on, periods};
 use crate::cluster::hpa;
 
 #[tokio::test(start_paused = true)]
-async fn c2_failed_metrics_are_named() {
+async fn failed_metrics_are_named_in_the_status() {
     let (cluster, faults) = cluster().await;
     cluster.edit(cluster.testbed.hpa("web"), |object| {
         let external = hpa("jobs")["spec"]["metrics"][0].clone();
@@ -19,7 +19,7 @@ async fn c2_failed_metrics_are_named() {
     let failing = Match::any().group("external.metrics.k8s.io").group("custom.metrics.k8s.io");
     faults.add(on(failing, Effect::InternalError));
     periods(&cluster, 3).await;
-    let object = cluster.testbed.hpa("web").expect("it is there");
+    let object = cluster.testbed.hpa("web").expect("an autoscaler");
     let current = object["status"]["currentMetrics"].as_array().cloned().expect("metrics");
     let names: Vec<_> = current
         .iter()
@@ -35,11 +35,11 @@ async fn c2_failed_metrics_are_named() {
         .collect();
     assert_eq!(names, ["jobs", "cpu", "requests"]);
     assert_eq!(current[1]["resource"]["current"]["averageUtilization"], json!(50));
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn c3_ambiguous_selectors_are_sorted_and_written_once() {
+async fn ambiguous_selectors_are_sorted_and_written_once() {
     let (cluster, _faults) = cluster().await;
     let names: Vec<String> = (1..9).map(|index| format!("web-{index}")).collect();
     for name in &names {
@@ -58,16 +58,12 @@ async fn c3_ambiguous_selectors_are_sorted_and_written_once() {
     assert!(message.contains(&format!("[{}]", all.join(" "))), "{message}");
     let written = cluster.journal.versions().len();
     periods(&cluster, 20).await;
-    assert_eq!(
-        cluster.journal.versions().len(),
-        written,
-        "statuses are written though nothing changes"
-    );
+    assert_eq!(cluster.journal.versions().len(), written, "a status is written without a change");
     cluster.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn c6_no_series_of_a_deleted_autoscaler() {
+async fn deleted_autoscaler_has_no_series() {
     let (cluster, _faults) = cluster().await;
     let series = "horizontal_pod_autoscaler_controller_desired_replicas{hpa_name=\"web\",namespace=\"shop\"} 2";
     let has_series = || cluster.telemetry.render().lines().any(|line| line == series);
@@ -76,5 +72,5 @@ async fn c6_no_series_of_a_deleted_autoscaler() {
     periods(&cluster, 1).await;
     assert!(!has_series());
     assert!(!cluster.telemetry.render().contains("\"web\""));
-    ends_well(cluster).await;
+    finish(cluster).await;
 }

@@ -1,15 +1,15 @@
-//! A: scaling to zero.
+//! Scaling to zero, and the condition `ScaledToZero` that marks it as the autoscaler's.
 
 use std::time::Duration;
 
-use hpa_test_harness::TestbedExt;
+use hpa_test_harness::{TestbedExt, objects};
 use hpa_testbed::{Effect, Match};
 use serde_json::json;
 
-use super::{at_zero, cluster, ends_well, on, periods};
+use super::{at_zero, cluster, finish, on, periods};
 use crate::{WINDOW, cluster::Cluster};
 
-fn statuses_of_jobs() -> Match {
+fn status_writes_of_jobs() -> Match {
     Match::verb("patch").resource("horizontalpodautoscalers").name("jobs")
 }
 
@@ -21,36 +21,36 @@ fn refusal() -> Effect {
     Effect::Status {
         code: 422,
         reason: "Invalid".into(),
-        message: "not to zero".into(),
+        message: "must not be zero".into(),
         retry_after_seconds: None,
     }
 }
 
-async fn wakes(cluster: Cluster) {
+async fn scales_up_from_zero(cluster: Cluster) {
     cluster.loads.set("jobs", 3);
     periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 3);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_killed_right_after_the_scale_to_zero() {
+async fn controller_killed_after_scale_to_zero_scales_up_again() {
     let (mut cluster, faults) = cluster().await;
-    // The status that follows on the scale is never written.
-    faults.add(on(statuses_of_jobs(), Effect::Slow { by: Duration::from_secs(5) }));
+    // The status write after the scale write never arrives.
+    faults.add(on(status_writes_of_jobs(), Effect::Slow { by: Duration::from_secs(5) }));
     cluster.loads.set("jobs", 0);
     cluster.scaled_to("jobs", 0).await;
     cluster.kill_controller().await;
-    let told =
+    let stored =
         cluster.testbed.hpa("jobs").map(|object| object["status"]["desiredReplicas"].clone());
-    assert_eq!(told, Some(json!(2)), "the status was written");
+    assert_eq!(stored, Some(json!(2)), "the status is already written");
     faults.clear();
     cluster.start_controller();
-    wakes(cluster).await;
+    scales_up_from_zero(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_answer_of_the_scale_to_zero_is_lost() {
+async fn lost_response_to_scale_to_zero_is_survived() {
     let (cluster, faults) = cluster().await;
     let lost = faults.add(on(Match::verb("update").subresource("scale"), Effect::LostResponse));
     cluster.loads.set("jobs", 0);
@@ -58,11 +58,11 @@ async fn a1_answer_of_the_scale_to_zero_is_lost() {
     periods(&cluster, 3).await;
     assert_eq!(faults.hits(lost), 1);
     faults.clear();
-    wakes(cluster).await;
+    scales_up_from_zero(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_refused_scale_to_zero_leaves_no_marker() {
+async fn refused_scale_to_zero_leaves_no_marker() {
     let (cluster, faults) = cluster().await;
     let refused = faults.add(on(Match::verb("update").subresource("scale"), refusal()));
     cluster.loads.set("jobs", 0);
@@ -71,17 +71,17 @@ async fn a1_refused_scale_to_zero_leaves_no_marker() {
     assert!(!is_marked(&cluster));
     cluster.scale("jobs", 0);
     faults.clear();
-    // It is the user's zero.
+    // The zero is the user's.
     cluster.loads.set("jobs", 3);
     periods(&cluster, 3).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 0);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_no_scale_to_zero_without_the_marker() {
+async fn target_is_not_scaled_to_zero_without_the_marker() {
     let (cluster, faults) = cluster().await;
-    let refused = faults.add(on(statuses_of_jobs(), Effect::Conflict));
+    let refused = faults.add(on(status_writes_of_jobs(), Effect::Conflict));
     cluster.loads.set("jobs", 0);
     cluster.sleep(5 * WINDOW).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 2);
@@ -90,11 +90,11 @@ async fn a1_no_scale_to_zero_without_the_marker() {
     periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 0);
     assert!(is_marked(&cluster));
-    wakes(cluster).await;
+    scales_up_from_zero(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a1_marker_whose_removal_nobody_heard_of_is_set_again() {
+async fn marker_is_set_again_after_an_unseen_removal() {
     let (cluster, faults) = cluster().await;
     let autoscalers = Match::verb("watch").resource("horizontalpodautoscalers");
     faults.add(on(autoscalers, Effect::SilentWatch { after: 0 }));
@@ -106,7 +106,7 @@ async fn a1_marker_whose_removal_nobody_heard_of_is_set_again() {
     cluster.loads.set("jobs", 0);
     faults.wait_for_hits(slow, 1).await;
     assert!(is_marked(&cluster));
-    let lost = faults.add(on(statuses_of_jobs(), Effect::LostResponse));
+    let lost = faults.add(on(status_writes_of_jobs(), Effect::LostResponse));
     cluster.sleep(Duration::from_secs(6)).await;
     assert_eq!(
         (faults.hits(lost), is_marked(&cluster), cluster.testbed.replicas("jobs")),
@@ -115,20 +115,20 @@ async fn a1_marker_whose_removal_nobody_heard_of_is_set_again() {
     for fault in [slow, refused, lost] {
         faults.remove(fault);
     }
-    let unmarked = faults.add(on(statuses_of_jobs(), Effect::Conflict));
+    let unmarked = faults.add(on(status_writes_of_jobs(), Effect::Conflict));
     periods(&cluster, 2).await;
     assert_eq!((is_marked(&cluster), cluster.testbed.replicas("jobs")), (false, 2));
     faults.remove(unmarked);
     periods(&cluster, 2).await;
     assert_eq!((is_marked(&cluster), cluster.testbed.replicas("jobs")), (true, 0));
-    wakes(cluster).await;
+    scales_up_from_zero(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a2_scaling_by_hand_clears_the_marker() {
+async fn scaling_by_hand_clears_the_marker() {
     let (cluster, _faults) = at_zero().await;
     assert!(is_marked(&cluster));
-    // As many as the load asks for, so that the autoscaler has nothing to do.
+    // The replicas match the load, so that the autoscaler has nothing to do.
     cluster.loads.set("jobs", 2);
     cluster.scale("jobs", 2);
     periods(&cluster, 1).await;
@@ -136,11 +136,11 @@ async fn a2_scaling_by_hand_clears_the_marker() {
     cluster.scale("jobs", 0);
     periods(&cluster, 10).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 0, "a pause was ended");
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a3_raised_minimum_wakes_without_metrics() {
+async fn raised_minimum_scales_up_from_zero_without_metrics() {
     let (cluster, faults) = at_zero().await;
     let external = Match::any().group("external.metrics.k8s.io");
     let failed = faults.add(on(external, Effect::ServiceUnavailable));
@@ -149,18 +149,17 @@ async fn a3_raised_minimum_wakes_without_metrics() {
     periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 2);
     assert!(faults.hits(failed) > 0);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a3_raised_minimum_wakes_with_metrics_of_pods_only() {
+async fn raised_minimum_scales_up_from_zero_with_a_resource_metric_only() {
     let (cluster, _faults) = at_zero().await;
     cluster.edit(cluster.testbed.hpa("jobs"), |object| {
         object["spec"]["minReplicas"] = json!(1);
-        object["spec"]["metrics"] = json!([{ "type": "Resource", "resource": { "name": "cpu",
-            "target": { "type": "Utilization", "averageUtilization": 50 } } }]);
+        object["spec"]["metrics"] = json!([objects::cpu_metric(50)]);
     });
     periods(&cluster, 2).await;
     assert_eq!(cluster.testbed.replicas("jobs"), 1);
-    ends_well(cluster).await;
+    finish(cluster).await;
 }
