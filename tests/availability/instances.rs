@@ -1,4 +1,4 @@
-//! Instances of the real binary, each started again when it ends, as the kubelet does.
+//! Instances of the real binary, restarted when they exit, as by the kubelet.
 
 use std::{
     collections::HashMap,
@@ -18,17 +18,16 @@ use tempfile::TempDir;
 use tokio::{process::Command, task::JoinSet};
 
 use crate::{
-    door::Door,
-    log::{Log, Who},
+    log::{InstanceId, Log},
+    proxy::Proxy,
 };
 
-/// A process that runs, and its way to the server.
+/// A running process and its proxy.
 struct Running {
     pid: Pid,
-    door: Door,
+    proxy: Proxy,
 }
 
-/// What the instances share.
 struct Shared {
     testbed: Testbed,
     log: Arc<Log>,
@@ -36,18 +35,16 @@ struct Shared {
     dir: TempDir,
     flags: Vec<String>,
     next: AtomicUsize,
-    running: Mutex<HashMap<Who, Running>>,
+    running: Mutex<HashMap<InstanceId, Running>>,
 }
 
-/// Several instances.
 pub(crate) struct Instances {
     shared: Arc<Shared>,
-    // Dropped, they end, and their processes with them.
+    // Dropping the tasks kills the processes.
     _slots: JoinSet<()>,
 }
 
 impl Instances {
-    /// Starts so many instances with these flags.
     pub(crate) fn start(count: usize, testbed: &Testbed, log: &Arc<Log>, flags: &[&str]) -> Self {
         let shared = Arc::new(Shared {
             testbed: testbed.clone(),
@@ -65,26 +62,26 @@ impl Instances {
         Self { shared, _slots: slots }
     }
 
-    pub(crate) fn signal(&self, who: Who, signal: Signal) {
-        // It may have ended just now.
+    pub(crate) fn signal(&self, who: InstanceId, signal: Signal) {
+        // It may have exited just now.
         if let Some(running) = self.shared.running.lock().unwrap().get(&who) {
             kill_process(running.pid, signal).unwrap();
         }
     }
 
-    /// Cuts an instance off, or ends that.
-    pub(crate) fn cut(&self, who: Who, cut: bool) {
-        self.with_door(who, |door| _ = door.cut.send_replace(cut));
+    /// Cuts an instance off, or reconnects it.
+    pub(crate) fn cut(&self, who: InstanceId, cut: bool) {
+        self.with_proxy(who, |proxy| _ = proxy.cut.send_replace(cut));
     }
 
-    /// Has an instance wait for the metrics that it reads, or ends that.
-    pub(crate) fn hold(&self, who: Who, hold: bool) {
-        self.with_door(who, |door| _ = door.hold.send_replace(hold));
+    /// Holds the metrics responses to an instance, or releases them.
+    pub(crate) fn hold(&self, who: InstanceId, hold: bool) {
+        self.with_proxy(who, |proxy| _ = proxy.hold.send_replace(hold));
     }
 
-    fn with_door(&self, who: Who, change: impl FnOnce(&Door)) {
+    fn with_proxy(&self, who: InstanceId, change: impl FnOnce(&Proxy)) {
         if let Some(running) = self.shared.running.lock().unwrap().get(&who) {
-            change(&running.door);
+            change(&running.proxy);
         }
     }
 }
@@ -93,15 +90,15 @@ impl Shared {
     async fn keep_running(self: Arc<Self>) {
         loop {
             let who = self.next.fetch_add(1, Ordering::SeqCst);
-            let door = Door::open(who, self.testbed.clone(), self.log.clone()).await;
+            let proxy = Proxy::open(who, self.testbed.clone(), self.log.clone()).await;
             let kubeconfig = self.dir.path().join(format!("{who}.yaml"));
-            fs::write(&kubeconfig, Testbed::kubeconfig(door.address)).unwrap();
+            fs::write(&kubeconfig, Testbed::kubeconfig(proxy.address)).unwrap();
             let mut command = Command::new(&self.binary);
-            // The caller's settings are not the test's.
+            // The caller's environment must not affect the test.
             for (variable, _) in env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
                 command.env_remove(variable);
             }
-            // Two run on this machine at a time.
+            // Two instances run at the same time, so the port must be free.
             command
                 .args(["run", "--metrics-port=0", "--kubeconfig"])
                 .arg(&kubeconfig)
@@ -111,7 +108,7 @@ impl Shared {
             let mut child = command.spawn().unwrap();
             let pid =
                 child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
-            self.running.lock().unwrap().insert(who, Running { pid, door });
+            self.running.lock().unwrap().insert(who, Running { pid, proxy });
             let status = child.wait().await.unwrap();
             self.running.lock().unwrap().remove(&who);
             self.log.add(|events| events.exits.insert(who, status));

@@ -1,4 +1,4 @@
-//! What the API server was asked to do, and by which instance.
+//! Log of the requests of all instances.
 
 use std::{
     collections::HashMap,
@@ -9,49 +9,48 @@ use std::{
 
 use tokio::sync::watch;
 
-/// How long something may take that is expected.
+/// Deadline of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// One process, from its start to its end; a restarted one is another.
-pub(crate) type Who = usize;
+/// Identifies a process. A restarted instance has a new ID.
+pub(crate) type InstanceId = usize;
 
-/// The lease as the server has it.
+/// The lease as stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Term {
-    pub(crate) who: Who,
-    /// When it wrote it last.
+    pub(crate) who: InstanceId,
+    /// Time of the last write.
     pub(crate) renewed: Instant,
     pub(crate) renewals: usize,
 }
 
-/// A scale that was written.
+/// A scale write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scaled {
-    pub(crate) who: Who,
+    pub(crate) who: InstanceId,
     pub(crate) at: Instant,
 }
 
-/// What has happened.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     pub(crate) term: Option<Term>,
-    /// From when the lease was free to when the next leader first reconciled.
+    /// Times from a free lease to the first reconcile of the next leader.
     pub(crate) takeovers: Vec<Duration>,
-    /// Since when the lease is free, or will be.
+    /// When the lease became free, or expires.
     free: Option<Instant>,
-    /// How often each has read the metric: about once for each reconcile, less often if autoscalers share an answer.
-    pub(crate) reconciles: HashMap<Who, usize>,
-    /// Who has looked at the lease.
-    pub(crate) looked: Vec<Who>,
-    /// The instances whose answers are held back, and that wait for one.
-    pub(crate) held: Vec<Who>,
+    /// Metric reads of each instance: one per reconcile, fewer if autoscalers share a response.
+    pub(crate) reconciles: HashMap<InstanceId, usize>,
+    /// Instances that have read the lease.
+    pub(crate) lease_readers: Vec<InstanceId>,
+    /// Instances that are waiting for a held response.
+    pub(crate) held: Vec<InstanceId>,
     pub(crate) scaled: Vec<Scaled>,
-    /// Writes by an instance that has no right to.
-    pub(crate) trespasses: Vec<String>,
-    pub(crate) exits: HashMap<Who, ExitStatus>,
+    /// Writes by instances that don't hold the lease.
+    pub(crate) unauthorized_writes: Vec<String>,
+    pub(crate) exits: HashMap<InstanceId, ExitStatus>,
 }
 
-/// The log, and who waits for it.
+/// The log. Waiters are notified of changes.
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Mutex<Events>,
@@ -64,19 +63,17 @@ impl Log {
         Self { events: Mutex::default(), changed: watch::Sender::new(()), lease_duration }
     }
 
-    /// Adds to it.
     pub(crate) fn add<T>(&self, event: impl FnOnce(&mut Events) -> T) -> T {
         let result = event(&mut self.events.lock().unwrap());
         self.changed.send_replace(());
         result
     }
 
-    /// Reads it.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Events) -> T) -> T {
         read(&self.events.lock().unwrap())
     }
 
-    /// Waits until it has something.
+    /// Waits until `found` returns a value.
     pub(crate) async fn wait<T>(&self, what: &str, found: impl Fn(&Events) -> Option<T>) -> T {
         let mut changed = self.changed.subscribe();
         let wait = async {
@@ -91,8 +88,8 @@ impl Log {
         found.unwrap_or_else(|_| panic!("waited for {what}; {:#?}", self.events.lock().unwrap()))
     }
 
-    /// The lease was written by an instance: for itself, or to release it.
-    pub(crate) fn leased(&self, who: Who, holder: &str) {
+    /// Logs a write of the lease: acquired, renewed or released.
+    pub(crate) fn leased(&self, who: InstanceId, holder: &str) {
         let now = Instant::now();
         self.add(|events| {
             if holder.is_empty() {
@@ -115,8 +112,8 @@ impl Log {
         });
     }
 
-    /// The metric was read.
-    pub(crate) fn reconciled(&self, who: Who) {
+    /// Logs a metric read.
+    pub(crate) fn reconciled(&self, who: InstanceId) {
         let now = Instant::now();
         self.add(|events| {
             *events.reconciles.entry(who).or_default() += 1;
@@ -128,19 +125,21 @@ impl Log {
         });
     }
 
-    /// Something other than the lease is to be written: notes it if that is not the instance's right.
-    pub(crate) fn writes(&self, who: Who, what: &str) {
+    /// Logs a write of another object if the instance does not hold the lease.
+    pub(crate) fn writes(&self, who: InstanceId, what: &str) {
         self.add(|events| {
-            let right = match &events.term {
-                None => Err("nobody leads".to_owned()),
-                Some(term) if term.who != who => Err(format!("{} leads", term.who)),
+            let allowed = match &events.term {
+                None => Err("the lease is free".to_owned()),
+                Some(term) if term.who != who => {
+                    Err(format!("instance {} holds the lease", term.who))
+                }
                 Some(term) if term.renewed.elapsed() > self.lease_duration => {
                     Err(format!("it renewed its lease {:?} ago", term.renewed.elapsed()))
                 }
                 Some(_) => Ok(()),
             };
-            if let Err(reason) = right {
-                events.trespasses.push(format!("{who}: {what}, though {reason}"));
+            if let Err(reason) = allowed {
+                events.unauthorized_writes.push(format!("{who}: {what}, though {reason}"));
             }
         });
     }

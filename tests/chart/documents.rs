@@ -1,4 +1,4 @@
-//! The documentation against what it is about.
+//! The documentation matches code and chart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::{files, repository};
 
-/// What the section of an alert says.
-const SAYS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
+/// Parts of each section about an alert.
+const PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
 
-/// Each alert has a section, in the order of the rules, and there is no section of none.
+/// Every alert has a section, in the order of the rules, and there are no other sections.
 pub(crate) fn alerts() -> Result<()> {
     let rules = files::read("files/rules.yaml")?;
     let alerts: Vec<&str> = rules["groups"]
@@ -28,14 +28,14 @@ pub(crate) fn alerts() -> Result<()> {
     let titles: Vec<&str> = sections.iter().filter_map(|section| section.lines().next()).collect();
     ensure!(titles == alerts, "sections {titles:?}, alerts {alerts:?}");
     for section in sections {
-        for part in SAYS {
+        for part in PARTS {
             ensure!(section.contains(part), "{part} is missing: {section}");
         }
     }
     Ok(())
 }
 
-/// Each reason that a condition can have is explained, and no other.
+/// Exactly the existing condition reasons are explained.
 pub(crate) fn reasons() -> Result<()> {
     let code = fs::read_to_string(repository("crates/calc/src/api/condition.rs"))?;
     let named =
@@ -65,13 +65,13 @@ fn documents() -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Each relative link leads to a file, and where it names a section to a section.
+/// Every relative link leads to an existing file and section.
 pub(crate) fn links() -> Result<()> {
     let mut wrong = Vec::new();
     for document in documents()? {
         let text = fs::read_to_string(&document)?;
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            if !link.contains("://") && !leads(&document, link)? {
+            if !link.contains("://") && !target_exists(&document, link)? {
                 wrong.push(format!("{}: {link}", document.display()));
             }
         }
@@ -80,7 +80,7 @@ pub(crate) fn links() -> Result<()> {
     Ok(())
 }
 
-fn leads(document: &Path, link: &str) -> Result<bool> {
+fn target_exists(document: &Path, link: &str) -> Result<bool> {
     let (path, section) = link.split_once('#').unwrap_or((link, ""));
     let directory = document.parent().context("a file is in a folder")?;
     let target = if path.is_empty() { document.to_owned() } else { directory.join(path) };
@@ -91,7 +91,7 @@ fn leads(document: &Path, link: &str) -> Result<bool> {
     Ok(text.lines().filter(|line| line.starts_with('#')).any(|heading| anchor(heading) == section))
 }
 
-/// How GitHub names a section.
+/// The anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
     let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
     heading
@@ -104,7 +104,7 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Each value that a document sets by `--set` is one of the chart's.
+/// Every `--set` in a document names a value of the chart.
 pub(crate) fn values() -> Result<()> {
     let schema = files::read("values.schema.json")?;
     let mut seen = BTreeSet::new();
@@ -120,7 +120,8 @@ pub(crate) fn values() -> Result<()> {
     Ok(())
 }
 
-/// Whether the schema has it. What is under an object of the API's it leaves to the API.
+/// Whether the schema has this value. The schema does not cover fields of embedded Kubernetes
+/// objects.
 fn is_value(schema: &Value, name: &str) -> bool {
     let mut at = schema;
     for part in name.split('.') {

@@ -1,4 +1,4 @@
-//! The chart's files, without helm.
+//! The files of the chart, without helm.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +21,14 @@ pub(crate) fn schema() -> Result<()> {
 }
 
 fn compare(path: &str, value: &Value, schema: &Value) -> Result<()> {
-    // An object of which the schema does not say the members is the API's.
+    // Embedded Kubernetes objects have no properties in the schema.
     let (Value::Object(members), Some(properties)) = (value, schema["properties"].as_object())
     else {
         return Ok(());
     };
     ensure!(schema["additionalProperties"] == Value::Bool(false), "{path} takes other members");
     let (here, known) = (keys(members), keys(properties));
-    // Helm's own `global`, and what a container may have besides.
+    // Reserved by helm, and an optional container field.
     let optional = BTreeSet::from(["global", "claims"]);
     let unknown: Vec<_> = here.difference(&known).collect();
     let absent: Vec<_> = known.difference(&here).filter(|key| !optional.contains(*key)).collect();
@@ -43,7 +43,8 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
     object.keys().map(String::as_str).collect()
 }
 
-/// The roles can also be applied without helm: their names are what the flags of `hpa run` default to.
+/// The roles can be applied without helm, so their names are the defaults of the flags of `hpa
+/// run`.
 pub(crate) fn names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
         let role = read(file)?;

@@ -1,4 +1,4 @@
-//! Helm, and what it makes of the chart.
+//! Runs helm.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,20 +9,19 @@ use serde_json::Value;
 
 use crate::repository;
 
-/// The values the chart is rendered with: files under `values/`, but for the first, which is none.
+/// Sets of values: files in `values/`, except for the first, which is empty.
 pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "own"];
-/// The release. Another name than the chart's, so that nothing is right by chance.
+/// The name of the release, which differs from the name of the chart.
 pub(crate) const RELEASE: &str = "test";
 pub(crate) const NAMESPACE: &str = "autoscaling-system";
 
-/// A helm that works.
 pub(crate) struct Helm {
     path: PathBuf,
     pub(crate) version: String,
 }
 
-/// Each helm there is to test with. `Err` says what was looked for.
-pub(crate) fn find() -> Result<Vec<Helm>, String> {
+/// Finds the helm binaries to test with.
+pub(crate) fn find() -> Result<Vec<Helm>> {
     let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
     let is_named = named.is_some();
     let candidates: Vec<PathBuf> = match named {
@@ -34,9 +33,9 @@ pub(crate) fn find() -> Result<Vec<Helm>, String> {
         match version(&path) {
             Ok(version) => found.push(Helm { path, version }),
             Err(_) if !is_named => {
-                return Err("HELM is not set, and there is no helm in PATH".to_owned());
+                bail!("HELM is not set, and there is no helm in PATH");
             }
-            Err(error) => return Err(format!("HELM={}: {error:#}", path.display())),
+            Err(error) => return Err(error.context(format!("HELM={}", path.display()))),
         }
     }
     Ok(found)
@@ -44,11 +43,11 @@ pub(crate) fn find() -> Result<Vec<Helm>, String> {
 
 fn version(path: &PathBuf) -> Result<String> {
     let output = Command::new(path).args(["version", "--short"]).output()?;
-    ensure!(output.status.success(), "{}", told(&output));
+    ensure!(output.status.success(), "{}", text(&output));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-fn told(output: &Output) -> String {
+fn text(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -63,19 +62,19 @@ impl Helm {
         command.output().context("helm")
     }
 
-    /// `helm lint --strict` has nothing to say.
+    /// `helm lint --strict` reports nothing.
     pub(crate) fn lint(&self, set: &str) -> Result<()> {
         let output = self.run(&["lint", "--strict"], &values(set))?;
-        ensure!(output.status.success(), "helm lint: {}", told(&output));
+        ensure!(output.status.success(), "helm lint: {}", text(&output));
         Ok(())
     }
 
-    /// The objects that a set of values renders.
+    /// Renders the chart with a set of values.
     pub(crate) fn template(&self, set: &str) -> Result<Vec<Value>> {
         self.render(&values(set))
     }
 
-    /// The objects that `--set` renders.
+    /// Renders the chart with `--set`.
     pub(crate) fn template_with(&self, set: &str) -> Result<Vec<Value>> {
         self.render(&["--set".to_owned(), set.to_owned()])
     }
@@ -83,7 +82,7 @@ impl Helm {
     fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
         if !output.status.success() {
-            bail!("helm template: {}", told(&output));
+            bail!("helm template: {}", text(&output));
         }
         documents(&String::from_utf8(output.stdout)?)
     }
@@ -97,7 +96,7 @@ fn values(set: &str) -> Vec<String> {
     vec!["--values".to_owned(), file.display().to_string()]
 }
 
-/// The objects of a stream of YAML documents.
+/// Parses a stream of YAML documents.
 fn documents(text: &str) -> Result<Vec<Value>> {
     let parse = |document: &str| {
         serde_saphyr::from_str::<Value>(document).with_context(|| format!("not YAML:\n{document}"))

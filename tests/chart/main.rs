@@ -1,20 +1,19 @@
-//! The chart: what it renders, whether `hpa run` takes the flags, whether the rights are those of the files that the other
-//! suites run under, and whether a real API server takes the objects.
+//! The Helm chart and the documentation.
 //!
-//! `cargo test --test chart`. `HELM` names the helm to use, or several, separated by colons; else it is looked for in PATH.
-//! The API server is found as the control-plane suite finds it. What is not there is skipped, and that is said. The files
-//! of the chart and the documentation are checked in any case.
+//! `cargo test --test chart` checks the rendered objects: `hpa run` accepts the flags, the
+//! permissions are those that the other suites run with, and a real API server accepts the objects.
+//! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
+//! API server is found as in the control-plane suite. Without helm or API server, the suite reports
+//! the skipped tests. It always checks the files of the chart and the documentation.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test runner: it may stop where the data is broken, and it prints"
+    reason = "a test runner, which stops at broken data and prints results"
 )]
-#![allow(dead_code, reason = "parts of the control-plane suite that are not needed here")]
+#![allow(dead_code, reason = "unused parts of the control-plane suite")]
 
-#[path = "../control-plane/assets.rs"]
-mod assets;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
 mod documents;
@@ -24,19 +23,20 @@ mod helm;
 mod metrics;
 mod rendered;
 mod server;
+#[path = "../control-plane/test_env.rs"]
+mod test_env;
 #[path = "../control-plane/wait.rs"]
 mod wait;
 #[path = "../control-plane/workload.rs"]
 mod workload;
-#[path = "../control-plane/world.rs"]
-mod world;
 
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
+use hpa_test_harness::hpa_binary;
 
 use crate::helm::{Helm, SETS};
 
@@ -68,21 +68,21 @@ impl Report {
     }
 }
 
-/// A file or folder of the repository.
+/// Path of a file or folder of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
 fn main() -> ExitCode {
     let mut report = Report::default();
-    report.line("schema_knows_every_value_and_no_other", files::schema());
-    report.line("roles_are_named_as_the_flags_default_to", files::names());
+    report.line("schema_has_exactly_the_values", files::schema());
+    report.line("role_names_match_flag_defaults", files::names());
     report.line("every_alert_is_documented", documents::alerts());
-    report.line("every_reason_is_explained", documents::reasons());
-    report.line("links_lead_somewhere", documents::links());
-    report.line("values_in_documents_exist", documents::values());
+    report.line("every_reason_is_documented", documents::reasons());
+    report.line("links_have_targets", documents::links());
+    report.line("documented_values_exist", documents::values());
     match helm::find() {
-        Err(missing) => report.skip("rendered_chart", &missing),
+        Err(missing) => report.skip("rendered_chart", &missing.to_string()),
         Ok(found) => found.iter().for_each(|helm| with_helm(helm, &mut report)),
     }
     let Report { passed, failed, skipped } = report;
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
 
 fn with_helm(helm: &Helm, report: &mut Report) {
     println!("\nwith helm {}", helm.version);
-    let binary = assets::controller();
+    let binary = hpa_binary();
     let mut all = Vec::new();
     for set in SETS {
         let objects = match helm.lint(set).and_then(|()| helm.template(set)) {
@@ -104,21 +104,24 @@ fn with_helm(helm: &Helm, report: &mut Report) {
             }
         };
         report.line(&format!("{set}::is_safe"), rendered::is_safe(&objects));
-        report
-            .line(&format!("{set}::has_the_rights_of_the_files"), rendered::rights(&objects, set));
-        report.line(&format!("{set}::ships_the_files"), rendered::files(&objects));
-        let taken = binary.as_ref().map_err(|error| anyhow!("{error:#}"));
-        let taken = taken.and_then(|binary| rendered::flags(&objects, binary));
-        report.line(&format!("{set}::flags_are_taken"), taken);
+        report.line(
+            &format!("{set}::permissions_match_the_files"),
+            rendered::permissions(&objects, set),
+        );
+        report.line(&format!("{set}::contains_the_files"), rendered::files(&objects));
+        report.line(&format!("{set}::flags_are_valid"), rendered::flags(&objects, &binary));
         all.push((set, objects));
     }
-    report.line("switches_add_what_they_name", rendered::switches(helm));
-    report.line("bad_values_are_refused", rendered::refused(helm));
+    report.line("switches_add_objects", rendered::switches(helm));
+    report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     match hpa_kube_apiserver::assets::find() {
-        Err(missing) => report.skip("api_server_takes_it", &missing.to_string()),
+        Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),
         Ok(assets) => {
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            report.line("api_server_takes_it", runtime.block_on(server::takes(&assets, &all)));
+            report.line(
+                "api_server_accepts_objects",
+                runtime.block_on(server::accepts(&assets, &all)),
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the rendered objects have to be.
+//! Checks of the rendered objects.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::files;
 use crate::helm::{Helm, NAMESPACE};
 
-/// What a dry run must have no right to.
-const READING: [&str; 3] = ["get", "list", "watch"];
+/// The verbs of a dry run.
+const READ_VERBS: [&str; 3] = ["get", "list", "watch"];
 
 pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
@@ -26,7 +26,7 @@ pub(crate) fn arguments(objects: &[Value]) -> Result<Vec<String>> {
     Ok(serde_json::from_value(container["args"].clone())?)
 }
 
-/// Unprivileged, probed, bounded; and what selects the pods does.
+/// The pod is unprivileged, has probes and requests, and is selected by all selectors.
 pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     let deployment = deployment(objects)?;
     let template = &deployment["spec"]["template"];
@@ -47,7 +47,7 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     for host in ["hostNetwork", "hostPID", "hostIPC"] {
         ensure!(pod[host].is_null(), "{host}");
     }
-    ensure!(container["resources"]["requests"]["memory"].is_string(), "no memory is asked for");
+    ensure!(container["resources"]["requests"]["memory"].is_string(), "no memory request");
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         let get = &container[probe]["httpGet"];
         ensure!(get["path"] == path && get["port"] == "metrics", "{probe}: {get}");
@@ -58,7 +58,7 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     selects(objects, deployment)
 }
 
-/// Each selector of the pods selects them.
+/// Every selector matches the pods.
 fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let selectors = [
@@ -80,8 +80,9 @@ fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The rights are those of the files: of the `ClusterRole`, as a whole or in each namespace, and of the election.
-pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
+/// The permissions are those of the files: of the `ClusterRole`, for the cluster or per namespace,
+/// and of leader election.
+pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     let (shipped, election) =
         (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
     let main = |role: &&&Value| {
@@ -117,12 +118,12 @@ pub(crate) fn rights(objects: &[Value], set: &str) -> Result<()> {
     bound(objects)
 }
 
-/// What the file allows, without what writes.
+/// The role has the rules of the file without write verbs.
 fn reads_only(given: &Value, shipped: &Value) -> Result<()> {
     let reading = |rule: &Value| {
         let mut rule = rule.clone();
         let verbs = rule["verbs"].as_array_mut()?;
-        verbs.retain(|verb| READING.iter().any(|reading| verb == reading));
+        verbs.retain(|verb| READ_VERBS.iter().any(|reading| verb == reading));
         (!verbs.is_empty()).then_some(rule)
     };
     let expected: Vec<Value> =
@@ -142,12 +143,12 @@ fn lease(objects: &[Value]) -> Result<String> {
     arguments(objects)?.into_iter().find_map(named).context("no lease")
 }
 
-/// The rules, for a lease of another name.
+/// The rules for a lease of another name.
 fn of_lease(rules: &Value, lease: &str) -> Result<Value> {
     Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
 }
 
-/// Each role is bound to the account of the pods, and nothing else is.
+/// Every role is bound to the service account of the pods, and there are no other bindings.
 fn bound(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
@@ -169,7 +170,7 @@ fn bound(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// Definition, alerts, dashboard and scraping are those of the files.
+/// CRD, alerts, dashboard and PodMonitor are those of the files.
 pub(crate) fn files(objects: &[Value]) -> Result<()> {
     for definition in of_kind(objects, "CustomResourceDefinition") {
         ensure!(definition["spec"] == files::read("files/crd.yaml")?["spec"], "the definition");
@@ -198,7 +199,7 @@ pub(crate) fn files(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// `hpa run` knows each flag, and takes its value. `--help` ends it after it has read those before.
+/// `hpa run` accepts all flags and values. It parses them before it handles `--help`.
 pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
     let arguments = arguments(objects)?;
     ensure!(arguments.first().is_some_and(|first| first == "run"), "{arguments:?}");
@@ -207,7 +208,7 @@ pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is off by default comes with its value, and only then.
+/// Optional objects are rendered only if their value is set.
 pub(crate) fn switches(helm: &Helm) -> Result<()> {
     let defaults = helm.template("defaults")?;
     let switches = [
@@ -225,7 +226,7 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     ensure!(of_kind(&defaults, "PodDisruptionBudget").len() == 1, "no PodDisruptionBudget");
     ensure!(
         of_kind(&helm.template_with("replicas=1")?, "PodDisruptionBudget").is_empty(),
-        "one for one pod"
+        "a PodDisruptionBudget for one pod"
     );
     let bare = helm.template_with("rbac.create=false,serviceAccount.create=false")?;
     for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
@@ -242,8 +243,8 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// What cannot work is refused before it is applied, with the value named.
-pub(crate) fn refused(helm: &Helm) -> Result<()> {
+/// Rendering fails for invalid values, and the error names the value.
+pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
     let bad = [
         ("replica=3", "replica"),
         ("autoscaling.syncPeriod=15", "syncPeriod"),
@@ -256,7 +257,7 @@ pub(crate) fn refused(helm: &Helm) -> Result<()> {
         ("client.burst=5", "client.qps"),
     ];
     for (set, named) in bad {
-        let error = helm.template_with(set).err().with_context(|| format!("{set} is taken"))?;
+        let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
         ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The rendered objects, offered to a real API server without keeping them.
+//! Dry runs of the rendered objects on a real API server.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,12 +14,13 @@ use crate::helm::NAMESPACE;
 use crate::metrics::Metrics;
 use crate::rendered::of_kind;
 
-/// Kinds of operators, which a bare API server has not.
+/// Kinds of operators, which the API server does not serve.
 const FOREIGN: [&str; 2] = ["PodMonitor", "PrometheusRule"];
 
-/// Each object is taken, with its fields known, and the pod is within the Pod Security Standard "restricted".
-pub(crate) async fn takes(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<()> {
-    // Nobody asks for metrics.
+/// The API server accepts every object without unknown fields. The pod satisfies the Pod Security
+/// Standard "restricted".
+pub(crate) async fn accepts(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<()> {
+    // The metrics are not used.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
     let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
     let client = plane.client();
@@ -29,7 +30,7 @@ pub(crate) async fn takes(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<
         Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
     }
     let server = Server { discovery: Discovery::new(client.clone()).run().await?, client };
-    let (mut taken, mut skipped) = (0, BTreeSet::new());
+    let (mut accepted, mut skipped) = (0, BTreeSet::new());
     for (set, objects) in sets {
         for object in objects {
             let kind = object["kind"].as_str().unwrap_or_default();
@@ -37,30 +38,30 @@ pub(crate) async fn takes(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<
                 skipped.insert(kind);
                 continue;
             }
-            server.offer(object).await.with_context(|| format!("{set}: {kind}"))?;
-            taken += 1;
+            server.dry_run(object).await.with_context(|| format!("{set}: {kind}"))?;
+            accepted += 1;
         }
         let pod = pod(objects)?;
-        server.offer(&pod).await.with_context(|| format!("{set}: the pod"))?;
+        server.dry_run(&pod).await.with_context(|| format!("{set}: the pod"))?;
     }
-    println!("  {taken} objects taken; of no kind of this server, so not asked: {skipped:?}");
-    ensure!(taken >= 6 * sets.len(), "only {taken} objects");
-    refuses_what_it_should(&server, &sets[0].1).await
+    println!("  {accepted} objects accepted; kinds not served: {skipped:?}");
+    ensure!(accepted >= 6 * sets.len(), "only {accepted} objects");
+    rejects_invalid_objects(&server, &sets[0].1).await
 }
 
-/// The server does look: a field it does not know, and a pod that may be root.
-async fn refuses_what_it_should(server: &Server, objects: &[Value]) -> Result<()> {
+/// The server detects unknown fields and pods that may run as root.
+async fn rejects_invalid_objects(server: &Server, objects: &[Value]) -> Result<()> {
     let mut unknown =
         of_kind(objects, "Deployment").first().copied().context("no Deployment")?.clone();
     unknown["spec"]["replica"] = json!(2);
-    ensure!(server.offer(&unknown).await.is_err(), "an unknown field is taken");
+    ensure!(server.dry_run(&unknown).await.is_err(), "an unknown field is accepted");
     let mut root = pod(objects)?;
     root["spec"]["securityContext"]["runAsNonRoot"] = json!(false);
-    ensure!(server.offer(&root).await.is_err(), "a pod that may be root is taken");
+    ensure!(server.dry_run(&root).await.is_err(), "a pod that may be root is accepted");
     Ok(())
 }
 
-/// A pod as the Deployment makes it.
+/// A pod of the Deployment.
 fn pod(objects: &[Value]) -> Result<Value> {
     let deployment = of_kind(objects, "Deployment").first().copied().context("no Deployment")?;
     let template = &deployment["spec"]["template"];
@@ -76,8 +77,8 @@ struct Server {
 }
 
 impl Server {
-    /// Creates an object in a dry run that is strict about fields.
-    async fn offer(&self, object: &Value) -> Result<()> {
+    /// Creates an object in a dry run with strict field validation.
+    async fn dry_run(&self, object: &Value) -> Result<()> {
         let text = |member: &str| object[member].as_str().unwrap_or_default();
         let (group, version) =
             text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));

@@ -1,4 +1,4 @@
-//! `hpa_admission`: what the API server stores for a spec that is posted, or why it refuses it.
+//! `hpa_admission`: the spec that the API server stores, or why it rejects it.
 
 use hpa_calc::{
     api::HorizontalPodAutoscalerSpec,
@@ -9,22 +9,22 @@ use serde_json::Value;
 
 use crate::compare::difference;
 
-/// The name that every object was posted with.
+/// Name of every recorded object.
 const NAME: &str = "web";
 const KIND_AND_GROUP: &str = "HorizontalPodAutoscaler.autoscaling";
 
-/// Defaults and validates a line's `input`, and tells how the outcome differs from the recorded one.
+/// Applies defaults to a line's `input`, validates it, and compares with the recorded result.
 pub(crate) fn admission(line: &Value) -> Result<(), String> {
     let input = line.get("input").unwrap_or(&Value::Null);
-    let mut spec: HorizontalPodAutoscalerSpec = serde_json::from_value(input.clone())
-        .map_err(|error| format!("cannot be read: {error}"))?;
+    let mut spec: HorizontalPodAutoscalerSpec =
+        serde_json::from_value(input.clone()).map_err(|error| format!("invalid input: {error}"))?;
     apply_defaults(&mut spec);
     let mut causes = validate_name(NAME);
     causes.extend(validate(&spec, &ValidationOptions::default()));
     match line.get("status").and_then(Value::as_u64) {
         Some(201) => accepted(line, &spec, &causes),
-        Some(422) => refused(line, causes),
-        other => Err(format!("a status that this runner does not know: {other:?}")),
+        Some(422) => rejected(line, causes),
+        other => Err(format!("unknown status: {other:?}")),
     }
 }
 
@@ -40,15 +40,15 @@ fn accepted(
         ));
     }
     let mut actual =
-        serde_json::to_value(spec).map_err(|error| format!("cannot be written: {error}"))?;
+        serde_json::to_value(spec).map_err(|error| format!("not serializable: {error}"))?;
     let mut expected = line.get("spec").cloned().unwrap_or_default();
     drop_absent(&mut actual);
     drop_absent(&mut expected);
     difference("spec", &expected, &actual).map_or(Ok(()), Err)
 }
 
-/// Drops members that are `null` or an empty list or text. A zero stays, unlike elsewhere: a stabilization window of 0
-/// is a setting.
+/// Removes fields that are `null` or empty. Zeros remain, unlike in the other files, because a
+/// stabilization window of 0 is a setting.
 fn drop_absent(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -65,7 +65,7 @@ fn drop_absent(value: &mut Value) {
     }
 }
 
-fn refused(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
+fn rejected(line: &Value, mut causes: Vec<Cause>) -> Result<(), String> {
     let expected =
         line.get("causes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     order_like(&mut causes, expected);
@@ -99,7 +99,8 @@ fn recorded_key(cause: &Value) -> Key<'_> {
     (text("field"), text("reason"), text("message"))
 }
 
-/// Orders the neighbours that the server emits at random, a metric's superfluous members, as they were recorded.
+/// Orders causes about superfluous fields of a metric as recorded, because the server emits them in
+/// random order.
 fn order_like(causes: &mut [Cause], expected: &[Value]) {
     let superfluous =
         |cause: &Cause| cause.message == "Forbidden: must populate the given metric source only";

@@ -1,4 +1,4 @@
-//! What a step's metrics APIs answer, reduced as the metrics client does.
+//! Metrics API responses of a step, evaluated as by the metrics client.
 
 use hpa_calc::{
     api::ResourceName,
@@ -11,7 +11,7 @@ use hpa_metrics_client::wire::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The items of a list; the vectors hold none that does not decode.
+/// Items of a list. All recorded items are decodable.
 fn items<I: ListItem>(items: &Value) -> Vec<I> {
     Option::<Vec<I>>::deserialize(items).expect("items that decode").unwrap_or_default()
 }
@@ -32,7 +32,8 @@ pub(crate) fn object(answer: &Value) -> Result<Reading, ReadError> {
     object_value(&items(answer)).map(Reading::Object)
 }
 
-/// A selector that is absent selects nothing, but its string is empty, and the API is asked by the string.
+/// An absent selector selects nothing as an object. But its string is empty, and requests use the
+/// string.
 pub(crate) fn external(answer: &Value, selector: &Selector) -> Result<Reading, ReadError> {
     let selected =
         |item: &ExternalMetricValue| selector.is_nothing() || selector.matches(&item.labels);

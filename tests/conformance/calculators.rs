@@ -1,4 +1,4 @@
-//! `calculator_*`: one replica calculation a line.
+//! `calculator_*`: one replica calculation per line.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Calculation {
-    #[expect(dead_code, reason = "for the reader of a failure")]
+    #[expect(dead_code, reason = "printed with a failure")]
     name: String,
     function: String,
     now: Timestamp,
@@ -63,7 +63,7 @@ struct Expected {
 
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let calculation =
-        Calculation::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
+        Calculation::deserialize(line).map_err(|error| format!("invalid line: {error}"))?;
     let actual = match calculation.compute() {
         Ok(proposal) => Expected {
             replicas: proposal.replicas,

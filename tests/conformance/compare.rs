@@ -1,8 +1,8 @@
-//! Comparing JSON as the vectors mean it: absent, `null`, empty and zero are the same.
+//! Comparison of JSON in which absent, `null`, empty and zero are equal.
 
 use serde_json::{Map, Value};
 
-/// Drops members that are `null`, empty or zero.
+/// Removes fields that are `null`, empty or zero.
 pub(crate) fn normalize(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -25,7 +25,7 @@ fn is_absent(value: &Value) -> bool {
     }
 }
 
-/// Where two values differ first, as `path: expected …, got …`.
+/// The first difference, as `path: expected …, got …`.
 pub(crate) fn difference(path: &str, expected: &Value, actual: &Value) -> Option<String> {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {

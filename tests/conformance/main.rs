@@ -1,14 +1,15 @@
-//! Compares this implementation with the recorded answers of the reference controller, line by line.
+//! Compares this implementation with recorded inputs and outputs of the reference, line by line.
 //!
-//! `cargo test --release --test conformance`; the data is read from `HPA_CONFORMANCE_DIR`, by default the copy beside
-//! this file, whose README is its schema. Prints a line for each file, `FILE: N passed, N failed`, and of the first
-//! failures what differed. Arguments that are no options choose files by a part of their name.
+//! `cargo test --release --test conformance` reads the data in this folder, or in
+//! `HPA_CONFORMANCE_DIR`. The README there is its schema. The suite prints `FILE: N passed, N
+//! failed` for each file, and the first differences. Arguments that are not options select files by
+//! a part of their names.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test runner: it may stop where the data is broken, and it prints"
+    reason = "a test runner, which stops at broken data and prints results"
 )]
 
 mod admission;
@@ -28,13 +29,13 @@ use std::{
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// How many failures of a file are shown.
-const SHOWN: usize = 5;
+/// Number of differences printed per file.
+const MAX_SHOWN: usize = 5;
 
 type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
-/// What the files whose names begin so hold: whether the first line is a header, and what a line is checked by. The
-/// longest beginning counts.
+/// Prefix of file names, whether the first line is a header, and the check of a line. The longest
+/// prefix applies.
 const CHECKS: [(&str, bool, Check); 7] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
@@ -45,7 +46,7 @@ const CHECKS: [(&str, bool, Check); 7] = [
     ("label_selector", true, values::label_selector),
 ];
 
-/// What the default folder holds; fewer would be a slip.
+/// Number of files in the default folder, so that a missing file is an error.
 const DEFAULT_FILES: usize = 9;
 
 fn main() -> ExitCode {
@@ -55,12 +56,12 @@ fn main() -> ExitCode {
     let files = match files(&folder) {
         Ok(files) if files.len() >= if given.is_some() { 1 } else { DEFAULT_FILES } => files,
         Ok(files) => {
-            return refuse(
+            return invalid_folder(
                 &folder,
-                &format!("it has only {} files of recorded answers", files.len()),
+                &format!("only {} files with recorded data", files.len()),
             );
         }
-        Err(error) => return refuse(&folder, &error.to_string()),
+        Err(error) => return invalid_folder(&folder, &error.to_string()),
     };
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -92,22 +93,22 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn refuse(folder: &Path, reason: &str) -> ExitCode {
+fn invalid_folder(folder: &Path, reason: &str) -> ExitCode {
     println!("{}: {reason}", folder.display());
     ExitCode::FAILURE
 }
 
-/// The folder's files of recorded answers, by name.
+/// The data files in a folder, by name.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let unpacked = if path.extension().is_some_and(|extension| extension == "gz") {
+        let uncompressed = if path.extension().is_some_and(|extension| extension == "gz") {
             path.with_extension("")
         } else {
             path.clone()
         };
-        if unpacked.extension().is_some_and(|extension| extension == "jsonl") {
+        if uncompressed.extension().is_some_and(|extension| extension == "jsonl") {
             files.push(path);
         }
     }
@@ -116,14 +117,14 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
-    let checks = CHECKS.into_iter().filter(|(beginning, ..)| name.starts_with(beginning));
-    let Some((_, has_header, check)) = checks.max_by_key(|(beginning, ..)| beginning.len()) else {
-        return Err(std::io::Error::other("no check is known for a file of this name"));
+    let checks = CHECKS.into_iter().filter(|(prefix, ..)| name.starts_with(prefix));
+    let Some((_, has_header, check)) = checks.max_by_key(|(prefix, ..)| prefix.len()) else {
+        return Err(std::io::Error::other("no check for a file of this name"));
     };
     let file = File::open(path)?;
-    let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+    let is_compressed = path.extension().is_some_and(|extension| extension == "gz");
     let reader: Box<dyn Read> =
-        if is_packed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
+        if is_compressed { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
     let mut lines = BufReader::new(reader).lines();
     let header = if has_header {
         serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?
@@ -137,7 +138,7 @@ fn run(path: &Path, name: &str) -> std::io::Result<(usize, usize)> {
             Ok(()) => passed += 1,
             Err(difference) => {
                 failed += 1;
-                if failed <= SHOWN {
+                if failed <= MAX_SHOWN {
                     let label =
                         line.get("name").or_else(|| line.get("input")).unwrap_or(&Value::Null);
                     let label: String = label.to_string().chars().take(200).collect();

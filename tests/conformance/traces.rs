@@ -1,4 +1,4 @@
-//! `traces*`: one autoscaler reconciled again and again while its workload lives.
+//! `traces*`: an autoscaler that is reconciled repeatedly while its workload changes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -83,7 +83,7 @@ struct StepScale {
 
 pub(crate) fn check(line: &Value) -> Result<(), String> {
     let Trace { start, config, mut hpa, other_hpa_selectors, steps, .. } =
-        Trace::deserialize(line).map_err(|error| format!("unreadable: {error}"))?;
+        Trace::deserialize(line).map_err(|error| format!("invalid line: {error}"))?;
     let seconds = SignedDuration::from_secs;
     let settings = Settings::default()
         .with_tolerance(config.tolerance)
@@ -113,9 +113,10 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A dry run beside the reference: it is told no more than what the reference stored, and that something changed.
+/// A dry run next to the reference. It only sees what the reference stored, and that something
+/// changed.
 struct Shadow {
-    /// What the reference stored last.
+    /// The status that the reference stored last.
     stored: HorizontalPodAutoscalerStatus,
     history: History,
 }
@@ -125,8 +126,8 @@ impl Shadow {
         Self { stored: hpa.status.clone(), history: History::default() }
     }
 
-    /// Compares with the status that the reference stored in a step. Right after it the target has the replicas that
-    /// the reference gave it.
+    /// Compares with the status that the reference stored in a step. By then, the target has the
+    /// replicas that the reference set.
     fn compare(
         &mut self,
         step: &Step,
@@ -136,7 +137,7 @@ impl Shadow {
         now: Timestamp,
     ) -> Result<(), String> {
         let theirs = HorizontalPodAutoscalerStatus::deserialize(&step.expect["status"])
-            .map_err(|error| format!("unreadable: {error}"))?;
+            .map_err(|error| format!("invalid line: {error}"))?;
         let before = std::mem::replace(&mut self.stored, theirs);
         let theirs = &self.stored;
         let is_answer = before != *theirs;
@@ -201,7 +202,7 @@ impl Step {
         plan.decide(readings, history, now)
     }
 
-    /// Only these kinds are served.
+    /// The scale of the target, if its kind is served.
     fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
         let target = &hpa.spec.scale_target_ref;
         let (group, version) =
@@ -238,7 +239,7 @@ impl Step {
         let pods: Vec<Arc<Pod>> =
             self.pods.iter().flatten().filter(|pod| is_selected(selector, pod)).cloned().collect();
         let own = format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name);
-        // A selector reaches no further than its namespace.
+        // A selector applies to its namespace only.
         let namespace = format!("{}/", hpa.metadata.namespace);
         let others = others.iter().filter(|(key, selector)| {
             key.starts_with(&namespace) && pods.iter().any(|pod| is_selected(selector, pod))
@@ -294,7 +295,7 @@ impl Step {
 fn compare(expect: &Value, conclusion: &Conclusion) -> Option<String> {
     let mut expect = expect.clone();
     if let Some(members) = expect.as_object_mut() {
-        // The reconcile's own error is for information.
+        // The error of the reconcile is informative only.
         members.remove("error");
     }
     let events: Vec<Value> = conclusion.events.iter().map(event).collect();
@@ -310,7 +311,8 @@ fn event(event: &hpa_calc::event::Event) -> Value {
     json!({ "type": event.event_type.as_str(), "reason": event.reason.as_str(), "message": event.message })
 }
 
-/// Where the reference leaves an empty entry for a metric that it could not read, ours may name the metric.
+/// For a metric that can't be read, the reference stores an empty entry, and this controller may
+/// name it.
 fn excuse_unread_metrics(expect: &Value, actual: &mut Value) {
     let path = "/status/currentMetrics";
     let (Some(Value::Array(expected)), Some(Value::Array(actual))) =

@@ -1,4 +1,4 @@
-//! Comparison of the lines about values: quantities and label selectors.
+//! `quantity`, `milli_format`, `selector` and `label_selector`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use hpa_calc::{
 };
 use serde_json::Value;
 
-/// Compares a line of `quantity`: `input` against every field that the line has.
+/// Compares a line of `quantity` in all fields that it has.
 pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     let input = text(line, "input")?;
     let parsed = input.parse::<Quantity>();
@@ -36,7 +36,7 @@ pub(crate) fn quantity(line: &Value) -> Result<(), String> {
     if let Some(expected) = line.get("float") {
         let expected = expected.as_f64().ok_or("float: not a number")?;
         let got = quantity.as_f64();
-        // One ulp is for the JSON parser: it does not always read the nearest float.
+        // The JSON parser may be off by one ulp.
         if got.to_bits().abs_diff(expected.to_bits()) > 1 {
             return Err(format!("float: expected {expected:?}, got {got:?}"));
         }

@@ -1,77 +1,84 @@
-//! The controller end to end: the real binary against an API server over the network.
+//! End-to-end tests: the real binary against an API server over the network.
 //!
-//! Every scenario runs against the testbed, always, and against a real etcd and kube-apiserver where their binaries are:
+//! Every scenario runs against the testbed, and against a real etcd and kube-apiserver if they are
+//! installed:
 //!
 //! ```sh
-//! setup-envtest use 1.36            # once; or set KUBEBUILDER_ASSETS to a directory with etcd and kube-apiserver
-//! cargo test --test control-plane                  # all scenarios
-//! cargo test --test control-plane -- scale_to_zero # those whose name contains one of the words; --list names them
-//! cargo test --test control-plane -- testbed::     # those of one of the two control planes
+//! setup-envtest use 1.36            # once; or set KUBEBUILDER_ASSETS to a directory with etcd and
+//! kube-apiserver cargo test --test control-plane                  # all scenarios cargo test
+//! --test control-plane -- scale_to_zero # those whose names contain a word; see --list cargo test
+//! --test control-plane -- testbed::     # those of one control plane
 //! ```
 //!
-//! The binaries are looked for in `KUBEBUILDER_ASSETS`, else in the store that setup-envtest keeps, where the newest
-//! version is taken. Where there are none, the suite says that it only used the testbed. The controller is built first;
-//! `HPA_BINARY` names another one to test. Nothing else is needed: no cluster, no container, no network, no root.
+//! The binaries come from `KUBEBUILDER_ASSETS`, or from the newest version that setup-envtest has
+//! installed. Without them, the suite reports that it used the testbed only. The controller is
+//! built first, unless `HPA_BINARY` names a binary. The suite needs no cluster, container, network
+//! or root.
 //!
-//! No scenario knows which control plane it runs against; what differs between the two is in [`control_plane`]. One
-//! control plane serves all scenarios, each in a namespace of its own, most of them at the same time under one
-//! controller, which in the real one has the `ClusterRole` of the chart and no other right. The rest of a cluster is
-//! played by the suite: [`workload`] keeps the pods of every target, [`metrics`] is what the metrics APIs answer. The suite
-//! waits for what it expects by watches; no test sleeps to let something happen.
+//! Scenarios don't know which control plane they run against. All differences are in
+//! [`control_plane`]. One control plane serves all scenarios, each in its own namespace. Most run
+//! concurrently under one controller, which has the chart's `ClusterRole` and no other permission.
+//! The suite replaces the rest of the cluster: [`workload`] runs the pods, [`metrics`] serves the
+//! metrics APIs. It waits by watches; no test sleeps to let something happen.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail
-#![allow(clippy::print_stdout)] // the report of the suite
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a failed step fails the test, and the suite prints its report"
+)]
 
-mod assets;
 mod control_plane;
 mod metrics;
 mod report;
 mod scenarios;
 mod suite;
+mod test_env;
 mod wait;
 mod workload;
-mod world;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use futures::future::BoxFuture;
+use hpa_test_harness::hpa_binary;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control_plane::Kind;
 use crate::report::Report;
 use crate::scenarios::SCENARIOS;
-use crate::world::World;
+use crate::test_env::TestEnv;
 
-/// One test.
 struct Scenario {
     name: &'static str,
-    controller: Under,
-    run: fn(World) -> BoxFuture<'static, Result<()>>,
+    controller: ControllerSetup,
+    run: fn(TestEnv) -> BoxFuture<'static, Result<()>>,
 }
 
-/// Which controller runs a scenario's namespace.
+/// Which controller handles the namespace of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Under {
-    /// None, and no targets get pods: what changes, the scenario has changed.
-    Nobody,
-    /// The one of all namespaces.
+enum ControllerSetup {
+    /// None. Targets get no pods either, so that only the scenario changes objects.
+    NoController,
+    /// The shared controller of all namespaces.
     Shared,
-    /// Those that the scenario starts; the shared one does not run then.
-    Own,
-    /// The same, and no other scenario runs: the reference handles all namespaces.
-    Alone,
+    /// Controllers that the scenario starts. The shared one is not running.
+    PerScenario,
+    /// As [`Self::PerScenario`], and no other scenario is running, because the reference handles
+    /// all namespaces.
+    Exclusive,
 }
 
-/// The scenarios to run against one of the control planes.
 struct Selection {
     plane: &'static str,
     scenarios: Vec<&'static Scenario>,
 }
 
 impl Selection {
-    /// The scenarios whose full name contains one of the words, if there are words.
+    /// Selects the scenarios whose full name contains one of the words; all if there are none.
     fn new(plane: &'static str, words: &[String]) -> Self {
         let matches =
             |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
@@ -101,7 +108,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let result = runtime.block_on(async {
         let mut stop = signal(SignalKind::terminate())?;
-        // So that what was started ends with the suite.
+        // Stop all processes when the suite is interrupted.
         tokio::select! {
             result = run(&testbed, &real, &mut report) => result,
             _ = tokio::signal::ctrl_c() => Err(anyhow!("interrupted")),
@@ -114,10 +121,10 @@ fn main() -> ExitCode {
     report.end()
 }
 
-/// Runs what was selected against the one control plane and then against the other.
+/// Runs the selected scenarios against one control plane, then against the other.
 async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Result<()> {
     let assets = hpa_kube_apiserver::assets::find();
-    let binary = tokio::task::spawn_blocking(assets::controller).await??;
+    let binary = tokio::task::spawn_blocking(hpa_binary).await?;
     against(&Kind::Testbed, testbed, &binary, report).await;
     match assets {
         Ok(assets) => against(&Kind::KubeApiserver(assets), real, &binary, report).await,
@@ -132,7 +139,7 @@ async fn run(testbed: &Selection, real: &Selection, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Runs scenarios against a control plane; that it does not start is a failure too.
+/// Runs scenarios against a control plane, and reports a failure if it does not start.
 async fn against(kind: &Kind, selection: &Selection, binary: &Path, report: &mut Report) {
     if selection.scenarios.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The metrics of the suite: what the tests set is what the three metrics APIs of either control plane answer.
+//! The metrics that scenarios set, served by the three metrics APIs of both control planes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,15 @@ use kube::ResourceExt as _;
 use kube::runtime::reflector::Store;
 use serde_json::json;
 
-/// The part of a pod's or of all pods' usage: thousandths, but bytes of memory.
+/// Usage of pods, in thousandths, or bytes of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// Each pod uses this much.
     PerPod(i64),
-    /// All running pods share this much.
+    /// This much is divided among all running pods.
     Total(i64),
 }
 
-/// One of the three APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     Resource,
@@ -39,7 +38,7 @@ pub(crate) enum Outage {
     Empty,
 }
 
-/// What the tests set; a handle.
+/// The metrics of all namespaces. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     state: Arc<Mutex<State>>,
@@ -54,7 +53,7 @@ struct State {
     pods: HashMap<[String; 2], Load>,
     /// By namespace, `resource.group/name` and metric.
     objects: HashMap<[String; 3], String>,
-    /// By namespace and metric: the series with their labels.
+    /// Series with labels, by namespace and metric.
     external: HashMap<[String; 2], Vec<(Labels, String)>>,
     outages: HashMap<(String, Source), Outage>,
 }
@@ -107,7 +106,6 @@ impl Metrics {
         self.state().outages.get(&(ns.to_owned(), source)).copied()
     }
 
-    /// What is found, unless the source fails.
     fn items<T>(
         &self,
         ns: &str,
@@ -118,7 +116,7 @@ impl Metrics {
             None => items(),
             Some(Outage::Empty) => Ok(Vec::new()),
             Some(Outage::Unavailable) => {
-                Err(ApiError::new(503, "ServiceUnavailable", "the metrics are down for a test"))
+                Err(ApiError::new(503, "ServiceUnavailable", "outage set by a test"))
             }
         }
     }
@@ -216,7 +214,7 @@ impl MetricsProvider for Metrics {
 }
 
 impl State {
-    /// What each of `count` pods' container uses, by resource.
+    /// Usage of a container of one of `count` pods, by resource.
     fn usage_of(
         &self,
         ns: &str,
@@ -254,7 +252,7 @@ fn not_found(metric: &str, of: &str) -> ApiError {
     ApiError::new(404, "NotFound", message)
 }
 
-/// The labels of a series, written `a=b,c=d`.
+/// Parses the labels of a series, `a=b,c=d`.
 fn labels(text: &str) -> Labels {
     let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

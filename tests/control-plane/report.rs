@@ -1,41 +1,36 @@
-//! What the suite prints.
+//! Output of the suite.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 
-/// The results so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     start: Instant,
-    /// When the present control plane was to start.
-    began: Instant,
+    plane_start: Instant,
     passed: usize,
     failed: Vec<String>,
     skipped: usize,
-    /// What nobody should overlook at the end.
+    /// Repeated at the end, so that nobody overlooks it.
     notice: Option<String>,
 }
 
 impl Report {
     pub(crate) fn new() -> Self {
         let start = Instant::now();
-        Self { start, began: start, passed: 0, failed: Vec::new(), skipped: 0, notice: None }
+        Self { start, plane_start: start, passed: 0, failed: Vec::new(), skipped: 0, notice: None }
     }
 
-    /// The scenarios of a control plane follow.
     pub(crate) fn begin(&mut self, plane: &str) {
-        self.began = Instant::now();
+        self.plane_start = Instant::now();
         println!("\nagainst {plane}");
     }
 
-    /// The scenarios of a control plane are done.
     pub(crate) fn finish(&self, plane: &str) {
-        println!("{plane} took {:.1} s", self.began.elapsed().as_secs_f32());
+        println!("{plane} took {:.1} s", self.plane_start.elapsed().as_secs_f32());
     }
 
-    /// The result of one test.
     pub(crate) fn line(&mut self, name: &str, result: Result<()>, time: Duration) {
         let seconds = time.as_secs_f32();
         match result {
@@ -50,12 +45,12 @@ impl Report {
         }
     }
 
-    /// Something other than a test failed.
+    /// Reports a failure outside of a test.
     pub(crate) fn failure(&mut self, what: &str, error: Error) {
-        self.line(what, Err(error), self.began.elapsed());
+        self.line(what, Err(error), self.plane_start.elapsed());
     }
 
-    /// Some tests cannot run, and why.
+    /// Reports `count` tests as skipped.
     pub(crate) fn skip(&mut self, count: usize, why: &str) {
         println!("\n{why}");
         self.skipped += count;

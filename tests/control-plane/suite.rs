@@ -1,4 +1,4 @@
-//! All selected scenarios against one control plane.
+//! Runs the selected scenarios against one control plane.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use crate::control_plane::{ControlPlane, Kind};
 use crate::metrics::Metrics;
 use crate::report::Report;
+use crate::test_env::{self, TestEnv};
 use crate::workload::Workloads;
-use crate::world::{self, World};
-use crate::{Scenario, Selection, Under, full_name};
+use crate::{ControllerSetup, Scenario, Selection, full_name};
 
-/// Scenarios at a time.
+/// Number of concurrent scenarios.
 const CONCURRENCY: usize = 12;
-/// No scenario waits this long on purpose.
+/// Deadline of a scenario.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Starts the control plane and runs the scenarios of each kind of controller in turn.
+/// Starts the control plane, then runs the scenarios by controller set-up.
 pub(crate) async fn run(
     kind: &Kind,
     selection: &Selection,
@@ -38,7 +38,7 @@ pub(crate) async fn run(
     let stream = watcher(all, watcher::Config::default()).default_backoff();
     let cache = tokio::spawn(stream.reflect(writer).for_each(|_| std::future::ready(())));
     let workloads = Arc::new(Workloads::new(client.clone()));
-    let world = |scenario: &Scenario| World {
+    let env = |scenario: &Scenario| TestEnv {
         ns: namespace(scenario),
         client: client.clone(),
         plane: plane.clone(),
@@ -47,43 +47,43 @@ pub(crate) async fn run(
         binary: binary.to_owned(),
     };
 
-    batch(selection, Under::Nobody, &world, None, report).await;
+    run_all(selection, ControllerSetup::NoController, &env, None, report).await;
     workloads.start();
-    if selection.scenarios.iter().any(|scenario| scenario.controller == Under::Shared) {
-        let mut shared = world::controller(&*plane, binary, "controller", &[])?;
-        batch(selection, Under::Shared, &world, Some(&shared), report).await;
+    if selection.scenarios.iter().any(|scenario| scenario.controller == ControllerSetup::Shared) {
+        let mut shared = test_env::controller(&*plane, binary, "controller", &[])?;
+        run_all(selection, ControllerSetup::Shared, &env, Some(&shared), report).await;
         let start = Instant::now();
-        let result = ended_well(&*plane, &mut shared).await;
+        let result = stops_cleanly(&*plane, &mut shared).await;
         report.line(
             &full_name(selection.plane, "shared_controller_ends_well"),
             result,
             start.elapsed(),
         );
     }
-    batch(selection, Under::Own, &world, None, report).await;
-    batch(selection, Under::Alone, &world, None, report).await;
+    run_all(selection, ControllerSetup::PerScenario, &env, None, report).await;
+    run_all(selection, ControllerSetup::Exclusive, &env, None, report).await;
     cache.abort();
     Ok(())
 }
 
-/// The scenarios of one kind of controller, several at a time.
-async fn batch(
+/// Runs the scenarios of one controller set-up concurrently.
+async fn run_all(
     selection: &Selection,
-    under: Under,
-    world: &impl Fn(&Scenario) -> World,
+    setup: ControllerSetup,
+    env: &impl Fn(&Scenario) -> TestEnv,
     shared: Option<&Process>,
     report: &mut Report,
 ) {
-    let scenarios = selection.scenarios.iter().filter(|scenario| scenario.controller == under);
+    let scenarios = selection.scenarios.iter().filter(|scenario| scenario.controller == setup);
     let mut results = stream::iter(scenarios)
         .map(|scenario| {
-            let world = world(scenario);
+            let env = env(scenario);
             async move {
                 let start = Instant::now();
-                (scenario, one(scenario, world).await, start.elapsed())
+                (scenario, run_one(scenario, env).await, start.elapsed())
             }
         })
-        .buffer_unordered(if under == Under::Alone { 1 } else { CONCURRENCY });
+        .buffer_unordered(if setup == ControllerSetup::Exclusive { 1 } else { CONCURRENCY });
     while let Some((scenario, result, time)) = results.next().await {
         let result = result.map_err(|error| match shared {
             Some(shared) => {
@@ -96,16 +96,15 @@ async fn batch(
     }
 }
 
-/// The namespace of a scenario.
 fn namespace(scenario: &Scenario) -> String {
     scenario.name.replace('_', "-")
 }
 
-/// A scenario in its namespace, with what is there should it fail.
-async fn one(scenario: &Scenario, world: World) -> Result<()> {
-    world.create_namespace().await?;
-    // A panic is a failure of the one scenario.
-    let run = std::panic::AssertUnwindSafe((scenario.run)(world.clone())).catch_unwind();
+/// Runs a scenario in its namespace. An error includes the state of the namespace.
+async fn run_one(scenario: &Scenario, env: TestEnv) -> Result<()> {
+    env.create_namespace().await?;
+    // A panic must fail this scenario only.
+    let run = std::panic::AssertUnwindSafe((scenario.run)(env.clone())).catch_unwind();
     let result = match tokio::time::timeout(LIMIT, run).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(anyhow!("panicked")),
@@ -113,15 +112,15 @@ async fn one(scenario: &Scenario, world: World) -> Result<()> {
     };
     match result {
         Ok(()) => Ok(()),
-        Err(error) => Err(anyhow!("{error:#}\n{}", world.dump().await)),
+        Err(error) => Err(anyhow!("{error:#}\n{}", env.dump().await)),
     }
 }
 
-/// The controller of all scenarios was never forbidden anything, and ends when told to.
-async fn ended_well(plane: &dyn ControlPlane, shared: &mut Process) -> Result<()> {
+/// The shared controller stops on SIGTERM, never panicked, and was never denied a request.
+async fn stops_cleanly(plane: &dyn ControlPlane, shared: &mut Process) -> Result<()> {
     let status = shared.terminate(Duration::from_secs(15)).await?;
     ensure!(status.success(), "SIGTERM: {status}\n{}", shared.tail(10, ""));
-    plane.rights_sufficed(shared)?;
+    plane.permissions_suffice(shared)?;
     let panicked = shared.tail(5, "panicked");
     ensure!(panicked.is_empty(), "{panicked}");
     Ok(())

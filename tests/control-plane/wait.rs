@@ -1,4 +1,4 @@
-//! Waiting for what an API server tells: always by watch, always with a deadline that says what was seen last.
+//! Waits by watch, with a deadline. A timeout reports the last state.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-/// Waits until the object `name` fulfils `done`.
+/// Waits until `done` holds for the object `name`.
 pub(crate) async fn object<K>(
     api: &Api<K>,
     name: &str,
@@ -38,7 +38,7 @@ where
     Err(anyhow!("waited {within:?} for {what}; {name} {}", last.text()))
 }
 
-/// What `each` says of the objects that a watch delivers, until it has an answer.
+/// Waits until `each` returns a value for an object that the watch delivers.
 pub(crate) async fn any<K, T>(
     api: &Api<K>,
     config: watcher::Config,
@@ -67,7 +67,7 @@ where
     Err(anyhow!("waited {within:?} for {what}; the last one {}", last.text()))
 }
 
-/// Every state of the object `name` that is seen within a time that is part of what is tested.
+/// Watches the object `name` for a fixed time, and returns every state.
 pub(crate) async fn during<K>(api: &Api<K>, name: &str, time: Duration) -> Result<Vec<K>>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -99,7 +99,7 @@ impl<K: Serialize> Seen<K> {
     }
 }
 
-/// The object without its managed fields.
+/// JSON of an object without its managed fields.
 pub(crate) fn brief(object: &impl Serialize) -> String {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {

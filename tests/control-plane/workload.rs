@@ -1,4 +1,5 @@
-//! Plays the workload controllers, the scheduler and the kubelet: as many running pods as a target asks for.
+//! Replaces workload controllers, scheduler and kubelet: every target gets the running pods it
+//! wants.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Pods are given this age, so that they count as started long ago.
+/// Age of new pods, so that they count as started long ago.
 const AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.
@@ -61,26 +62,25 @@ impl Kind {
     }
 }
 
-/// The running driver; it ends when this is dropped.
+/// Runs until it is dropped.
 pub(crate) struct Workloads {
     client: Client,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Workloads {
-    /// A driver that does nothing yet.
     pub(crate) fn new(client: Client) -> Self {
         Self { client, tasks: Mutex::default() }
     }
 
-    /// Runs the targets of all built-in kinds from now on.
+    /// Starts to run the targets of all built-in kinds.
     pub(crate) fn start(&self) {
         for kind in Kind::BUILT_IN {
             self.follow(kind);
         }
     }
 
-    /// Runs the targets of one more kind.
+    /// Starts to run the targets of another kind.
     pub(crate) fn follow(&self, kind: Kind) {
         let driver = Driver { client: self.client.clone(), kind, pods: HashMap::new() };
         self.tasks.lock().expect("no one panics with the lock").spawn(driver.run());
@@ -90,7 +90,7 @@ impl Workloads {
 struct Driver {
     client: Client,
     kind: Kind,
-    /// How many pods there are, by namespace and name of the target.
+    /// Number of pods by namespace and name of the target.
     pods: HashMap<(String, String), i64>,
 }
 

@@ -1,8 +1,8 @@
-//! Specs that both APIs are asked about: what the recorded lines do not have.
+//! Specs beyond the recorded ones, for comparing both APIs.
 
 use serde_json::{Value, json};
 
-/// Specs, each with a name.
+/// Specs with names.
 pub(crate) fn specs() -> Vec<(String, Value)> {
     let mut specs = Vec::new();
     for (member, values) in members() {
@@ -36,7 +36,7 @@ pub(crate) fn specs() -> Vec<(String, Value)> {
     specs
 }
 
-/// A valid spec with one member set.
+/// A valid spec with one field set.
 fn with(member: &str, value: Value) -> Value {
     let reference = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
     let mut spec = json!({ "scaleTargetRef": reference, "maxReplicas": 5 });
@@ -172,7 +172,7 @@ fn metrics() -> Vec<Value> {
             json!({ "name": "cpu", "container": "app", "target": utilization() }),
         ),
     ];
-    // Every two of them under every type.
+    // All pairs under every type.
     for source_type in ["Object", "Pods", "Resource", "External", "ContainerResource"] {
         for (first, one) in &sources {
             for (second, other) in &sources {
@@ -233,8 +233,8 @@ fn quantities() -> Vec<Value> {
     all
 }
 
-/// Quantities that core takes and ours does not: a zero without a digit, which the engine does not read either, and a
-/// number with a fraction, which is neither an integer nor a string.
+/// Quantities that only the core API accepts: a zero without digits, which the engine does not
+/// parse either, and a fractional number, which is neither an integer nor a string.
 pub(crate) fn quantities_of_core_only() -> Vec<(String, Value)> {
     [json!("."), json!("e3"), json!(0.5)]
         .into_iter()
@@ -304,7 +304,7 @@ fn containers() -> Vec<String> {
     names
 }
 
-/// An object with a status, as `kubectl get` shows it.
+/// An object with a status for `kubectl get`.
 pub(crate) fn shown() -> Value {
     let metrics = json!([
         { "type": "Resource", "resource": { "name": "cpu", "target": utilization() } },

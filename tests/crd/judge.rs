@@ -1,4 +1,4 @@
-//! Asks the API server what it makes of a spec.
+//! Validates specs by dry runs on the API server.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use kube::Client;
 use serde_json::{Value, json};
 
 const NAME: &str = "web";
-/// The field of a cause that is about none.
+/// The field of a cause without field.
 const NO_FIELD: &str = "<nil>";
 
-/// Which of the two kinds.
+/// The core API or the custom API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Group {
     Core,
-    Own,
+    Custom,
 }
 
 impl Group {
     fn api_version(self) -> &'static str {
         match self {
             Self::Core => "autoscaling/v2",
-            Self::Own => hpa_crd::API_VERSION,
+            Self::Custom => hpa_crd::API_VERSION,
         }
     }
 
@@ -31,16 +31,16 @@ impl Group {
     }
 }
 
-/// What became of a spec.
+/// The result of a dry run.
 #[derive(Debug)]
-pub(crate) enum Verdict {
-    /// As it would be stored, and as a controller then reads it.
+pub(crate) enum Validation {
+    /// The spec as stored and read by a controller.
     Accepted(Box<HorizontalPodAutoscalerSpec>),
-    /// The status code, the fields that are named, the text.
-    Refused { code: u64, fields: BTreeSet<String>, message: String },
+    /// Status code, named fields and message.
+    Rejected { code: u64, fields: BTreeSet<String>, message: String },
 }
 
-impl Verdict {
+impl Validation {
     pub(crate) fn is_accepted(&self) -> bool {
         matches!(self, Self::Accepted(_))
     }
@@ -48,28 +48,28 @@ impl Verdict {
     pub(crate) fn fields(&self) -> Option<&BTreeSet<String>> {
         match self {
             Self::Accepted(_) => None,
-            Self::Refused { fields, .. } => Some(fields),
+            Self::Rejected { fields, .. } => Some(fields),
         }
     }
 
-    /// Whether the server left rules unchecked.
+    /// Whether the server skipped validation rules.
     pub(crate) fn is_cut_short(&self) -> bool {
         let left = "some validation rules were not checked";
-        matches!(self, Self::Refused { message, .. } if message.contains(left))
+        matches!(self, Self::Rejected { message, .. } if message.contains(left))
     }
 
-    /// How it differs from what was expected, the text and the fields of a refusal aside.
+    /// Describes the difference, ignoring message and fields of a rejection.
     pub(crate) fn differs_from(&self, expected: &Self) -> Option<String> {
         match (self, expected) {
             (Self::Accepted(spec), Self::Accepted(expected)) if spec == expected => None,
-            (Self::Refused { .. }, Self::Refused { .. }) => None,
+            (Self::Rejected { .. }, Self::Rejected { .. }) => None,
             _ => Some(format!("expected {expected:?}, got {self:?}")),
         }
     }
 }
 
-/// Posts an object of `spec`, to be tried and not stored.
-pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result<Verdict> {
+/// Creates an object with this spec in a dry run.
+pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result<Validation> {
     let object = json!({
         "apiVersion": group.api_version(), "kind": hpa_crd::KIND, "metadata": { "name": NAME }, "spec": spec,
     });
@@ -80,7 +80,7 @@ pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result
         Ok(stored) => accepted(&stored["spec"]),
         Err(kube::Error::Api(status)) => {
             let causes = status.details.iter().flat_map(|details| &details.causes);
-            Ok(Verdict::Refused {
+            Ok(Validation::Rejected {
                 code: status.code.into(),
                 fields: causes
                     .map(|cause| cause.field.clone())
@@ -93,30 +93,30 @@ pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result
     }
 }
 
-/// The verdict that a line of `hpa_admission` holds.
-pub(crate) fn recorded(line: &Value) -> Verdict {
+/// The result recorded in a line of `hpa_admission`.
+pub(crate) fn recorded(line: &Value) -> Validation {
     if line["status"] == 201 {
         return accepted(&line["spec"]).expect("a spec");
     }
     let causes = line["causes"].as_array().into_iter().flatten();
-    Verdict::Refused {
+    Validation::Rejected {
         code: line["status"].as_u64().unwrap_or_default(),
         fields: causes.filter_map(|cause| cause["field"].as_str()).map(str::to_owned).collect(),
         message: line["message"].as_str().unwrap_or_default().to_owned(),
     }
 }
 
-fn accepted(spec: &Value) -> Result<Verdict> {
+fn accepted(spec: &Value) -> Result<Validation> {
     let mut spec: HorizontalPodAutoscalerSpec =
-        serde_json::from_value(spec.clone()).context("what the server stores")?;
-    // The controller completes what a schema cannot.
+        serde_json::from_value(spec.clone()).context("the stored spec")?;
+    // The controller applies defaults that a schema can't express.
     apply_defaults(&mut spec);
-    Ok(Verdict::Accepted(Box::new(spec)))
+    Ok(Validation::Accepted(Box::new(spec)))
 }
 
-/// Stores an object with its status and has the server print it as it does for `kubectl get`: the cells by column.
+/// Stores an object with its status, and returns its table row as for `kubectl get`, by column.
 pub(crate) async fn table(client: &Client, object: &Value) -> Result<Value> {
-    let path = Group::Own.path();
+    let path = Group::Custom.path();
     let send = async |request: http::request::Builder, body: Vec<u8>| {
         let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body)?;
         anyhow::Ok(client.request::<Value>(request).await?)

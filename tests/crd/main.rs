@@ -1,16 +1,16 @@
-//! Our own API group against a real kube-apiserver: the definition installs, and what it accepts and refuses is what
-//! autoscaling/v2 accepts and refuses.
+//! The custom API on a real kube-apiserver: its definition is valid, and it accepts and rejects the
+//! same specs as autoscaling/v2.
 //!
-//! `cargo test --test crd`; the binaries are found as the control-plane suite finds them, and without them this one says
-//! so and skips.
+//! `cargo test --test crd` finds the binaries as the control-plane suite does. Without them, it
+//! reports the tests as skipped.
 
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test runner: it may stop where the data is broken, and it prints"
+    reason = "a test runner, which stops at broken data and prints results"
 )]
-#![allow(dead_code, reason = "parts of the control-plane suite that are not needed here")]
+#![allow(dead_code, reason = "unused parts of the control-plane suite")]
 
 mod cases;
 #[path = "../control-plane/control_plane/mod.rs"]
@@ -18,12 +18,12 @@ mod control_plane;
 mod judge;
 #[path = "../control-plane/metrics.rs"]
 mod metrics;
+#[path = "../control-plane/test_env.rs"]
+mod test_env;
 #[path = "../control-plane/wait.rs"]
 mod wait;
 #[path = "../control-plane/workload.rs"]
 mod workload;
-#[path = "../control-plane/world.rs"]
-mod world;
 
 use std::{
     io::{BufRead, BufReader},
@@ -46,14 +46,14 @@ use crate::{
 };
 
 const NAMES: [&str; 3] = ["recorded_admission", "more_admission", "printed_table"];
-/// What a slow, loaded machine may need to serve a new kind.
+/// Deadline until a new kind is served, on a busy machine.
 const SERVED: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     match hpa_kube_apiserver::assets::find() {
         Err(missing) => {
-            println!("\nNO CONTROL PLANE TO TEST AGAINST: {missing}\n");
+            println!("\nNO CONTROL PLANE: {missing}\n");
             for name in NAMES {
                 println!("test {name} ... skipped");
                 skipped += 1;
@@ -93,9 +93,9 @@ async fn run(assets: &Path) -> Vec<Result<()>> {
     ]
 }
 
-/// A control plane that serves our kind.
+/// Starts a control plane that serves the custom API.
 async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
-    // Nobody asks for metrics.
+    // The metrics are not used.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
     let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
     let definition: CustomResourceDefinition = control_plane::from(hpa_crd::definition()?)?;
@@ -105,7 +105,7 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
     let name = created.metadata.name.unwrap_or_default();
     let seen = wait::object(&api, &name, "the kind to be established", SERVED, |object| {
         let status = object.status.as_ref();
-        // Structural or not is told at once; established comes after it.
+        // NonStructuralSchema is set before Established.
         ["Established", "NonStructuralSchema"].iter().any(|kind| condition(status, kind))
     })
     .await?;
@@ -127,23 +127,24 @@ fn condition(
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == kind && one.status == "True"))
 }
 
-/// Every line of `hpa_admission`: the same verdict, and for an accepted one the same spec.
+/// Every line of `hpa_admission` has the same result, and if accepted the same spec.
 ///
-/// A refusal names the same fields. Where bounds or an enumeration refuse an object the server does not go on to the
-/// rules, says so in a cause of no field, and names some of them.
+/// A rejection names the same fields. If bounds or enumerations reject an object, the server skips
+/// the validation rules, reports that in a cause without field, and names only a part of the
+/// fields.
 async fn recorded_admission(client: &Client) -> Result<()> {
     let lines = recorded()?;
     let (mut same_fields, mut refused, mut wrong) = (0, 0, Vec::new());
     for (number, line) in lines.iter().enumerate() {
-        let verdict = judge(client, Group::Own, &line["input"]).await?;
+        let validation = judge(client, Group::Custom, &line["input"]).await?;
         let expected = judge::recorded(line);
-        if let Some(difference) = verdict.differs_from(&expected) {
+        if let Some(difference) = validation.differs_from(&expected) {
             wrong.push(format!("line {}: {difference}", number + 1));
         }
-        if let (Some(fields), Some(expected)) = (verdict.fields(), expected.fields()) {
+        if let (Some(fields), Some(expected)) = (validation.fields(), expected.fields()) {
             refused += 1;
             same_fields += usize::from(fields == expected);
-            if !fields.is_subset(expected) || (fields != expected && !verdict.is_cut_short()) {
+            if !fields.is_subset(expected) || (fields != expected && !validation.is_cut_short()) {
                 wrong
                     .push(format!("line {}: fields {fields:?}, expected {expected:?}", number + 1));
             }
@@ -167,28 +168,28 @@ fn recorded() -> Result<Vec<Value>> {
         .collect()
 }
 
-/// What the recorded lines do not have, asked of both APIs of this server.
+/// Specs beyond the recorded ones, compared between both APIs of the server.
 async fn more_admission(client: &Client) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, spec) in cases::specs() {
         let core = judge(client, Group::Core, &spec).await?;
-        let own = judge(client, Group::Own, &spec).await?;
-        if let Some(difference) = own.differs_from(&core) {
+        let custom = judge(client, Group::Custom, &spec).await?;
+        if let Some(difference) = custom.differs_from(&core) {
             wrong.push(format!("{name}: {difference}"));
         }
     }
     for (name, spec) in cases::quantities_of_core_only() {
         let core = judge(client, Group::Core, &spec).await?;
-        let own = judge(client, Group::Own, &spec).await?;
-        if !core.is_accepted() || own.is_accepted() {
-            wrong.push(format!("{name}: core {core:?}, own {own:?}"));
+        let custom = judge(client, Group::Custom, &spec).await?;
+        if !core.is_accepted() || custom.is_accepted() {
+            wrong.push(format!("{name}: core {core:?}, custom {custom:?}"));
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n  "));
     Ok(())
 }
 
-/// What `kubectl get` shows, the age aside.
+/// The columns of `kubectl get`, except for the age.
 async fn printed_table(client: &Client) -> Result<()> {
     let mut table = table(client, &cases::shown()).await?;
     table["Age"] = Value::Null;

@@ -115,7 +115,8 @@ fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -
     Some(format!("the window had {:?} at {:?}", broken.proposed, broken.at))
 }
 
-/// A scale write was decided on the replicas that it replaced, so no foreign change was overwritten.
+/// A scale write was decided on the replicas that it replaced, so no foreign change was
+/// overwritten.
 fn decided_on_replaced_replicas(
     scaling: &Scaling,
     all: &[Scaling],
@@ -156,8 +157,8 @@ fn zero_is_premarked(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
     (!is_premarked).then(|| "scaled to zero without ScaledToZero=True".to_owned())
 }
 
-/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync period
-/// and the changes require.
+/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync
+/// period and the changes require.
 fn reconciled_at_most_as_often_as_needed(
     cluster: &Cluster,
     reconciles: &[Reconcile],

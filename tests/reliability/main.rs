@@ -1,4 +1,5 @@
-//! The whole controller against a faulty API server: the testbed with injected faults, in virtual time.
+//! The whole controller against a faulty API server: the testbed with injected faults, in virtual
+//! time.
 //!
 //! Named scenarios and random ones run twice, with faults and without. Soon after the faults end,
 //! both runs must agree, and the [`invariants`] must hold throughout.
@@ -23,12 +24,12 @@ use hpa_test_harness::NAMESPACE;
 
 /// The sync period.
 const PERIOD: Duration = Duration::from_secs(15);
-/// Time after the faults until their effect is gone. A failed watch restarts within half a period. Two
-/// reconciles follow, because without a behavior a scale-up goes from one replica to four at most.
-/// Not a multiple of the period, so that no reconcile is in progress at the end.
+/// Time after the faults until their effect is gone. A failed watch restarts within half a period.
+/// Two reconciles follow, because without a behavior a scale-up goes from one replica to four at
+/// most. Not a multiple of the period, so that no reconcile is in progress at the end.
 const RECOVERY: Duration = Duration::from_millis(PERIOD.as_secs() * 2500);
 /// Downscale stabilization of autoscalers without a behavior.
 const WINDOW: Duration = Duration::from_secs(60);
-/// `maxReplicas` of all autoscalers. With more replicas, a difference of one is within the tolerance, and
-/// the final replicas would depend on the previous ones.
+/// `maxReplicas` of all autoscalers. With more replicas, a difference of one is within the
+/// tolerance, and the final replicas would depend on the previous ones.
 const MAX: i32 = 8;

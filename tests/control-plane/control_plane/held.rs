@@ -1,4 +1,4 @@
-//! Writes of scales that wait in the control plane, so that a test can get between reading and write.
+//! Scale writes that wait in the control plane, so that a test can change the object first.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,11 @@ use hpa_testbed::{Gate, Release};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::world::PATIENCE;
+use crate::test_env::WAIT_LIMIT;
 
 type Waiting = HashMap<String, mpsc::UnboundedSender<Release>>;
 
-/// Who waits for the writes of which namespace; a handle.
+/// Receivers of held writes by namespace. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Holds {
     waiting: Arc<Mutex<Waiting>>,
@@ -30,14 +30,14 @@ impl Holds {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the writes of the namespace are to be held.
-    pub(super) fn of(&self, ns: &str) -> HeldWrites {
+    /// Starts to hold the writes of a namespace.
+    pub(super) fn hold(&self, ns: &str) -> HeldWrites {
         let (sender, held) = mpsc::unbounded_channel();
         self.waiting().insert(ns.to_owned(), sender);
         HeldWrites { held, holds: self.clone(), ns: ns.to_owned() }
     }
 
-    /// A write has arrived: where it is to wait, if anybody is waiting for it.
+    /// Returns the gate that an arrived write has to wait at, if writes of the namespace are held.
     pub(super) fn arrived(&self, ns: &str) -> Option<Gate> {
         let (gate, release) = Gate::new();
         self.waiting().get(ns)?.send(release).ok()?;
@@ -46,9 +46,9 @@ impl Holds {
 }
 
 impl HeldWrites {
-    /// Waits for a write; it goes on when what is returned is dropped.
+    /// Waits for a write. Dropping the result releases it.
     pub(crate) async fn next(&mut self) -> Result<Release> {
-        let next = timeout(PATIENCE, self.held.recv()).await.context("no write of the scale")?;
+        let next = timeout(WAIT_LIMIT, self.held.recv()).await.context("no scale write")?;
         next.context("another hold of this namespace")
     }
 }

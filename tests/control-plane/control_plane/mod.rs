@@ -1,4 +1,4 @@
-//! What the scenarios run against: all in which one control plane differs from another is here.
+//! The control planes that scenarios run against, and all differences between them.
 
 mod held;
 mod kube_apiserver;
@@ -16,49 +16,48 @@ use serde_json::Value;
 
 pub(crate) use self::held::HeldWrites;
 use crate::metrics::Metrics;
-use crate::world::Target;
+use crate::test_env::Target;
 
-/// A running control plane; all of it ends when this is dropped.
+/// A running control plane. Dropping it stops all its processes.
 pub(crate) trait ControlPlane: Send + Sync {
-    /// A cluster administrator's client.
+    /// A client with all permissions.
     fn client(&self) -> Client;
 
-    /// What the controller under test gets.
+    /// Kubeconfig of the controller under test.
     fn controller_kubeconfig(&self) -> &Path;
 
-    /// Where logs and other files go.
+    /// Directory for logs and other files.
     fn dir(&self) -> &Path;
 
-    /// From now on, writes of the scales of deployments in the namespace `ns`, that of `target`, wait: they have
-    /// arrived, and what they write changes before they go on.
+    /// Holds scale writes of Deployments in the namespace `ns` of `target`: they have arrived, and
+    /// the object can change before they take effect.
     fn hold_scale_writes<'a>(
         &'a self,
         ns: &'a str,
         target: &'a Target,
     ) -> BoxFuture<'a, Result<HeldWrites>>;
 
-    /// What a controller gets that has the chart's Role for one namespace there, and no other right.
+    /// Kubeconfig of a controller that has the chart's Role for one namespace and no other
+    /// permission.
     fn role_kubeconfig<'a>(&'a self, ns: &'a str) -> BoxFuture<'a, Result<PathBuf>>;
 
-    /// Starts the reference controller with the settings of the one under test, for all namespaces. `None` where there
-    /// is none.
+    /// Starts the reference controller for all namespaces, with the settings of the controller
+    /// under test. Returns `None` if it is not installed.
     fn reference(&self) -> Result<Option<Process>>;
 
-    /// Whether the rights that the controller has sufficed for all that it did.
-    fn rights_sufficed(&self, controller: &Process) -> Result<()>;
+    /// Fails if the API server denied a request of the controller.
+    fn permissions_suffice(&self, controller: &Process) -> Result<()>;
 }
 
-/// A control plane that can be started.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    /// The API server in memory, served over loopback.
+    /// The testbed, served over loopback.
     Testbed,
-    /// An etcd and a kube-apiserver, with the directory of their binaries.
+    /// etcd and kube-apiserver, and the directory of their binaries.
     KubeApiserver(PathBuf),
 }
 
 impl Kind {
-    /// Starts it; its metrics APIs answer with `metrics`.
     pub(crate) async fn start(&self, metrics: Metrics) -> Result<Arc<dyn ControlPlane>> {
         Ok(match self {
             Self::Testbed => Arc::new(testbed::Plane::start(metrics).await?),
@@ -69,7 +68,7 @@ impl Kind {
     }
 }
 
-/// A typed object of its JSON.
+/// A typed object from JSON.
 pub(crate) fn from<K: serde::de::DeserializeOwned>(value: Value) -> Result<K> {
     serde_json::from_value(value).map_err(Into::into)
 }

@@ -1,4 +1,4 @@
-//! The API server in memory, served over loopback as a real one is.
+//! The testbed, served over loopback.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,9 +15,8 @@ use tempfile::TempDir;
 use super::held::{HeldWrites, Holds};
 use super::{ControlPlane, client};
 use crate::metrics::Metrics;
-use crate::world::Target;
+use crate::test_env::Target;
 
-/// The served testbed.
 pub(super) struct Plane {
     client: Client,
     kubeconfig: PathBuf,
@@ -75,11 +74,10 @@ impl ControlPlane for Plane {
         ns: &'a str,
         _: &'a Target,
     ) -> BoxFuture<'a, Result<HeldWrites>> {
-        let held = self.holds.of(ns);
+        let held = self.holds.hold(ns);
         async { Ok(held) }.boxed()
     }
 
-    /// It knows no users.
     fn role_kubeconfig<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<PathBuf>> {
         async { Ok(self.kubeconfig.clone()) }.boxed()
     }
@@ -88,8 +86,8 @@ impl ControlPlane for Plane {
         Ok(None)
     }
 
-    /// It knows no users: whoever asks may do all.
-    fn rights_sufficed(&self, _: &Process) -> Result<()> {
+    /// The testbed has no authorization.
+    fn permissions_suffice(&self, _: &Process) -> Result<()> {
         Ok(())
     }
 }

@@ -1,14 +1,14 @@
-//! The scenarios. Each asserts what an autoscaler does to its target, its status, its conditions and its events.
+//! The scenarios. They check targets, statuses, conditions and events.
 
 mod api;
 mod autoscalers;
 mod coexistence;
+mod concurrent_writes;
 mod lifecycle;
 mod metric_types;
 mod outage;
 mod scaling;
 mod targets;
-mod writes;
 
 use anyhow::Result;
 use futures::FutureExt as _;
@@ -17,44 +17,44 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::world::{PATIENCE, Target, spec_replicas};
-use crate::{Scenario, Under, wait};
+use crate::test_env::{Target, WAIT_LIMIT, spec_replicas};
+use crate::{ControllerSetup, Scenario, wait};
 
 macro_rules! scenarios {
     ($($under:ident $($module:ident)::+ => $name:ident,)*) => {
         &[$(Scenario {
             name: stringify!($name),
-            controller: Under::$under,
-            run: |world| $($module)::+::$name(world).boxed(),
+            controller: ControllerSetup::$under,
+            run: |env| $($module)::+::$name(env).boxed(),
         },)*]
     };
 }
 
 pub(crate) const SCENARIOS: &[Scenario] = scenarios![
-    Nobody api::refusals => api_not_found,
-    Nobody api::refusals => api_no_such_path,
-    Nobody api::refusals => api_misplaced_objects,
-    Nobody api::refusals => api_invalid_autoscalers,
-    Nobody api::changes => api_defaults,
-    Nobody api::changes => api_generations,
-    Nobody api::changes => api_conflicts,
-    Nobody api::changes => api_dry_run,
-    Nobody api::changes => api_deletion,
-    Nobody api::patches => api_patches,
-    Nobody api::patches => api_refused_patches,
-    Nobody api::patches => api_apply,
-    Nobody api::lists => api_pages,
-    Nobody api::lists => api_refused_lists,
-    Nobody api::lists => api_watch,
-    Nobody api::lists => api_streaming_list,
-    Nobody api::scales => api_scale,
-    Nobody api::scales => api_custom_scale,
-    Nobody api::tables => api_tables,
-    Nobody api::tables => api_metadata_only,
-    Nobody api::discovery => api_discovery,
-    Nobody api::discovery => api_aggregated_discovery,
-    Shared scaling => up_and_down_on_cpu,
-    Shared scaling => bounds,
+    NoController api::refusals => api_not_found,
+    NoController api::refusals => api_unknown_paths,
+    NoController api::refusals => api_misplaced_objects,
+    NoController api::refusals => api_invalid_autoscalers,
+    NoController api::changes => api_defaults,
+    NoController api::changes => api_generations,
+    NoController api::changes => api_conflicts,
+    NoController api::changes => api_dry_run,
+    NoController api::changes => api_deletion,
+    NoController api::patches => api_patches,
+    NoController api::patches => api_rejected_patches,
+    NoController api::patches => api_apply,
+    NoController api::lists => api_pages,
+    NoController api::lists => api_rejected_lists,
+    NoController api::lists => api_watch,
+    NoController api::lists => api_streaming_list,
+    NoController api::scales => api_scale,
+    NoController api::scales => api_custom_scale,
+    NoController api::tables => api_tables,
+    NoController api::tables => api_metadata_only,
+    NoController api::discovery => api_discovery,
+    NoController api::discovery => api_aggregated_discovery,
+    Shared scaling => scales_up_and_down_on_cpu,
+    Shared scaling => replicas_stay_within_bounds,
     Shared scaling => behavior_policies,
     Shared scaling => scale_to_zero_and_back,
     Shared metric_types => memory_average_value,
@@ -65,7 +65,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Shared metric_types => object_namespace,
     Shared metric_types => external_value,
     Shared metric_types => external_average_value,
-    Shared metric_types => several_metrics,
+    Shared metric_types => largest_of_several_metrics_wins,
     Shared targets => stateful_set,
     Shared targets => replica_set,
     Shared targets => replication_controller,
@@ -74,18 +74,18 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Shared targets => missing_target,
     Shared outage => resource_metrics_outage,
     Shared outage => external_metric_outage,
-    Shared writes => conflicts,
-    Shared writes => manual_change_wins,
-    Shared writes => no_writes_when_steady,
+    Shared concurrent_writes => scaling_continues_despite_conflicts,
+    Shared concurrent_writes => manual_change_is_not_overwritten,
+    Shared concurrent_writes => steady_state_writes_nothing,
     Shared autoscalers => ambiguous_selector,
-    Own autoscalers => recreation_forgets,
-    Own lifecycle => immediate,
-    Own lifecycle => restart,
-    Own lifecycle => refused_flags,
-    Own coexistence => own_api,
-    Own coexistence => role_in_a_namespace,
-    Own coexistence => shadow_finds_another_tolerance,
-    Alone coexistence => shadow_finds_no_difference,
+    PerScenario autoscalers => recreated_autoscaler_starts_without_recommendations,
+    PerScenario lifecycle => spec_changes_are_reconciled_immediately,
+    PerScenario lifecycle => successor_continues_after_sigterm,
+    PerScenario lifecycle => invalid_flags_are_rejected,
+    PerScenario coexistence => custom_api,
+    PerScenario coexistence => role_in_a_namespace,
+    PerScenario coexistence => shadow_detects_other_tolerance,
+    Exclusive coexistence => shadow_agrees_with_same_settings,
 ];
 
 /// `metrics` with CPU utilization only.
@@ -102,7 +102,7 @@ fn external(metric: &str, average: &str) -> Value {
     }}])
 }
 
-/// Watches the target until it asks for `last` replicas; yields all that it asks for from now on.
+/// Records the desired replicas of the target from now on, until they are `last`.
 async fn record(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
     let target = target.clone();
     let (started, watching) = oneshot::channel();
@@ -117,11 +117,11 @@ async fn record(target: &Target, last: i64) -> JoinHandle<Result<Vec<i64>>> {
             }
             replicas == last
         };
-        wait::object(&target.api, &target.name, &format!("{last} replicas"), PATIENCE * 3, done)
+        wait::object(&target.api, &target.name, &format!("{last} replicas"), WAIT_LIMIT * 3, done)
             .await?;
         Ok(seen)
     });
-    // An error is the task's to tell.
+    // The task returns the error.
     drop(watching.await);
     task
 }

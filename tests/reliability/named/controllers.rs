@@ -54,8 +54,8 @@ async fn leader_stopped_within_a_window() {
     Scenario::default().kill(0).elect(0, "first").stop(140).elect(141, "second").survives().await;
 }
 
-/// The leader is cut off after the load has risen. The standby takes over, and pending writes of the old
-/// leader never arrive.
+/// The leader is cut off after the load has risen. The standby takes over, and pending writes of
+/// the old leader never arrive.
 #[tokio::test(start_paused = true)]
 async fn stalled_leader() {
     let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));

@@ -1,4 +1,5 @@
-//! A scenario runs twice: with faults, and without them as the baseline. Loads and users are the same.
+//! A scenario runs twice: with faults, and without them as the baseline. Loads and users are the
+//! same.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,8 +15,8 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// Start and end of the faults. At the end, stabilization windows no longer contain anything from before
-/// the load last dropped.
+/// Start and end of the faults. At the end, stabilization windows no longer contain anything from
+/// before the load last dropped.
 pub(crate) const BEGIN: Duration = Duration::from_secs(60);
 pub(crate) const END: Duration = Duration::from_secs(240);
 
@@ -49,8 +50,8 @@ pub(super) fn metrics() -> Match {
         .group("external.metrics.k8s.io")
 }
 
-/// The load at the end of a scenario. It rises, users edit replicas and a bound, it drops, and with `High`
-/// it rises again before the faults end.
+/// The load at the end of a scenario. It rises, users edit replicas and a bound, it drops, and with
+/// `High` it rises again before the faults end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Low,

@@ -51,7 +51,8 @@ async fn server_restored_from_an_earlier_state() {
         .await;
 }
 
-/// All requests wait and continue together. Old decisions must not overwrite what users did meanwhile.
+/// All requests wait and continue together. Old decisions must not overwrite what users did
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
     Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;

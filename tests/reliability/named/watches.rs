@@ -33,8 +33,8 @@ async fn lists_expire() {
         .await;
 }
 
-/// A bound limits the target, and is lifted while lists fail. No scale write reveals the new bound to the
-/// controller; the first successful list does.
+/// A bound limits the target, and is lifted while lists fail. No scale write reveals the new bound
+/// to the controller; the first successful list does.
 #[tokio::test(start_paused = true)]
 async fn bounds_edited_while_lists_expire() {
     let bound = |max: i32| {
@@ -68,7 +68,9 @@ async fn watches_end_after_each_event() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_break_off_in_an_event() {
-    Scenario::with([on(Match::verb("watch"), Effect::TruncatedEvent { after: 0 })]).survives().await;
+    Scenario::with([on(Match::verb("watch"), Effect::TruncatedEvent { after: 0 })])
+        .survives()
+        .await;
 }
 
 /// The edits of users stay invisible until the faults end.

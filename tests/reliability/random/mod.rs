@@ -22,8 +22,8 @@ use crate::{
     invariants::violations,
 };
 
-/// End of the faults. By then, no stabilization window contains anything from before the last change of
-/// the load.
+/// End of the faults. By then, no stabilization window contains anything from before the last
+/// change of the load.
 const CALM: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
@@ -83,8 +83,8 @@ fn random_faults_leave_no_trace() {
     );
 }
 
-/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, so no timeout inside the
-/// run could fire.
+/// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, so no
+/// timeout inside the run could fire.
 fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
     while left.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {

@@ -41,8 +41,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Whether a controller starts during the run. It stabilizes what it finds for a window, and faults may
-    /// delay that until they end.
+    /// Whether a controller starts during the run. It stabilizes what it finds for a window, and
+    /// faults may delay that until they end.
     pub(super) fn has_restart(&self) -> bool {
         self.trouble.iter().any(|(_, step)| matches!(step, Step::Start))
     }
@@ -89,7 +89,8 @@ fn change(rng: &mut Rng) -> Step {
         10 => Step::RecreateAutoscaler(name),
         11 => Step::RecreateTarget(name, rng.i64(1..=max)),
         12 => Step::Touch(name),
-        // For an autoscaler that scales to zero, a race decides whether a zero set by a user is a pause.
+        // For an autoscaler that scales to zero, a race decides whether a zero set by a user is a
+        // pause.
         _ => Step::Scale(name, rng.i64(i64::from(name == "jobs")..=max)),
     }
 }
@@ -181,7 +182,8 @@ fn failure(rng: &mut Rng) -> Effect {
         6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
         7 => Effect::Disconnect { applied: rng.bool() },
         8 => Effect::LostResponse,
-        // Before the request timeout, so that a lot happens between request and response; or after it.
+        // Before the request timeout, so that a lot happens between request and response; or after
+        // it.
         9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
         10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
         11 => Effect::Stall,

@@ -153,8 +153,8 @@ async fn warm_up_and_measure() {
     cluster.shut_down().await;
 }
 
-/// Creates and deletes hundreds of autoscalers while a part of all requests fails. It runs in a process of
-/// its own, because it measures the memory of the process.
+/// Creates and deletes hundreds of autoscalers while a part of all requests fails. It runs in a
+/// process of its own, because it measures the memory of the process.
 #[test]
 fn memory_and_queue_stay_bounded() {
     if std::env::var_os(ALONE).is_some() {

@@ -127,7 +127,8 @@ async fn inherits_no_recommendations(cluster: Cluster, reveal: impl Fn(&Cluster)
     finish(cluster).await;
 }
 
-/// The policy allows to remove one pod in ten minutes. Scalings of the deleted autoscaler do not count.
+/// The policy allows to remove one pod in ten minutes. Scalings of the deleted autoscaler do not
+/// count.
 #[tokio::test(start_paused = true)]
 async fn recreated_autoscaler_inherits_no_scale_events() {
     let (cluster, _faults) = cluster().await;

@@ -26,7 +26,7 @@ use self::webhook::Webhook;
 use super::held::HeldWrites;
 use super::{ControlPlane, from};
 use crate::metrics::Metrics;
-use crate::world::Target;
+use crate::test_env::Target;
 
 /// The chart's ClusterRole, which is all that the controller under test may do.
 const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/clusterrole.yaml");
@@ -115,7 +115,7 @@ impl ControlPlane for Plane {
     }
 
     /// The controller has the chart's ClusterRole and no other permission.
-    fn rights_sufficed(&self, controller: &Process) -> Result<()> {
+    fn permissions_suffice(&self, controller: &Process) -> Result<()> {
         let forbidden = controller.tail(5, "forbidden");
         ensure!(forbidden.is_empty(), "the ClusterRole does not suffice:\n{forbidden}");
         Ok(())

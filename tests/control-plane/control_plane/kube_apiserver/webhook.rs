@@ -1,6 +1,7 @@
-//! Holds writes of scales in the API server.
+//! Holds scale writes in the API server.
 //!
-//! It is an admission webhook: while it thinks, the object changes, and the write that it lets pass then conflicts.
+//! An admission webhook delays its response. Meanwhile the object changes, and the admitted write
+//! fails with a conflict.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,13 +21,13 @@ use tokio::time::{sleep, timeout};
 
 use super::super::from;
 use super::super::held::{HeldWrites, Holds};
-use crate::world::{PATIENCE, Target};
+use crate::test_env::{Target, WAIT_LIMIT};
 
-/// The webhook; a handle.
+/// The webhook. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Webhook {
     holds: Holds,
-    /// By namespace: the API server asks about a write of the suite itself.
+    /// By namespace: called for a write of the suite itself.
     live: Arc<Mutex<HashMap<String, Arc<Notify>>>>,
 }
 
@@ -35,7 +36,8 @@ impl Webhook {
         Router::new().route("/intercept/{ns}", post(ask)).with_state(self.clone())
     }
 
-    /// Has the API server ask about writes of scales in a namespace; `url` and `authority` (PEM) lead here.
+    /// Registers the webhook for scale writes in a namespace, at `url` with the CA `authority`
+    /// (PEM).
     pub(super) async fn hold(
         &self,
         client: Client,
@@ -64,10 +66,10 @@ impl Webhook {
                 }],
             }],
         }))?;
-        let held = self.holds.of(ns);
+        let held = self.holds.hold(ns);
         let api = Api::<ValidatingWebhookConfiguration>::all(client);
         api.create(&PostParams::default(), &configuration).await?;
-        // The API server does not tell when it has taken notice; a write that changes nothing finds out.
+        // Registration takes effect with a delay. A write without changes finds out.
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let probe = async {
             loop {
@@ -79,7 +81,7 @@ impl Webhook {
                 sleep(Duration::from_millis(50)).await;
             }
         };
-        timeout(PATIENCE, probe).await.context("the webhook is not called")??;
+        timeout(WAIT_LIMIT, probe).await.context("the webhook is not called")??;
         Ok(held)
     }
 }

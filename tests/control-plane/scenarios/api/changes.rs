@@ -1,4 +1,4 @@
-//! Objects from their creation to their deletion.
+//! Creation, updates and deletion.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -7,16 +7,16 @@ use super::{
     MERGE, autoscaler, autoscalers, config_maps, delete, deployment, deployments, get, patch, post,
     put, version,
 };
-use crate::world::World;
+use crate::test_env::TestEnv;
 
-/// What the server gives a new autoscaler.
-pub(in super::super) async fn api_defaults(w: World) -> Result<()> {
-    let path = autoscalers(&w);
-    let object = post(&w, &path, &autoscaler("web", json!({}))).await?.ok()?;
+/// Defaults of a new autoscaler.
+pub(in super::super) async fn api_defaults(env: TestEnv) -> Result<()> {
+    let path = autoscalers(&env);
+    let object = post(&env, &path, &autoscaler("web", json!({}))).await?.ok()?;
     for member in ["uid", "creationTimestamp", "resourceVersion"] {
         ensure!(object["metadata"][member].is_string(), "no {member}: {object}");
     }
-    ensure!(object["metadata"]["namespace"] == w.ns.as_str(), "{object}");
+    ensure!(object["metadata"]["namespace"] == env.ns.as_str(), "{object}");
     let cpu = json!([{"type": "Resource", "resource": {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
     }}]);
@@ -31,35 +31,35 @@ pub(in super::super) async fn api_defaults(w: World) -> Result<()> {
     let behavior =
         json!({"scaleUp": {"policies": [pods]}, "scaleDown": {"selectPolicy": "Disabled"}});
     let object =
-        post(&w, &path, &autoscaler("behaves", json!({"behavior": behavior}))).await?.ok()?;
+        post(&env, &path, &autoscaler("behaves", json!({"behavior": behavior}))).await?.ok()?;
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     let expected = json!({
         "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods]},
         "scaleDown": {"selectPolicy": "Disabled", "policies": [percent]},
     });
     ensure!(object["spec"]["behavior"] == expected, "{}", object["spec"]["behavior"]);
-    // Quantities in their canonical form.
+    // Quantities become canonical.
     let metric = json!({"type": "Resource", "resource": {
         "name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Ki"},
     }});
     let object =
-        post(&w, &path, &autoscaler("amount", json!({"metrics": [metric]}))).await?.ok()?;
+        post(&env, &path, &autoscaler("amount", json!({"metrics": [metric]}))).await?.ok()?;
     ensure!(
         object.pointer("/spec/metrics/0/resource/target/averageValue") == Some(&json!("1Mi")),
         "{object}"
     );
     let made = json!({"metadata": {"generateName": "made-"}});
-    let object = post(&w, &config_maps(&w), &made).await?.ok()?;
+    let object = post(&env, &config_maps(&env), &made).await?.ok()?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     ensure!(name.starts_with("made-") && name.len() == 10, "{name:?}");
     ensure!(object["metadata"]["generateName"] == "made-", "{object}");
     Ok(())
 }
 
-/// The generation counts the changes of the spec, and of nothing else.
-pub(in super::super) async fn api_generations(w: World) -> Result<()> {
-    let path = format!("{}/web", deployments(&w));
-    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+/// The generation counts spec changes only.
+pub(in super::super) async fn api_generations(env: TestEnv) -> Result<()> {
+    let path = format!("{}/web", deployments(&env));
+    let object = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
     ensure!(object["metadata"]["generation"] == 1 && object["status"] == json!({}), "{object}");
     let status = format!("{path}/status");
     let scale = format!("{path}/scale");
@@ -74,101 +74,103 @@ pub(in super::super) async fn api_generations(w: World) -> Result<()> {
         (&path, replicas(3), 2),
         (&scale, replicas(4), 3),
     ] {
-        patch(&w, path, MERGE, &change).await?.ok().with_context(|| format!("{change}"))?;
-        let object = get(&w, format!("{}/web", deployments(&w)).as_str()).await?.ok()?;
+        patch(&env, path, MERGE, &change).await?.ok().with_context(|| format!("{change}"))?;
+        let object = get(&env, format!("{}/web", deployments(&env)).as_str()).await?.ok()?;
         ensure!(object["metadata"]["generation"] == generation, "after {change}: {object}");
     }
-    let object = get(&w, &path).await?.ok()?;
+    let object = get(&env, &path).await?.ok()?;
     ensure!(
         object["spec"]["replicas"] == 4 && object["status"] == json!({"replicas": 2}),
         "{object}"
     );
-    // Zeros are left out of a status, and a change to nothing else is none.
+    // Zeros are omitted in a status, and a patch without changes does not change the resource
+    // version.
     let before = version(&object)?.to_owned();
     let zero = json!({"status": {"readyReplicas": 0}});
-    let object = patch(&w, &status, MERGE, &zero).await?.ok()?;
+    let object = patch(&env, &status, MERGE, &zero).await?.ok()?;
     ensure!(object["status"] == json!({"replicas": 2}) && version(&object)? == before, "{object}");
     Ok(())
 }
 
-/// Who writes on what has changed since is told so.
-pub(in super::super) async fn api_conflicts(w: World) -> Result<()> {
-    let path = format!("{}/web", deployments(&w));
-    let first = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+/// Writes with an outdated resource version fail.
+pub(in super::super) async fn api_conflicts(env: TestEnv) -> Result<()> {
+    let path = format!("{}/web", deployments(&env));
+    let first = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
     let mut changed = first.clone();
     changed["spec"]["replicas"] = 5.into();
-    let second = put(&w, &path, &changed).await?.ok()?;
+    let second = put(&env, &path, &changed).await?.ok()?;
     ensure!(version(&second)? != version(&first)?, "{second}");
     let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
-    let answer = put(&w, &path, &changed).await?;
-    answer.refused(409, "Conflict", modified)?;
+    let response = put(&env, &path, &changed).await?;
+    response.is_error(409, "Conflict", modified)?;
     let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
-    ensure!(answer.body["details"] == details, "{}", answer.body);
+    ensure!(response.body["details"] == details, "{}", response.body);
     for place in ["", "/status", "/scale"] {
         let old = json!({"metadata": {"resourceVersion": version(&first)?}});
-        let answer = patch(&w, &format!("{path}{place}"), MERGE, &old).await?;
-        answer.refused(409, "Conflict", modified).with_context(|| place)?;
+        let response = patch(&env, &format!("{path}{place}"), MERGE, &old).await?;
+        response.is_error(409, "Conflict", modified).with_context(|| place)?;
     }
     let other = json!({"metadata": {"uid": "1"}});
-    let answer = patch(&w, &path, MERGE, &other).await?;
+    let response = patch(&env, &path, MERGE, &other).await?;
     let text = "Deployment.apps \"web\" is invalid: metadata.uid: Invalid value: \"1\": field is immutable";
-    answer.refused(422, "Invalid", text)?;
+    response.is_error(422, "Invalid", text)?;
     changed["metadata"] = json!({"name": "web", "uid": "1"});
-    let answer = put(&w, &path, &changed).await?;
-    answer.refused_like(
+    let response = put(&env, &path, &changed).await?;
+    response.is_error_like(
         409,
         "Conflict",
         "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: ",
     )?;
-    let stored = get(&w, &path).await?.ok()?;
+    let stored = get(&env, &path).await?.ok()?;
     ensure!(stored == second, "it changed: {stored}");
     Ok(())
 }
 
-/// What is only tried leaves no trace.
-pub(in super::super) async fn api_dry_run(w: World) -> Result<()> {
-    let (path, web) = (deployments(&w), format!("{}/web", deployments(&w)));
-    let tried = post(&w, &format!("{path}?dryRun=All"), &deployment("web")).await?.ok()?;
+/// A dry run stores nothing.
+pub(in super::super) async fn api_dry_run(env: TestEnv) -> Result<()> {
+    let (path, web) = (deployments(&env), format!("{}/web", deployments(&env)));
+    let tried = post(&env, &format!("{path}?dryRun=All"), &deployment("web")).await?.ok()?;
     ensure!(
         tried["metadata"]["uid"].is_string() && tried["metadata"]["resourceVersion"].is_null(),
         "{tried}"
     );
-    ensure!(get(&w, &web).await?.code == 404, "it was stored");
-    let stored = post(&w, &path, &deployment("web")).await?.ok()?;
+    ensure!(get(&env, &web).await?.code == 404, "it was stored");
+    let stored = post(&env, &path, &deployment("web")).await?.ok()?;
     let replicas = json!({"spec": {"replicas": 7}});
     for place in ["", "/scale"] {
-        let tried = patch(&w, &format!("{web}{place}?dryRun=All"), MERGE, &replicas).await?.ok()?;
+        let tried =
+            patch(&env, &format!("{web}{place}?dryRun=All"), MERGE, &replicas).await?.ok()?;
         ensure!(tried["spec"]["replicas"] == 7, "{tried}");
     }
-    delete(&w, &format!("{web}?dryRun=All"), &Value::Null).await?.ok()?;
-    ensure!(get(&w, &web).await?.ok()? == stored, "it changed");
+    delete(&env, &format!("{web}?dryRun=All"), &Value::Null).await?.ok()?;
+    ensure!(get(&env, &web).await?.ok()? == stored, "it changed");
     Ok(())
 }
 
-/// Deletion, with conditions and with finalizers.
-pub(in super::super) async fn api_deletion(w: World) -> Result<()> {
-    let path = config_maps(&w);
-    let object = post(&w, &path, &json!({"metadata": {"name": "a"}})).await?.ok()?;
+/// Deletion with preconditions and with finalizers.
+pub(in super::super) async fn api_deletion(env: TestEnv) -> Result<()> {
+    let path = config_maps(&env);
+    let object = post(&env, &path, &json!({"metadata": {"name": "a"}})).await?.ok()?;
     let a = format!("{path}/a");
-    let answer = delete(&w, &a, &json!({"preconditions": {"uid": "1"}})).await?;
+    let response = delete(&env, &a, &json!({"preconditions": {"uid": "1"}})).await?;
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     let text = format!(
         "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (1) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
     );
-    answer.refused(409, "Conflict", &text)?;
-    let answer = delete(&w, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
-    answer.refused_like(
+    response.is_error(409, "Conflict", &text)?;
+    let response = delete(&env, &a, &json!({"preconditions": {"resourceVersion": "1"}})).await?;
+    response.is_error_like(
         409,
         "Conflict",
         "Operation cannot be fulfilled on ConfigMap \"a\": the ResourceVersion in",
     )?;
-    let answer = delete(&w, &a, &json!({"propagationPolicy": "Never"})).await?;
-    answer.refused_like(
+    let response = delete(&env, &a, &json!({"propagationPolicy": "Never"})).await?;
+    response.is_error_like(
         422,
         "Invalid",
         "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: ",
     )?;
-    let gone = delete(&w, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
+    let gone = delete(&env, &a, &json!({"preconditions": {"uid": uid}})).await?.ok()?;
     let expected = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": {"name": "a", "kind": "configmaps", "uid": uid},
@@ -176,23 +178,23 @@ pub(in super::super) async fn api_deletion(w: World) -> Result<()> {
     ensure!(gone == expected, "{gone}");
 
     let held = json!({"metadata": {"name": "b", "finalizers": ["suite.test/hold"]}});
-    post(&w, &path, &held).await?.ok()?;
+    post(&env, &path, &held).await?.ok()?;
     let b = format!("{path}/b");
     for _ in 0..2 {
-        let object = delete(&w, &b, &Value::Null).await?.ok()?;
+        let object = delete(&env, &b, &Value::Null).await?.ok()?;
         ensure!(object["metadata"]["deletionTimestamp"].is_string(), "{object}");
     }
-    patch(&w, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
-    get(&w, &b).await?.refused(404, "NotFound", "configmaps \"b\" not found")?;
-    // Many at once, by label.
+    patch(&env, &b, MERGE, &json!({"metadata": {"finalizers": null}})).await?.ok()?;
+    get(&env, &b).await?.is_error(404, "NotFound", "configmaps \"b\" not found")?;
+    // Delete a collection by label.
     for (name, keep) in [("c", "no"), ("d", "yes"), ("e", "no")] {
         let object = json!({"metadata": {"name": name, "labels": {"keep": keep}}});
-        post(&w, &path, &object).await?.ok()?;
+        post(&env, &path, &object).await?.ok()?;
     }
     let deleted =
-        delete(&w, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
+        delete(&env, &format!("{path}?labelSelector=keep%3Dno"), &Value::Null).await?.ok()?;
     ensure!(super::names(&deleted) == ["c", "e"], "{deleted}");
-    let left = get(&w, &format!("{path}?labelSelector=keep")).await?.ok()?;
+    let left = get(&env, &format!("{path}?labelSelector=keep")).await?.ok()?;
     ensure!(super::names(&left) == ["d"], "{left}");
     Ok(())
 }

@@ -11,29 +11,29 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::{JSON, MERGE, config_maps, delete, get, names, patch, post, version};
-use crate::world::{PATIENCE, World};
+use crate::test_env::{TestEnv, WAIT_LIMIT};
 
-async fn create(w: &World, names: &[&str]) -> Result<()> {
+async fn create(env: &TestEnv, names: &[&str]) -> Result<()> {
     for name in names {
         let object = json!({"metadata": {"name": name, "labels": {"name": name, "suite": "yes"}}});
-        post(w, &config_maps(w), &object).await?.ok()?;
+        post(env, &config_maps(env), &object).await?.ok()?;
     }
     Ok(())
 }
 
-/// A list in pages shows what there was at its beginning.
-pub(in super::super) async fn api_pages(w: World) -> Result<()> {
-    create(&w, &["a", "b", "c", "d", "e"]).await?;
-    let path = format!("{}?labelSelector=suite", config_maps(&w));
-    let first = get(&w, &format!("{path}&limit=2")).await?.ok()?;
+/// All pages of a list show the state at its beginning.
+pub(in super::super) async fn api_pages(env: TestEnv) -> Result<()> {
+    create(&env, &["a", "b", "c", "d", "e"]).await?;
+    let path = format!("{}?labelSelector=suite", config_maps(&env));
+    let first = get(&env, &format!("{path}&limit=2")).await?.ok()?;
     ensure!(names(&first) == ["a", "b"] && first["kind"] == "ConfigMapList", "{first}");
-    // With a selector nobody counts.
+    // There is no remaining count with a selector.
     ensure!(first["metadata"]["remainingItemCount"].is_null(), "{first}");
-    create(&w, &["bb"]).await?;
+    create(&env, &["bb"]).await?;
     let mut page = first.clone();
     let mut seen = Vec::new();
     while let Some(token) = page["metadata"]["continue"].as_str() {
-        page = get(&w, &format!("{path}&limit=2&continue={token}")).await?.ok()?;
+        page = get(&env, &format!("{path}&limit=2&continue={token}")).await?.ok()?;
         ensure!(
             page["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"],
             "{page}"
@@ -41,20 +41,20 @@ pub(in super::super) async fn api_pages(w: World) -> Result<()> {
         seen.push(json!(names(&page)));
     }
     ensure!(seen == [json!(["c", "d"]), json!(["e"])], "{seen:?}");
-    let fields = format!("{}?fieldSelector=metadata.name%3Db", config_maps(&w));
-    ensure!(names(&get(&w, &fields).await?.ok()?) == ["b"]);
+    let fields = format!("{}?fieldSelector=metadata.name%3Db", config_maps(&env));
+    ensure!(names(&get(&env, &fields).await?.ok()?) == ["b"]);
     let both = format!("{path}&fieldSelector=metadata.name!%3Db&labelSelector=name%20in%20(a,b,c)");
-    let list = get(&w, &both.replace("labelSelector=suite&", "")).await?.ok()?;
+    let list = get(&env, &both.replace("labelSelector=suite&", "")).await?.ok()?;
     ensure!(names(&list) == ["a", "c"], "{list}");
-    // From the cache, a list is whole.
-    let whole = get(&w, &format!("{path}&limit=2&resourceVersion=0")).await?.ok()?;
+    // A list from the cache ignores the limit.
+    let whole = get(&env, &format!("{path}&limit=2&resourceVersion=0")).await?.ok()?;
     ensure!(names(&whole).len() > 2 && whole["metadata"]["continue"].is_null(), "{whole}");
     Ok(())
 }
 
-/// Parameters of a list or a watch that make no sense.
-pub(in super::super) async fn api_refused_lists(w: World) -> Result<()> {
-    let path = super::deployments(&w);
+/// Invalid parameters of lists and watches.
+pub(in super::super) async fn api_rejected_lists(env: TestEnv) -> Result<()> {
+    let path = super::deployments(&env);
     let label = "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt";
     let field = "\"spec.replicas\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"";
     for (query, text) in [
@@ -63,7 +63,7 @@ pub(in super::super) async fn api_refused_lists(w: World) -> Result<()> {
         ("continue=x", "invalid continue token: "),
         ("resourceVersion=x", "invalid resource version: resourceVersion: Invalid value: \"x\": "),
     ] {
-        get(&w, &format!("{path}?{query}")).await?.refused_like(400, "BadRequest", text)?;
+        get(&env, &format!("{path}?{query}")).await?.is_error_like(400, "BadRequest", text)?;
     }
     let begins = "ListOptions.meta.k8s.io \"\" is invalid: ";
     for (query, text) in [
@@ -80,23 +80,22 @@ pub(in super::super) async fn api_refused_lists(w: World) -> Result<()> {
             "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         ),
     ] {
-        let answer = get(&w, &format!("{path}?{query}")).await?;
-        answer.refused(422, "Invalid", &format!("{begins}{text}")).with_context(|| query)?;
+        let response = get(&env, &format!("{path}?{query}")).await?;
+        response.is_error(422, "Invalid", &format!("{begins}{text}")).with_context(|| query)?;
     }
     Ok(())
 }
 
-/// The lines of a watch.
 struct Watch {
     chunks: BoxStream<'static, Result<Vec<u8>>>,
     text: Vec<u8>,
     lines: VecDeque<Value>,
 }
 
-async fn watch(w: &World, query: &str) -> Result<Watch> {
+async fn watch(env: &TestEnv, query: &str) -> Result<Watch> {
     let request =
-        Request::get(format!("{}?watch=1&{query}", config_maps(w))).header("accept", JSON);
-    let response = w.client.send(request.body(Vec::new().into())?).await?;
+        Request::get(format!("{}?watch=1&{query}", config_maps(env))).header("accept", JSON);
+    let response = env.client.send(request.body(Vec::new().into())?).await?;
     ensure!(response.status() == 200, "{}", response.status());
     let body = axum::body::Body::new(response.into_body()).into_data_stream();
     let chunks = body.map(|chunk| Ok(chunk?.to_vec()));
@@ -104,10 +103,10 @@ async fn watch(w: &World, query: &str) -> Result<Watch> {
 }
 
 impl Watch {
-    /// The next event: its type and its object.
+    /// Type and object of the next event.
     async fn next(&mut self) -> Result<(String, Value)> {
         while self.lines.is_empty() {
-            let chunk = timeout(PATIENCE, self.chunks.next()).await.context("no event")?;
+            let chunk = timeout(WAIT_LIMIT, self.chunks.next()).await.context("no event")?;
             self.text.extend(chunk.context("the watch ended")??);
             while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.text.drain(..=end).collect();
@@ -118,7 +117,7 @@ impl Watch {
         Ok((event["type"].as_str().unwrap_or_default().to_owned(), event["object"].clone()))
     }
 
-    /// The next event is of this type and this object.
+    /// Checks type and name of the next event, and returns its object.
     async fn expect(&mut self, kind: &str, name: &str) -> Result<Value> {
         let (got, object) = self.next().await?;
         ensure!(
@@ -129,44 +128,44 @@ impl Watch {
     }
 }
 
-/// A watch tells all that happens after the version it starts from, in order.
-pub(in super::super) async fn api_watch(w: World) -> Result<()> {
-    create(&w, &["a", "b"]).await?;
-    let path = config_maps(&w);
-    let start = get(&w, &path).await?.ok()?;
+/// A watch delivers all changes after its resource version, in order.
+pub(in super::super) async fn api_watch(env: TestEnv) -> Result<()> {
+    create(&env, &["a", "b"]).await?;
+    let path = config_maps(&env);
+    let start = get(&env, &path).await?.ok()?;
     let mut all =
-        watch(&w, &format!("labelSelector=suite%3Dyes&resourceVersion={}", version(&start)?))
+        watch(&env, &format!("labelSelector=suite%3Dyes&resourceVersion={}", version(&start)?))
             .await?;
-    create(&w, &["c"]).await?;
+    create(&env, &["c"]).await?;
     let changed =
-        patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
-    patch(&w, &format!("{path}/b"), MERGE, &json!({"metadata": {"labels": {"suite": "no"}}}))
+        patch(&env, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
+    patch(&env, &format!("{path}/b"), MERGE, &json!({"metadata": {"labels": {"suite": "no"}}}))
         .await?
         .ok()?;
-    delete(&w, &format!("{path}/c"), &Value::Null).await?.ok()?;
+    delete(&env, &format!("{path}/c"), &Value::Null).await?.ok()?;
     all.expect("ADDED", "c").await?;
     ensure!(all.expect("MODIFIED", "a").await? == changed);
-    // Also what is selected no longer is deleted, as it was, with the version of the change.
+    // An object that leaves the selection is DELETED: the old object with the new resource version.
     let left = all.expect("DELETED", "b").await?;
     ensure!(left["metadata"]["labels"]["suite"] == "yes", "{left}");
     let gone = all.expect("DELETED", "c").await?;
     let number = |object: &Value| -> Result<u64> { Ok(version(object)?.parse()?) };
     ensure!(number(&left)? > number(&changed)? && number(&gone)? > number(&left)?, "{left} {gone}");
 
-    // Without a version, what is there comes first.
-    let mut one = watch(&w, "fieldSelector=metadata.name%3Da").await?;
+    // Without a resource version, the existing objects come first.
+    let mut one = watch(&env, "fieldSelector=metadata.name%3Da").await?;
     ensure!(one.expect("ADDED", "a").await? == changed);
-    let list = w.hpas().list(&ListParams::default()).await?;
+    let list = env.hpas().list(&ListParams::default()).await?;
     ensure!(list.items.is_empty(), "{} autoscalers", list.items.len());
     Ok(())
 }
 
-/// A list as a watch: the objects, then a bookmark that says so, then changes.
-pub(in super::super) async fn api_streaming_list(w: World) -> Result<()> {
-    create(&w, &["a", "b"]).await?;
-    let path = config_maps(&w);
+/// A streaming list delivers the objects, then a bookmark, then changes.
+pub(in super::super) async fn api_streaming_list(env: TestEnv) -> Result<()> {
+    create(&env, &["a", "b"]).await?;
+    let path = config_maps(&env);
     let query = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
-    let mut stream = watch(&w, &format!("{query}&labelSelector=suite")).await?;
+    let mut stream = watch(&env, &format!("{query}&labelSelector=suite")).await?;
     stream.expect("ADDED", "a").await?;
     let b = stream.expect("ADDED", "b").await?;
     let (kind, bookmark) = stream.next().await?;
@@ -175,7 +174,7 @@ pub(in super::super) async fn api_streaming_list(w: World) -> Result<()> {
     ensure!(*end == "true", "{bookmark}");
     ensure!(version(&bookmark)?.parse::<u64>()? >= version(&b)?.parse()?, "{bookmark}");
     let changed =
-        patch(&w, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
+        patch(&env, &format!("{path}/a"), MERGE, &json!({"data": {"x": "y"}})).await?.ok()?;
     ensure!(stream.expect("MODIFIED", "a").await? == changed);
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! What a client sees of the API server: no controller runs, and no target gets pods.
+//! The API server as clients see it, without a controller and without pods.
 //!
-//! A message is compared where it is Kubernetes' own; where it quotes what a Go library said, only its beginning is.
+//! Messages of Kubernetes are compared exactly. Of messages that quote a Go library, only the
+//! beginning is compared.
 
 pub(super) mod changes;
 pub(super) mod discovery;
@@ -14,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::test_env::TestEnv;
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -22,22 +23,22 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// An answer: its code, and its body as JSON or text.
+/// A response: status code, and body as JSON or text.
 #[derive(Clone, Debug)]
-struct Answer {
+struct Response {
     code: u16,
     body: Value,
 }
 
-impl Answer {
-    /// The body of a success.
+impl Response {
+    /// The body of a successful response.
     fn ok(self) -> Result<Value> {
         ensure!((200..300).contains(&self.code), "{}: {}", self.code, self.body);
         Ok(self.body)
     }
 
-    /// It is a refusal of this code and reason, with this message.
-    fn refused(&self, code: u16, reason: &str, message: &str) -> Result<()> {
+    /// Checks for an error with this message.
+    fn is_error(&self, code: u16, reason: &str, message: &str) -> Result<()> {
         self.is_status(code, reason)?;
         ensure!(
             self.body["message"] == message,
@@ -47,8 +48,8 @@ impl Answer {
         Ok(())
     }
 
-    /// It is a refusal of this code and reason, whose message begins like this.
-    fn refused_like(&self, code: u16, reason: &str, beginning: &str) -> Result<()> {
+    /// Checks for an error whose message begins with `beginning`.
+    fn is_error_like(&self, code: u16, reason: &str, beginning: &str) -> Result<()> {
         self.is_status(code, reason)?;
         let message = self.body["message"].as_str().unwrap_or_default();
         ensure!(message.starts_with(beginning), "expected {beginning:?}, got {message:?}");
@@ -65,14 +66,14 @@ impl Answer {
     }
 }
 
-/// Sends a request; `media_type` is that of the body or, without one, what is accepted.
+/// Sends a request. `media_type` is the type of the body, or the accepted type if there is no body.
 async fn send(
-    w: &World,
+    env: &TestEnv,
     method: Method,
     path: &str,
     media_type: &str,
     body: &Value,
-) -> Result<Answer> {
+) -> Result<Response> {
     let has_body = !body.is_null();
     let text = match body {
         Value::Null => String::new(),
@@ -86,46 +87,46 @@ async fn send(
         .header("accept", if has_body { JSON } else { media_type })
         .header("content-type", media_type)
         .body(text.into_bytes().into())?;
-    let response = w.client.send(request).await?;
+    let response = env.client.send(request).await?;
     let code = response.status().as_u16();
     let bytes = response.into_body().collect_bytes().await?;
     let body = serde_json::from_slice(&bytes);
-    Ok(Answer {
+    Ok(Response {
         code,
         body: body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()),
     })
 }
 
-async fn get(w: &World, path: &str) -> Result<Answer> {
-    send(w, Method::GET, path, JSON, &Value::Null).await
+async fn get(env: &TestEnv, path: &str) -> Result<Response> {
+    send(env, Method::GET, path, JSON, &Value::Null).await
 }
 
-async fn post(w: &World, path: &str, body: &Value) -> Result<Answer> {
-    send(w, Method::POST, path, JSON, body).await
+async fn post(env: &TestEnv, path: &str, body: &Value) -> Result<Response> {
+    send(env, Method::POST, path, JSON, body).await
 }
 
-async fn put(w: &World, path: &str, body: &Value) -> Result<Answer> {
-    send(w, Method::PUT, path, JSON, body).await
+async fn put(env: &TestEnv, path: &str, body: &Value) -> Result<Response> {
+    send(env, Method::PUT, path, JSON, body).await
 }
 
-async fn patch(w: &World, path: &str, media_type: &str, body: &Value) -> Result<Answer> {
-    send(w, Method::PATCH, path, media_type, body).await
+async fn patch(env: &TestEnv, path: &str, media_type: &str, body: &Value) -> Result<Response> {
+    send(env, Method::PATCH, path, media_type, body).await
 }
 
-async fn delete(w: &World, path: &str, body: &Value) -> Result<Answer> {
-    send(w, Method::DELETE, path, JSON, body).await
+async fn delete(env: &TestEnv, path: &str, body: &Value) -> Result<Response> {
+    send(env, Method::DELETE, path, JSON, body).await
 }
 
-fn deployments(w: &World) -> String {
-    format!("/apis/apps/v1/namespaces/{}/deployments", w.ns)
+fn deployments(env: &TestEnv) -> String {
+    format!("/apis/apps/v1/namespaces/{}/deployments", env.ns)
 }
 
-fn autoscalers(w: &World) -> String {
-    format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers", w.ns)
+fn autoscalers(env: &TestEnv) -> String {
+    format!("/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers", env.ns)
 }
 
-fn config_maps(w: &World) -> String {
-    format!("/api/v1/namespaces/{}/configmaps", w.ns)
+fn config_maps(env: &TestEnv) -> String {
+    format!("/api/v1/namespaces/{}/configmaps", env.ns)
 }
 
 /// A Deployment of two replicas with one container.
@@ -142,7 +143,7 @@ fn deployment(name: &str) -> Value {
     })
 }
 
-/// An autoscaler of the Deployment `web` with these members of the spec too.
+/// An autoscaler of the Deployment `web` with additional spec fields.
 fn autoscaler(name: &str, more: Value) -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let mut spec = json!({"scaleTargetRef": target, "maxReplicas": 5});
@@ -155,13 +156,13 @@ fn autoscaler(name: &str, more: Value) -> Value {
     })
 }
 
-/// A list of its items' names.
+/// Names of the items of a list.
 fn names(list: &Value) -> Vec<&str> {
     let items = list["items"].as_array().into_iter().flatten();
     items.filter_map(|item| item["metadata"]["name"].as_str()).collect()
 }
 
-/// The version of an object.
+/// Resource version of an object.
 fn version(object: &Value) -> Result<&str> {
     object["metadata"]["resourceVersion"].as_str().context("no resourceVersion")
 }

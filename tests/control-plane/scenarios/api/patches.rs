@@ -7,14 +7,14 @@ use super::{
     APPLY, JSON_PATCH, MERGE, STRATEGIC, autoscaler, autoscalers, deployment, deployments, get,
     patch, post,
 };
-use crate::world::World;
+use crate::test_env::TestEnv;
 
 /// A merge patch, a JSON patch and a strategic merge patch of a Deployment.
-pub(in super::super) async fn api_patches(w: World) -> Result<()> {
-    post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
-    let path = format!("{}/web", deployments(&w));
+pub(in super::super) async fn api_patches(env: TestEnv) -> Result<()> {
+    post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web", deployments(&env));
     let labels = json!({"metadata": {"labels": {"app": null, "x": "1", "y": "2"}}});
-    let object = patch(&w, &path, MERGE, &labels).await?.ok()?;
+    let object = patch(&env, &path, MERGE, &labels).await?.ok()?;
     ensure!(object["metadata"]["labels"] == json!({"x": "1", "y": "2"}), "{object}");
     let operations = json!([
         {"op": "test", "path": "/metadata/labels/x", "value": "1"},
@@ -24,7 +24,7 @@ pub(in super::super) async fn api_patches(w: World) -> Result<()> {
         {"op": "remove", "path": "/metadata/labels/y"},
         {"op": "replace", "path": "/spec/replicas", "value": 4},
     ]);
-    let object = patch(&w, &path, JSON_PATCH, &operations).await?.ok()?;
+    let object = patch(&env, &path, JSON_PATCH, &operations).await?.ok()?;
     ensure!(object["metadata"]["labels"] == json!({"z": "3", "m": "1", "n": "2"}), "{object}");
     ensure!(object["spec"]["replicas"] == 4, "{object}");
 
@@ -46,27 +46,28 @@ pub(in super::super) async fn api_patches(w: World) -> Result<()> {
         (json!({"image": "two"}), json!([["side", "two"], ["app", "none"]])),
         (json!({"$patch": "delete"}), json!([["app", "none"]])),
     ] {
-        let object = patch(&w, &path, STRATEGIC, &side(change.clone())).await?.ok()?;
+        let object = patch(&env, &path, STRATEGIC, &side(change.clone())).await?.ok()?;
         ensure!(json!(images(&object)) == expected, "{change}: {:?}", images(&object));
     }
-    // Metrics have no key: the list is replaced.
+    // Metrics have no merge key, so the list is replaced.
     let memory = json!([{"type": "Resource", "resource": {
         "name": "memory", "target": {"type": "Utilization", "averageUtilization": 10},
     }}]);
-    post(&w, &autoscalers(&w), &autoscaler("web", json!({}))).await?.ok()?;
-    let path = format!("{}/web", autoscalers(&w));
-    let object = patch(&w, &path, STRATEGIC, &json!({"spec": {"metrics": memory}})).await?.ok()?;
+    post(&env, &autoscalers(&env), &autoscaler("web", json!({}))).await?.ok()?;
+    let path = format!("{}/web", autoscalers(&env));
+    let object =
+        patch(&env, &path, STRATEGIC, &json!({"spec": {"metrics": memory}})).await?.ok()?;
     ensure!(object["spec"]["metrics"] == memory, "{object}");
-    // Without metrics there is the default again.
-    let object = patch(&w, &path, MERGE, &json!({"spec": {"metrics": null}})).await?.ok()?;
+    // Removing the metrics restores the default.
+    let object = patch(&env, &path, MERGE, &json!({"spec": {"metrics": null}})).await?.ok()?;
     ensure!(object.pointer("/spec/metrics/0/resource/name") == Some(&json!("cpu")), "{object}");
     Ok(())
 }
 
-/// Patches that do not fit change nothing.
-pub(in super::super) async fn api_refused_patches(w: World) -> Result<()> {
-    let stored = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
-    let path = format!("{}/web", deployments(&w));
+/// Rejected patches change nothing.
+pub(in super::super) async fn api_rejected_patches(env: TestEnv) -> Result<()> {
+    let stored = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web", deployments(&env));
     let rejected = "the server rejected our request due to an error in our request";
     for operation in [
         json!({"op": "test", "path": "/spec/replicas", "value": 99}),
@@ -74,26 +75,26 @@ pub(in super::super) async fn api_refused_patches(w: World) -> Result<()> {
         json!({"op": "remove", "path": "/spec/nope"}),
         json!({"op": "turn", "path": "/spec/replicas"}),
     ] {
-        let answer = patch(&w, &path, JSON_PATCH, &json!([operation])).await?;
-        answer.refused(422, "Invalid", rejected).with_context(|| operation.to_string())?;
+        let response = patch(&env, &path, JSON_PATCH, &json!([operation])).await?;
+        response.is_error(422, "Invalid", rejected).with_context(|| operation.to_string())?;
     }
     for (media_type, body) in
         [(JSON_PATCH, json!({})), (MERGE, json!([1])), (MERGE, json!("{\"a\""))]
     {
-        let answer = patch(&w, &path, media_type, &body).await?;
-        answer.refused_like(400, "BadRequest", "error decoding patch: ")?;
+        let response = patch(&env, &path, media_type, &body).await?;
+        response.is_error_like(400, "BadRequest", "error decoding patch: ")?;
     }
-    let answer = patch(&w, &path, MERGE, &json!({"metadata": {"name": "xyz"}})).await?;
+    let response = patch(&env, &path, MERGE, &json!({"metadata": {"name": "xyz"}})).await?;
     let text = "the name of the object (xyz) does not match the name on the URL (web)";
-    answer.refused(400, "BadRequest", text)?;
-    let answer = patch(&w, &path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
+    response.is_error(400, "BadRequest", text)?;
+    let response = patch(&env, &path, MERGE, &json!({"spec": {"replicas": -1}})).await?;
     let text = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0";
-    answer.refused(422, "Invalid", text)?;
-    ensure!(get(&w, &path).await?.ok()? == stored, "it changed");
+    response.is_error(422, "Invalid", text)?;
+    ensure!(get(&env, &path).await?.ok()? == stored, "it changed");
     Ok(())
 }
 
-/// Who manages which fields, by operation and name.
+/// Field managers: operation, name, fields.
 fn managed(object: &Value) -> Vec<Value> {
     let entries = object["metadata"]["managedFields"].as_array();
     let entries = entries.into_iter().flatten();
@@ -103,19 +104,19 @@ fn managed(object: &Value) -> Vec<Value> {
 }
 
 /// Server-side apply: creation, ownership, conflict, force.
-pub(in super::super) async fn api_apply(w: World) -> Result<()> {
-    let path = format!("{}/web", autoscalers(&w));
+pub(in super::super) async fn api_apply(env: TestEnv) -> Result<()> {
+    let path = format!("{}/web", autoscalers(&env));
     let by = |manager: &str| format!("{path}?fieldManager={manager}");
     let wanted = |more: Value| autoscaler("web", more);
-    let new = patch(&w, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
+    let new = patch(&env, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
     ensure!(new.code == 201, "{new:?}");
     let target = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
     let fields = json!({"f:scaleTargetRef": target, "f:maxReplicas": {}, "f:minReplicas": {}});
     ensure!(managed(&new.body) == [json!(["Apply", "one", fields])], "{}", new.body);
 
     let other = wanted(json!({"minReplicas": 3}));
-    let answer = patch(&w, &by("two"), APPLY, &other).await?;
-    answer.refused(
+    let response = patch(&env, &by("two"), APPLY, &other).await?;
+    response.is_error(
         409,
         "Conflict",
         "Apply failed with 1 conflict: conflict with \"one\": .spec.minReplicas",
@@ -123,29 +124,30 @@ pub(in super::super) async fn api_apply(w: World) -> Result<()> {
     let cause = json!([{
         "reason": "FieldManagerConflict", "message": "conflict with \"one\"", "field": ".spec.minReplicas",
     }]);
-    ensure!(answer.body["details"]["causes"] == cause, "{}", answer.body);
-    let answer =
-        patch(&w, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9}))).await?;
+    ensure!(response.body["details"]["causes"] == cause, "{}", response.body);
+    let response =
+        patch(&env, &by("two"), APPLY, &wanted(json!({"minReplicas": 3, "maxReplicas": 9})))
+            .await?;
     let text = "Apply failed with 2 conflicts: conflicts with \"one\":\n- .spec.maxReplicas\n- .spec.minReplicas";
-    answer.refused(409, "Conflict", text)?;
-    let forced = patch(&w, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
+    response.is_error(409, "Conflict", text)?;
+    let forced = patch(&env, &format!("{}&force=true", by("two")), APPLY, &other).await?.ok()?;
     ensure!(forced["spec"]["minReplicas"] == 3, "{forced}");
     ensure!(managed(&forced).len() == 2, "{forced}");
-    // What nobody wants any more goes; here the default takes its place.
-    let dropped = patch(&w, &by("two"), APPLY, &wanted(json!({}))).await?.ok()?;
+    // A field without manager is removed; here the default replaces it.
+    let dropped = patch(&env, &by("two"), APPLY, &wanted(json!({}))).await?.ok()?;
     ensure!(dropped["spec"]["minReplicas"] == 1, "{dropped}");
     let updated =
-        patch(&w, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
+        patch(&env, &by("hand"), MERGE, &json!({"spec": {"maxReplicas": 6}})).await?.ok()?;
     ensure!(
         managed(&updated).contains(&json!(["Update", "hand", {"f:maxReplicas": {}}])),
         "{updated}"
     );
-    let answer = patch(&w, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
+    let response = patch(&env, &by("one"), APPLY, &wanted(json!({"minReplicas": 2}))).await?;
     let text = "Apply failed with 1 conflict: conflict with \"hand\" using autoscaling/v2: .spec.maxReplicas";
-    answer.refused(409, "Conflict", text)?;
-    let answer = patch(&w, &path, APPLY, &wanted(json!({}))).await?;
+    response.is_error(409, "Conflict", text)?;
+    let response = patch(&env, &path, APPLY, &wanted(json!({}))).await?;
     let text = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-    answer.refused(422, "Invalid", text)?;
-    let answer = patch(&w, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
-    answer.refused(400, "BadRequest", "invalid object type: /, Kind=")
+    response.is_error(422, "Invalid", text)?;
+    let response = patch(&env, &by("one"), APPLY, &json!({"metadata": {"name": "web"}})).await?;
+    response.is_error(400, "BadRequest", "invalid object type: /, Kind=")
 }

@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Rejected requests and their messages.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::{
     JSON, MERGE, autoscaler, autoscalers, deployment, deployments, get, patch, post, put, send,
 };
-use crate::world::World;
+use crate::test_env::TestEnv;
 
-/// Objects that are not there, or are there already.
-pub(in super::super) async fn api_not_found(w: World) -> Result<()> {
-    let path = deployments(&w);
-    post(&w, &path, &deployment("web")).await?.ok()?;
-    let again = post(&w, &path, &deployment("web")).await?;
-    again.refused(409, "AlreadyExists", "deployments.apps \"web\" already exists")?;
+/// Missing and already existing objects.
+pub(in super::super) async fn api_not_found(env: TestEnv) -> Result<()> {
+    let path = deployments(&env);
+    post(&env, &path, &deployment("web")).await?.ok()?;
+    let again = post(&env, &path, &deployment("web")).await?;
+    again.is_error(409, "AlreadyExists", "deployments.apps \"web\" already exists")?;
     let details = json!({"name": "web", "group": "apps", "kind": "deployments"});
     ensure!(again.body["details"] == details, "{}", again.body);
     for (method, place, body) in [
@@ -23,25 +23,26 @@ pub(in super::super) async fn api_not_found(w: World) -> Result<()> {
         (Method::DELETE, "/nope", Value::Null),
         (Method::GET, "/nope/scale", Value::Null),
     ] {
-        let answer = send(&w, method, &format!("{path}{place}"), JSON, &body).await?;
-        answer.refused(404, "NotFound", "deployments.apps \"nope\" not found")?;
+        let response = send(&env, method, &format!("{path}{place}"), JSON, &body).await?;
+        response.is_error(404, "NotFound", "deployments.apps \"nope\" not found")?;
     }
-    let elsewhere = path.replace(&w.ns, "nowhere");
-    let answer = post(&w, &elsewhere, &deployment("web")).await?;
-    answer.refused(404, "NotFound", "namespaces \"nowhere\" not found")
+    let elsewhere = path.replace(&env.ns, "nowhere");
+    let response = post(&env, &elsewhere, &deployment("web")).await?;
+    response.is_error(404, "NotFound", "namespaces \"nowhere\" not found")
 }
 
-/// Paths, methods and media types that are not there.
-pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
-    let path = deployments(&w);
-    post(&w, &path, &deployment("web")).await?.ok()?;
+/// Unknown paths, methods and media types.
+pub(in super::super) async fn api_unknown_paths(env: TestEnv) -> Result<()> {
+    let path = deployments(&env);
+    post(&env, &path, &deployment("web")).await?.ok()?;
     let web = format!("{path}/web");
     let no_resource = "the server could not find the requested resource";
-    for path in [format!("{path}/web/nosuch"), format!("/apis/apps/v1/namespaces/{}/nosuch", w.ns)]
+    for path in
+        [format!("{path}/web/nosuch"), format!("/apis/apps/v1/namespaces/{}/nosuch", env.ns)]
     {
-        let answer = get(&w, &path).await?;
-        answer.refused(404, "NotFound", no_resource)?;
-        ensure!(answer.body["details"] == json!({}), "{}", answer.body);
+        let response = get(&env, &path).await?;
+        response.is_error(404, "NotFound", no_resource)?;
+        ensure!(response.body["details"] == json!({}), "{}", response.body);
     }
     for path in [
         "/apis/nosuch.io/v1/namespaces/x/things",
@@ -49,10 +50,10 @@ pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
         "/apis/nosuch.io",
         "/nosuch",
     ] {
-        let answer = get(&w, path).await?;
+        let response = get(&env, path).await?;
         ensure!(
-            (answer.code, &answer.body) == (404, &json!("404 page not found\n")),
-            "{path}: {answer:?}"
+            (response.code, &response.body) == (404, &json!("404 page not found\n")),
+            "{path}: {response:?}"
         );
     }
     let not_allowed = "the server does not allow this method on the requested resource";
@@ -63,55 +64,55 @@ pub(in super::super) async fn api_no_such_path(w: World) -> Result<()> {
         (Method::DELETE, format!("{web}/scale"), JSON),
         (Method::POST, "/apis/apps/v1/deployments".to_owned(), JSON),
     ] {
-        let answer = send(&w, method, &path, media_type, &json!({})).await?;
-        answer.refused(405, "MethodNotAllowed", not_allowed).with_context(|| path)?;
+        let response = send(&env, method, &path, media_type, &json!({})).await?;
+        response.is_error(405, "MethodNotAllowed", not_allowed).with_context(|| path)?;
     }
-    let unknown = send(&w, Method::POST, &path, "text/plain", &json!("a: b")).await?;
+    let unknown = send(&env, Method::POST, &path, "text/plain", &json!("a: b")).await?;
     let text = "the body of the request was in an unknown format - accepted media types include: application/json";
-    unknown.refused_like(415, "UnsupportedMediaType", text)?;
-    let unknown = patch(&w, &web, JSON, &json!({})).await?;
-    unknown.refused(415, "UnsupportedMediaType", "415: Unsupported Media Type")?;
-    let unacceptable = send(&w, Method::GET, &web, "text/plain", &Value::Null).await?;
-    unacceptable.refused_like(406, "NotAcceptable", "406: Not Acceptable")
+    unknown.is_error_like(415, "UnsupportedMediaType", text)?;
+    let unknown = patch(&env, &web, JSON, &json!({})).await?;
+    unknown.is_error(415, "UnsupportedMediaType", "415: Unsupported Media Type")?;
+    let unacceptable = send(&env, Method::GET, &web, "text/plain", &Value::Null).await?;
+    unacceptable.is_error_like(406, "NotAcceptable", "406: Not Acceptable")
 }
 
-/// Objects that do not fit where they are sent.
-pub(in super::super) async fn api_misplaced_objects(w: World) -> Result<()> {
-    let path = deployments(&w);
+/// Objects that don't match the URL.
+pub(in super::super) async fn api_misplaced_objects(env: TestEnv) -> Result<()> {
+    let path = deployments(&env);
     let web = format!("{path}/web");
-    post(&w, &path, &deployment("web")).await?.ok()?;
+    post(&env, &path, &deployment("web")).await?.ok()?;
     let with = |place: &str, value: &str| {
         let mut object = deployment("web");
         *object.pointer_mut("/metadata").unwrap_or(&mut Value::Null) =
             json!({"name": "web", place: value});
         object
     };
-    let other_namespace = post(&w, &path, &with("namespace", "other")).await?;
+    let other_namespace = post(&env, &path, &with("namespace", "other")).await?;
     let text =
         "the namespace of the provided object does not match the namespace sent on the request";
-    other_namespace.refused(400, "BadRequest", text)?;
-    let other_name = put(&w, &web, &deployment("other")).await?;
+    other_namespace.is_error(400, "BadRequest", text)?;
+    let other_name = put(&env, &web, &deployment("other")).await?;
     let text = "the name of the object (other) does not match the name on the URL (web)";
-    other_name.refused(400, "BadRequest", text)?;
+    other_name.is_error(400, "BadRequest", text)?;
     let mut other_version = deployment("new");
     other_version["apiVersion"] = "apps/v2".into();
-    let answer = post(&w, &path, &other_version).await?;
+    let response = post(&env, &path, &other_version).await?;
     let text = "Deployment in version \"v2\" cannot be handled as a Deployment: no kind \"Deployment\" is registered for version \"apps/v2\"";
-    answer.refused_like(400, "BadRequest", text)?;
-    let answer = post(&w, &path, &with("resourceVersion", "1")).await?;
+    response.is_error_like(400, "BadRequest", text)?;
+    let response = post(&env, &path, &with("resourceVersion", "1")).await?;
     let text = "resourceVersion should not be set on objects to be created";
-    ensure!((answer.code, &answer.body["message"]) == (500, &json!(text)), "{answer:?}");
-    ensure!(answer.body["reason"].is_null(), "{answer:?}");
-    let no_object = post(&w, &path, &json!("{\"a\":")).await?;
-    no_object.refused_like(400, "BadRequest", "")?;
-    let dry = post(&w, &format!("{path}?dryRun=some"), &deployment("new")).await?;
+    ensure!((response.code, &response.body["message"]) == (500, &json!(text)), "{response:?}");
+    ensure!(response.body["reason"].is_null(), "{response:?}");
+    let no_object = post(&env, &path, &json!("{\"a\":")).await?;
+    no_object.is_error_like(400, "BadRequest", "")?;
+    let dry = post(&env, &format!("{path}?dryRun=some"), &deployment("new")).await?;
     let text = "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"some\"]: supported values: \"All\"";
-    dry.refused(422, "Invalid", text)
+    dry.is_error(422, "Invalid", text)
 }
 
-/// What is wrong with an autoscaler is told completely, and in order.
-pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
-    let path = autoscalers(&w);
+/// Validation reports all errors of an autoscaler, in order.
+pub(in super::super) async fn api_invalid_autoscalers(env: TestEnv) -> Result<()> {
+    let path = autoscalers(&env);
     let cpu = json!({"type": "Resource", "resource": {
         "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 0},
     }});
@@ -133,17 +134,17 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
         ),
     ];
     for (spec, expected) in specs {
-        let answer = post(&w, &path, &autoscaler("bad", spec.clone())).await?;
-        answer.refused_like(
+        let response = post(&env, &path, &autoscaler("bad", spec.clone())).await?;
+        response.is_error_like(
             422,
             "Invalid",
             "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: ",
         )?;
-        let details = &answer.body["details"];
+        let details = &response.body["details"];
         let about = json!([details["name"], details["group"], details["kind"]]);
         ensure!(about == json!(["bad", "autoscaling", "HorizontalPodAutoscaler"]), "{details}");
         let causes = details["causes"].as_array().context("no causes")?;
-        let message = answer.body["message"].as_str().unwrap_or_default();
+        let message = response.body["message"].as_str().unwrap_or_default();
         for cause in causes {
             let text = cause["message"].as_str().context("no message")?;
             ensure!(message.contains(text), "{text:?} is not in {message:?}");
@@ -155,25 +156,25 @@ pub(in super::super) async fn api_invalid_autoscalers(w: World) -> Result<()> {
             );
         }
     }
-    let answer =
-        post(&w, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
+    let response =
+        post(&env, &path, &autoscaler("bad", json!({"maxReplicas": 0, "minReplicas": 1}))).await?;
     let text = "HorizontalPodAutoscaler.autoscaling \"bad\" is invalid: [spec.maxReplicas: Required value: must be set and greater than 0, spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`]";
-    answer.refused(422, "Invalid", text)?;
-    let answer = post(&w, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;
+    response.is_error(422, "Invalid", text)?;
+    let response = post(&env, &path, &autoscaler("bad", json!({"maxReplicas": "five"}))).await?;
     let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a HorizontalPodAutoscaler: ";
-    answer.refused_like(400, "BadRequest", text)?;
-    ensure!(get(&w, &format!("{path}/bad")).await?.code == 404, "it was stored");
-    // Nor is a good one made bad, in its spec or its status.
-    post(&w, &path, &autoscaler("good", json!({}))).await?.ok()?;
+    response.is_error_like(400, "BadRequest", text)?;
+    ensure!(get(&env, &format!("{path}/bad")).await?.code == 404, "it was stored");
+    // Updates of spec and status are validated too.
+    post(&env, &path, &autoscaler("good", json!({}))).await?.ok()?;
     let good = format!("{path}/good");
-    let answer = patch(&w, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;
-    answer.refused_like(
+    let response = patch(&env, &good, MERGE, &json!({"spec": {"minReplicas": 9}})).await?;
+    response.is_error_like(
         422,
         "Invalid",
         "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: ",
     )?;
     let status = json!({"status": {"currentReplicas": -2}});
-    let answer = patch(&w, &format!("{good}/status"), MERGE, &status).await?;
+    let response = patch(&env, &format!("{good}/status"), MERGE, &status).await?;
     let text = "HorizontalPodAutoscaler.autoscaling \"good\" is invalid: status.currentReplicas: Invalid value: -2: must be greater than or equal to 0";
-    answer.refused(422, "Invalid", text)
+    response.is_error(422, "Invalid", text)
 }

@@ -7,14 +7,14 @@ use super::{
     APPLY, JSON_PATCH, MERGE, STRATEGIC, deployment, deployments, get, patch, post, put, version,
 };
 use crate::scenarios::targets::define;
+use crate::test_env::TestEnv;
 use crate::workload::Kind;
-use crate::world::World;
 
-/// A Deployment's scale is read, replaced and patched in every way.
-pub(in super::super) async fn api_scale(w: World) -> Result<()> {
-    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
-    let path = format!("{}/web/scale", deployments(&w));
-    let scale = get(&w, &path).await?.ok()?;
+/// The scale of a Deployment: read, update, and all kinds of patches.
+pub(in super::super) async fn api_scale(env: TestEnv) -> Result<()> {
+    let object = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
+    let path = format!("{}/web/scale", deployments(&env));
+    let scale = get(&env, &path).await?.ok()?;
     let metadata = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
         .map(|member| (member.to_owned(), object["metadata"][member].clone()));
     let expected = json!({
@@ -25,10 +25,10 @@ pub(in super::super) async fn api_scale(w: World) -> Result<()> {
 
     let mut next = scale.clone();
     next["spec"]["replicas"] = 3.into();
-    let stored = put(&w, &path, &next).await?.ok()?;
+    let stored = put(&env, &path, &next).await?.ok()?;
     ensure!(stored["spec"]["replicas"] == 3 && version(&stored)? != version(&scale)?, "{stored}");
     let modified = "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
-    put(&w, &path, &next).await?.refused(409, "Conflict", modified)?;
+    put(&env, &path, &next).await?.is_error(409, "Conflict", modified)?;
     for (place, value, code, reason, text) in [
         (
             "uid",
@@ -53,14 +53,14 @@ pub(in super::super) async fn api_scale(w: World) -> Result<()> {
         ),
     ] {
         let mut wrong =
-            json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": 9}});
+            json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": 9}});
         wrong["metadata"][place] = value.into();
-        put(&w, &path, &wrong).await?.refused_like(code, reason, text).with_context(|| place)?;
+        put(&env, &path, &wrong).await?.is_error_like(code, reason, text).with_context(|| place)?;
     }
     let negative =
-        json!({"metadata": {"name": "web", "namespace": w.ns}, "spec": {"replicas": -3}});
+        json!({"metadata": {"name": "web", "namespace": env.ns}, "spec": {"replicas": -3}});
     let text = "Scale.autoscaling \"web\" is invalid: spec.replicas: Invalid value: -3: must be greater than or equal to 0";
-    put(&w, &path, &negative).await?.refused(422, "Invalid", text)?;
+    put(&env, &path, &negative).await?.is_error(422, "Invalid", text)?;
     let set = |replicas: i64| json!({"spec": {"replicas": replicas}});
     let applied = json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 7},
@@ -73,37 +73,37 @@ pub(in super::super) async fn api_scale(w: World) -> Result<()> {
         ("?fieldManager=x&force=true", APPLY, applied, json!(7)),
         ("", MERGE, set(0), Value::Null),
     ] {
-        let scale = patch(&w, &format!("{path}{query}"), media_type, &change).await?.ok()?;
+        let scale = patch(&env, &format!("{path}{query}"), media_type, &change).await?.ok()?;
         ensure!(scale["spec"]["replicas"] == expected, "{media_type}: {scale}");
     }
-    let object = get(&w, &format!("{}/web", deployments(&w))).await?.ok()?;
+    let object = get(&env, &format!("{}/web", deployments(&env))).await?.ok()?;
     ensure!(object["spec"]["replicas"] == 0, "{object}");
     Ok(())
 }
 
-/// A custom resource has the scale that its definition says.
-pub(in super::super) async fn api_custom_scale(w: World) -> Result<()> {
+/// The scale of a custom resource follows its definition.
+pub(in super::super) async fn api_custom_scale(env: TestEnv) -> Result<()> {
     let kind = Kind::new("api.hpa-rs.test", "v1", "Queue", "queues");
-    define(&w, kind, &["v1", "v1alpha1"]).await?;
-    let path = format!("/apis/api.hpa-rs.test/v1/namespaces/{}/queues", w.ns);
+    define(&env, kind, &["v1", "v1alpha1"]).await?;
+    let path = format!("/apis/api.hpa-rs.test/v1/namespaces/{}/queues", env.ns);
     let object = json!({
         "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "jobs"},
         "spec": {"replicas": 3}, "status": {"replicas": 9},
     });
-    let stored = post(&w, &path, &object).await?.ok()?;
+    let stored = post(&env, &path, &object).await?.ok()?;
     ensure!(stored["metadata"]["generation"] == 1 && stored["status"].is_null(), "{stored}");
     let (jobs, scale) = (format!("{path}/jobs"), format!("{path}/jobs/scale"));
     let status = json!({"status": {"replicas": 2, "selector": "app=jobs"}});
-    patch(&w, &format!("{jobs}/status"), MERGE, &status).await?.ok()?;
-    let seen = get(&w, &scale).await?.ok()?;
+    patch(&env, &format!("{jobs}/status"), MERGE, &status).await?.ok()?;
+    let seen = get(&env, &scale).await?.ok()?;
     let expected = json!([{"replicas": 3}, {"replicas": 2, "selector": "app=jobs"}]);
     ensure!(json!([seen["spec"], seen["status"]]) == expected, "{seen}");
     let mut next = seen.clone();
     next["spec"]["replicas"] = 4.into();
-    put(&w, &scale, &next).await?.ok()?;
+    put(&env, &scale, &next).await?.ok()?;
     let modified = "Operation cannot be fulfilled on queues.api.hpa-rs.test \"jobs\": the object has been modified; please apply your changes to the latest version and try again";
-    put(&w, &scale, &next).await?.refused(409, "Conflict", modified)?;
-    let stored = get(&w, &jobs.replace("/v1/", "/v1alpha1/")).await?.ok()?;
+    put(&env, &scale, &next).await?.is_error(409, "Conflict", modified)?;
+    let stored = get(&env, &jobs.replace("/v1/", "/v1alpha1/")).await?.ok()?;
     ensure!(
         stored["apiVersion"] == "api.hpa-rs.test/v1alpha1" && stored["spec"]["replicas"] == 4,
         "{stored}"
@@ -111,34 +111,35 @@ pub(in super::super) async fn api_custom_scale(w: World) -> Result<()> {
     ensure!(stored["metadata"]["generation"] == 2, "{stored}");
 
     for path in [&jobs, &scale] {
-        let answer = patch(&w, path, STRATEGIC, &json!({})).await?;
-        answer.refused_like(
+        let response = patch(&env, path, STRATEGIC, &json!({})).await?;
+        response.is_error_like(
             415,
             "UnsupportedMediaType",
             "the body of the request was in an unknown format",
         )?;
     }
-    let answer = patch(&w, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
+    let response = patch(&env, &scale, MERGE, &json!({"spec": {"replicas": -5}})).await?;
     let text = "Queue.api.hpa-rs.test \"jobs\" is invalid: .spec.replicas: Invalid value: -5: should be a non-negative integer";
-    answer.refused(422, "Invalid", text)?;
-    let answer = put(&w, &jobs, &object).await?;
+    response.is_error(422, "Invalid", text)?;
+    let response = put(&env, &jobs, &object).await?;
     let text = "queues.api.hpa-rs.test \"jobs\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-    answer.refused(422, "Invalid", text)?;
+    response.is_error(422, "Invalid", text)?;
     let nameless = json!({"metadata": {"name": "no-kind"}});
     let text =
         "the object provided is unrecognized (must be of type Queue): Object 'Kind' is missing in";
-    post(&w, &path, &nameless).await?.refused_like(400, "BadRequest", text)?;
-    // Replicas that nobody set cannot be read, but written.
+    post(&env, &path, &nameless).await?.is_error_like(400, "BadRequest", text)?;
+    // Unset replicas can't be read, but can be written.
     let bare = json!({
         "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "bare"}, "spec": {},
     });
-    post(&w, &path, &bare).await?.ok()?;
-    let answer = get(&w, &format!("{path}/bare/scale")).await?;
+    post(&env, &path, &bare).await?.ok()?;
+    let response = get(&env, &format!("{path}/bare/scale")).await?;
     let text = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
-    answer.refused(500, "InternalError", text)?;
-    let scale = patch(&w, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}}))
-        .await?
-        .ok()?;
+    response.is_error(500, "InternalError", text)?;
+    let scale =
+        patch(&env, &format!("{path}/bare/scale"), MERGE, &json!({"spec": {"replicas": 2}}))
+            .await?
+            .ok()?;
     ensure!(scale["spec"]["replicas"] == 2, "{scale}");
     Ok(())
 }

@@ -1,17 +1,17 @@
-//! What `kubectl get` shows, and objects without their contents.
+//! Tables as `kubectl get` uses them, and metadata-only objects.
 
 use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{MERGE, autoscaler, autoscalers, deployment, deployments, patch, post, send};
-use crate::world::World;
+use crate::test_env::TestEnv;
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// Name, type, format and priority of each column, and the cells of the rows.
-async fn table(w: &World, path: &str) -> Result<(Value, Value)> {
-    let table = send(w, Method::GET, path, TABLE, &Value::Null).await?.ok()?;
+async fn table(env: &TestEnv, path: &str) -> Result<(Value, Value)> {
+    let table = send(env, Method::GET, path, TABLE, &Value::Null).await?.ok()?;
     ensure!(table["kind"] == "Table" && table["apiVersion"] == "meta.k8s.io/v1", "{table}");
     let of = |column: &Value| {
         ["name", "type", "format", "priority"].map(|member| column[member].clone())
@@ -22,11 +22,11 @@ async fn table(w: &World, path: &str) -> Result<(Value, Value)> {
     Ok((json!(columns), rows.map(|row| row["cells"].clone()).collect()))
 }
 
-/// The columns of autoscalers and Deployments, with a metric and without.
-pub(in super::super) async fn api_tables(w: World) -> Result<()> {
-    let path = autoscalers(&w);
-    post(&w, &path, &autoscaler("web", json!({}))).await?.ok()?;
-    let (columns, cells) = table(&w, &path).await?;
+/// Tables of autoscalers, with and without a metric, and of Deployments.
+pub(in super::super) async fn api_tables(env: TestEnv) -> Result<()> {
+    let path = autoscalers(&env);
+    post(&env, &path, &autoscaler("web", json!({}))).await?.ok()?;
+    let (columns, cells) = table(&env, &path).await?;
     let plain = |name: &str, holds: &str| json!([name, holds, "", 0]);
     let name = json!(["Name", "string", "name", 0]);
     let mut expected = vec![name.clone()];
@@ -53,13 +53,13 @@ pub(in super::super) async fn api_tables(w: World) -> Result<()> {
     }});
     let status =
         json!({"status": {"currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [metric]}});
-    patch(&w, &format!("{path}/web/status"), MERGE, &status).await?.ok()?;
-    let (_, cells) = table(&w, &format!("{path}/web")).await?;
+    patch(&env, &format!("{path}/web/status"), MERGE, &status).await?.ok()?;
+    let (_, cells) = table(&env, &format!("{path}/web")).await?;
     ensure!(cells[0][2] == "cpu: 50%/80%" && cells[0][5] == 2, "{cells}");
 
-    let path = deployments(&w);
-    post(&w, &path, &deployment("web")).await?.ok()?;
-    let (columns, cells) = table(&w, &path).await?;
+    let path = deployments(&env);
+    post(&env, &path, &deployment("web")).await?.ok()?;
+    let (columns, cells) = table(&env, &path).await?;
     let mut expected = vec![name];
     expected.extend(["Ready", "Up-to-date", "Available", "Age"].map(|name| plain(name, "string")));
     expected
@@ -67,22 +67,22 @@ pub(in super::super) async fn api_tables(w: World) -> Result<()> {
     ensure!(columns == json!(expected), "{columns}");
     let age = cells[0][4].clone();
     ensure!(cells == json!([["web", "0/2", 0, 0, age, "app", "none", "app=web"]]), "{cells}");
-    let answer =
-        send(&w, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
+    let response =
+        send(&env, Method::GET, &format!("{path}?includeObject=All"), TABLE, &Value::Null).await?;
     let text = "Unable to convert to Table as requested: includeObject: Invalid value: \"All\": must be 'Metadata', 'Object', 'None', or empty";
-    answer.refused(400, "BadRequest", text)
+    response.is_error(400, "BadRequest", text)
 }
 
-/// Metadata alone, of one object and of many.
-pub(in super::super) async fn api_metadata_only(w: World) -> Result<()> {
-    let object = post(&w, &deployments(&w), &deployment("web")).await?.ok()?;
+/// Metadata of one object and of a list.
+pub(in super::super) async fn api_metadata_only(env: TestEnv) -> Result<()> {
+    let object = post(&env, &deployments(&env), &deployment("web")).await?.ok()?;
     let only = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]});
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-    let path = deployments(&w);
-    let one = send(&w, Method::GET, &format!("{path}/web"), accept, &Value::Null).await?.ok()?;
+    let path = deployments(&env);
+    let one = send(&env, Method::GET, &format!("{path}/web"), accept, &Value::Null).await?.ok()?;
     ensure!(one == only, "{one}");
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
-    let many = send(&w, Method::GET, &path, accept, &Value::Null).await?.ok()?;
+    let many = send(&env, Method::GET, &path, accept, &Value::Null).await?.ok()?;
     ensure!(
         many["kind"] == "PartialObjectMetadataList" && many["items"] == json!([only]),
         "{many}"

@@ -1,4 +1,4 @@
-//! The API server as one instance sees it: what it asks is logged, and it can be cut off.
+//! The proxy of one instance: logs its requests, and can cut it off.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -13,40 +13,41 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tower::Service;
 
-use crate::log::{Log, Scaled, Who};
+use crate::log::{InstanceId, Log, Scaled};
 
-/// A way to the server that only one instance takes.
-pub(crate) struct Door {
+/// A proxy to the testbed for one instance.
+pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    /// Nothing gets through, in either direction.
+    /// Blocks both directions.
     pub(crate) cut: watch::Sender<bool>,
-    /// Metrics are read, but the answers held back: the next thing would be to write the scale.
+    /// Holds metrics responses. After one, the instance writes the scale.
     pub(crate) hold: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Door {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Whether this is the one metric that all autoscalers have. The scale tells nothing: it is known from a watch.
+/// Whether this is the metric of the autoscalers. Scales don't show a reconcile, because they are
+/// watched.
 fn is_metric(path: &str) -> bool {
     path.contains("/external.metrics.k8s.io/v1beta1/namespaces/")
 }
 
 #[derive(Clone)]
 struct Guard {
-    who: Who,
+    who: InstanceId,
     testbed: Testbed,
     log: Arc<Log>,
     cut: watch::Receiver<bool>,
     hold: watch::Receiver<bool>,
 }
 
-impl Door {
-    pub(crate) async fn open(who: Who, testbed: Testbed, log: Arc<Log>) -> Self {
+impl Proxy {
+    pub(crate) async fn open(who: InstanceId, testbed: Testbed, log: Arc<Log>) -> Self {
         let (cut, hold) = (watch::Sender::new(false), watch::Sender::new(false));
         let guard = Guard { who, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -71,16 +72,16 @@ impl Guard {
             self.log.writes(self.who, &format!("{method} {path}"));
         }
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        // Nothing else runs in between: the test has one thread, and this does not wait.
-        let answer = self.testbed.service().call(request).await.unwrap();
-        if answer.status().is_success() {
+        // Atomic with the check above: the test has one thread, and the testbed does not wait.
+        let response = self.testbed.service().call(request).await.unwrap();
+        if response.status().is_success() {
             self.note(is_write, &path, &body);
         }
         if is_metric(&path) && *self.hold.borrow() {
             self.log.add(|events| events.held.push(self.who));
             self.hold.wait_for(|hold| !hold).await.ok();
         }
-        self.stream(answer)
+        self.stream(response)
     }
 
     fn note(&self, is_write: bool, path: &str, body: &Bytes) {
@@ -91,7 +92,7 @@ impl Guard {
                 self.log.leased(who, lease["spec"]["holderIdentity"].as_str().unwrap_or_default());
             }
             (false, path) if path.contains("/leases") => {
-                self.log.add(|events| events.looked.push(who))
+                self.log.add(|events| events.lease_readers.push(who))
             }
             (true, path) if path.ends_with("/scale") => {
                 self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
@@ -101,9 +102,9 @@ impl Guard {
         }
     }
 
-    /// The answer, of which nothing more arrives once the way is cut.
-    fn stream(&self, answer: Response<Body>) -> Response<Body> {
-        let (parts, body) = answer.into_parts();
+    /// The response, which stalls once the instance is cut off.
+    fn stream(&self, response: Response<Body>) -> Response<Body> {
+        let (parts, body) = response.into_parts();
         let data = (body.into_data_stream(), self.cut.clone());
         let body = stream::unfold(data, |(mut data, mut cut)| async move {
             let is_cut = async { drop(cut.wait_for(|cut| *cut).await) };

@@ -1,4 +1,4 @@
-//! What a scenario sees: its own namespace of the control plane, and words for what is done and expected there.
+//! The environment of a scenario: a namespace of the control plane, actions and expectations in it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,12 +24,11 @@ use crate::workload::{Kind, Workloads, container};
 
 pub(crate) type Hpa = HorizontalPodAutoscaler;
 
-/// How long anything may take that has no bound of its own: many periods, on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+/// Deadline of waits without a deadline of their own: many sync periods, even on a busy machine.
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
-/// The view of one scenario.
 #[derive(Clone)]
-pub(crate) struct World {
+pub(crate) struct TestEnv {
     pub(crate) ns: String,
     pub(crate) client: Client,
     pub(crate) plane: Arc<dyn ControlPlane>,
@@ -39,7 +38,7 @@ pub(crate) struct World {
     pub(crate) binary: PathBuf,
 }
 
-/// Something that an autoscaler scales; its pods have the label `app` with its name.
+/// The target of an autoscaler. Its pods have the label `app=NAME`.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
@@ -47,7 +46,7 @@ pub(crate) struct Target {
     pub(crate) api: Api<DynamicObject>,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) async fn create_namespace(&self) -> Result<()> {
         let namespace: Namespace = from(json!({"metadata": {"name": self.ns}}))?;
         Api::<Namespace>::all(self.client.clone())
@@ -94,7 +93,7 @@ impl World {
             .await
             .with_context(|| format!("create {name}"))?;
         let target = Target { kind, name: name.to_owned(), api };
-        wait::object(&target.api, name, "its pods", PATIENCE, |object| {
+        wait::object(&target.api, name, "its pods", WAIT_LIMIT, |object| {
             object.data["status"]["replicas"].as_i64().unwrap_or(0) == i64::from(replicas)
         })
         .await?;
@@ -118,31 +117,30 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the autoscaler is as expected.
-    pub(crate) async fn hpa_until(
+    pub(crate) async fn wait_for_hpa(
         &self,
         name: &str,
         what: &str,
         done: impl FnMut(&Hpa) -> bool,
     ) -> Result<Hpa> {
-        wait::object(&self.hpas(), name, what, PATIENCE, done).await
+        wait::object(&self.hpas(), name, what, WAIT_LIMIT, done).await
     }
 
-    /// Waits until the autoscaler has decided for `replicas` and is content with them.
+    /// Waits until current and desired replicas are `replicas`, and the conditions report success.
     pub(crate) async fn settled(&self, name: &str, replicas: i32) -> Result<Hpa> {
-        self.hpa_until(name, &format!("{name} to settle at {replicas}"), |hpa| {
-            at(hpa, replicas)
-                && is(hpa, "AbleToScale", "True", "ReadyForNewScale")
-                && is(hpa, "ScalingActive", "True", "ValidMetricFound")
+        self.wait_for_hpa(name, &format!("{name} to settle at {replicas}"), |hpa| {
+            has_replicas(hpa, replicas)
+                && has_condition(hpa, "AbleToScale", "True", "ReadyForNewScale")
+                && has_condition(hpa, "ScalingActive", "True", "ValidMetricFound")
         })
         .await
     }
 
-    /// Waits for an event about the autoscaler whose reason is `reason` and whose message contains `text`.
+    /// Waits for an event of the autoscaler with this reason, and a message that contains `text`.
     pub(crate) async fn event(&self, name: &str, reason: &str, text: &str) -> Result<Event> {
         let config = watcher::Config::default().fields(&format!("involvedObject.name={name}"));
         let what = format!("an event {reason} {text:?} about {name}");
-        let event = wait::any(&self.events(), config, &what, PATIENCE, |event| {
+        let event = wait::any(&self.events(), config, &what, WAIT_LIMIT, |event| {
             let found = event.reason.as_deref() == Some(reason);
             (found && event.message.as_deref().unwrap_or_default().contains(text)).then_some(event)
         })
@@ -160,17 +158,17 @@ impl World {
         Api::namespaced(self.client.clone(), &self.ns)
     }
 
-    /// CPU of the container `app` of a target.
+    /// Sets the CPU usage of the container `app` of a target.
     pub(crate) fn cpu(&self, app: &str, load: Load) {
         self.metrics.set_usage(&self.ns, app, "app", "cpu", load);
     }
 
-    /// From now on, writes of the scale of the target wait between their arrival and their taking effect.
+    /// Holds scale writes of the target in the API server, from arrival to effect.
     pub(crate) async fn hold_scale_writes(&self, target: &Target) -> Result<HeldWrites> {
         self.plane.hold_scale_writes(&self.ns, target).await
     }
 
-    /// Starts a controller of this namespace only; `flags` come after the usual ones.
+    /// Starts a controller of this namespace. `flags` override the default flags.
     pub(crate) fn controller(&self, name: &str, flags: &[&str]) -> Result<Process> {
         let namespace = format!("--namespace={}", self.ns);
         let mut all = vec![namespace.as_str()];
@@ -178,7 +176,7 @@ impl World {
         controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
     }
 
-    /// Starts a report of a dry run of this namespace for a time, with the usual flags.
+    /// Starts `hpa shadow-report` for this namespace.
     pub(crate) fn shadow_report(&self, name: &str, length: &str) -> Result<Process> {
         let flags = [format!("--namespace={}", self.ns), format!("--for={length}")];
         let command = command(
@@ -190,7 +188,7 @@ impl World {
         Process::start(self.plane.dir(), &format!("{}-{name}", self.ns), command)
     }
 
-    /// What there is in the namespace, for a failure's report.
+    /// Describes the namespace for the report of a failure.
     pub(crate) async fn dump(&self) -> String {
         let mut text = String::new();
         if let Ok(hpas) = self.hpas().list(&ListParams::default()).await {
@@ -218,23 +216,23 @@ impl World {
 }
 
 impl Target {
-    /// The specification of an autoscaler of this target.
+    /// The spec of an autoscaler of this target.
     pub(crate) fn hpa(&self, min: i32, max: i32, metrics: Value) -> Value {
         let target = json!({"apiVersion": self.kind.api_version(), "kind": self.kind.kind, "name": self.name});
         json!({"scaleTargetRef": target, "minReplicas": min, "maxReplicas": max, "metrics": metrics})
     }
 
-    /// Sets the replicas by hand.
-    pub(crate) async fn set(&self, replicas: i32) -> Result<DynamicObject> {
+    /// Scales the target as a user.
+    pub(crate) async fn scale(&self, replicas: i32) -> Result<DynamicObject> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         Ok(self.api.patch(&self.name, &PatchParams::default(), &patch).await?)
     }
 
-    /// Waits until the replicas asked for, and those there are, are these.
-    pub(crate) async fn at(&self, replicas: i32) -> Result<DynamicObject> {
+    /// Waits until spec and status of the target have this number of replicas.
+    pub(crate) async fn scaled_to(&self, replicas: i32) -> Result<DynamicObject> {
         let what = format!("{} at {replicas} replicas", self.name);
         let wanted = i64::from(replicas);
-        wait::object(&self.api, &self.name, &what, PATIENCE, |object| {
+        wait::object(&self.api, &self.name, &what, WAIT_LIMIT, |object| {
             spec_replicas(object) == wanted
                 && object.data["status"]["replicas"].as_i64().unwrap_or(0) == wanted
         })
@@ -242,12 +240,10 @@ impl Target {
     }
 }
 
-/// The replicas a target asks for.
 pub(crate) fn spec_replicas(object: &DynamicObject) -> i64 {
     object.data["spec"]["replicas"].as_i64().unwrap_or(-1)
 }
 
-/// A condition by its type.
 pub(crate) fn condition<'a>(
     hpa: &'a Hpa,
     type_: &str,
@@ -255,19 +251,17 @@ pub(crate) fn condition<'a>(
     hpa.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether a condition has this status and reason.
-pub(crate) fn is(hpa: &Hpa, type_: &str, status: &str, reason: &str) -> bool {
+pub(crate) fn has_condition(hpa: &Hpa, type_: &str, status: &str, reason: &str) -> bool {
     condition(hpa, type_).is_some_and(|c| c.status == status && c.reason.as_deref() == Some(reason))
 }
 
-/// The message of a condition.
 pub(crate) fn message<'a>(hpa: &'a Hpa, type_: &str) -> &'a str {
     condition(hpa, type_).and_then(|condition| condition.message.as_deref()).unwrap_or("")
 }
 
-/// Whether current and desired replicas are these.
-pub(crate) fn at(hpa: &Hpa, replicas: i32) -> bool {
-    // Zero is left out where it is optional.
+/// Whether both current and desired replicas are `replicas`.
+pub(crate) fn has_replicas(hpa: &Hpa, replicas: i32) -> bool {
+    // An optional field is omitted if it is zero.
     let status = hpa.status.as_ref();
     status.is_some_and(|s| {
         s.current_replicas.unwrap_or(0) == replicas && s.desired_replicas == replicas
@@ -280,7 +274,7 @@ pub(crate) fn current_metric(hpa: &Hpa) -> Value {
     metrics.and_then(|metrics| metrics.first()).map_or(Value::Null, |first| json!(first))
 }
 
-/// Starts the binary under test with the usual flags and then `flags`.
+/// Starts the controller under test. `flags` override the default flags.
 pub(crate) fn controller(
     plane: &dyn ControlPlane,
     binary: &std::path::Path,
@@ -288,12 +282,12 @@ pub(crate) fn controller(
     flags: &[&str],
 ) -> Result<Process> {
     let mut command = command(plane, binary, "run", flags);
-    // The role of the chart's ClusterRole ends at leases, and there is no second controller to yield to.
+    // The chart's ClusterRole does not cover leases.
     command.env("HPA_LEADER_ELECT", "false");
     Process::start(plane.dir(), name, command)
 }
 
-/// A command of the binary under test with the usual flags and then `flags`.
+/// A subcommand of the binary under test. `flags` override the default flags.
 fn command(
     plane: &dyn ControlPlane,
     binary: &std::path::Path,
@@ -309,11 +303,11 @@ fn command(
     let usual =
         usual.iter().filter(|usual| !flags.iter().any(|flag| name_of(flag) == name_of(usual)));
     let mut command = Command::new(binary);
-    // The caller's settings are not the test's.
+    // The caller's environment must not affect the test.
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("HPA_")) {
         command.env_remove(variable);
     }
-    // Several run on this machine at a time.
+    // Several controllers run at the same time.
     command.arg(name).args(usual).args(flags).env("HPA_METRICS_PORT", "0");
     command.env("HPA_LOG_LEVEL", "info,hpa_controller=debug");
     command

@@ -1,0 +1,121 @@
+//! Concurrent writers of the same objects, and no needless writes by the controller.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+
+use super::{cpu, record};
+use crate::metrics::Load;
+use crate::test_env::{Target, TestEnv, has_condition, has_replicas, spec_replicas};
+use crate::wait;
+
+/// Changes an annotation of the target often enough that some scale writes conflict.
+async fn write_annotations(target: Target) -> Result<()> {
+    let mut interval = tokio::time::interval(Duration::from_millis(10));
+    for count in 0_u64.. {
+        interval.tick().await;
+        let patch =
+            Patch::Merge(json!({"metadata": {"annotations": {"count": count.to_string()}}}));
+        target.api.patch(&target.name, &PatchParams::default(), &patch).await?;
+    }
+    Ok(())
+}
+
+pub(super) async fn scaling_continues_despite_conflicts(env: TestEnv) -> Result<()> {
+    let web = env.deployment("web", 1).await?;
+    env.cpu("web", Load::Total(50));
+    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
+    env.settled("web", 1).await?;
+    let scaling = async {
+        for replicas in [2, 4, 3, 5, 1] {
+            env.cpu("web", Load::Total(50 * i64::from(replicas)));
+            web.scaled_to(replicas).await?;
+            env.event("web", "SuccessfulRescale", &format!("New size: {replicas}; ")).await?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        result = scaling => result,
+        result = write_annotations(web.clone()) => result,
+    }
+}
+
+/// If a user scales between the read and the write of a scale, the controller decides again.
+pub(super) async fn manual_change_is_not_overwritten(env: TestEnv) -> Result<()> {
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::PerPod(50));
+    env.hpa("web", web.hpa(1, 20, cpu(50))).await?;
+    env.settled("web", 2).await?;
+    let mut writes = env.hold_scale_writes(&web).await?;
+
+    // More than minReplicas, which the controller is about to enforce.
+    let record = record(&web, 6).await;
+    env.patch_hpa("web", json!({"spec": {"minReplicas": 4}})).await?;
+    let write = writes.next().await?;
+    web.scale(6).await?;
+    drop(write);
+    env.settled("web", 6).await?;
+    let seen = record.await??;
+    ensure!(seen == [2, 6], "the replicas: {seen:?}");
+
+    // A pause.
+    env.patch_hpa("web", json!({"spec": {"minReplicas": 8}})).await?;
+    let write = writes.next().await?;
+    web.scale(0).await?;
+    let watch = wait::during(&web.api, "web", Duration::from_secs(3));
+    drop(write);
+    let paused = env.wait_for_hpa("web", "the pause", |hpa| {
+        has_condition(hpa, "ScalingActive", "False", "ScalingDisabled") && has_replicas(hpa, 0)
+    });
+    let (seen, paused) = tokio::join!(watch, paused);
+    let replicas: Vec<i64> = seen?.iter().map(spec_replicas).collect();
+    ensure!(replicas.iter().all(|replicas| *replicas == 0), "after the pause: {replicas:?}");
+    paused?;
+    Ok(())
+}
+
+/// Without changes, five sync periods pass without a write, for healthy and failing autoscalers.
+pub(super) async fn steady_state_writes_nothing(env: TestEnv) -> Result<()> {
+    let good = env.deployment("good", 2).await?;
+    env.cpu("good", Load::PerPod(52));
+    env.hpa("good", good.hpa(1, 5, cpu(50))).await?;
+    let bad = env.deployment("bad", 2).await?;
+    env.hpa("bad", bad.hpa(1, 5, cpu(50))).await?;
+    let lost = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "lost"});
+    env.hpa("lost", json!({"scaleTargetRef": lost, "maxReplicas": 5, "metrics": cpu(50)})).await?;
+    env.settled("good", 2).await?;
+    env.wait_for_hpa("bad", "the failure", |hpa| {
+        has_condition(hpa, "ScalingActive", "False", "FailedGetResourceMetric")
+    })
+    .await?;
+    env.wait_for_hpa("lost", "the failure", |hpa| {
+        has_condition(hpa, "AbleToScale", "False", "FailedGetScale")
+    })
+    .await?;
+    // One more period for the second status write, which is the last one.
+    wait::during(&env.hpas(), "good", Duration::from_millis(1500)).await?;
+
+    let hpas = env.hpas();
+    let five = Duration::from_secs(5);
+    let (a, b, c) = tokio::try_join!(
+        wait::during(&hpas, "good", five),
+        wait::during(&hpas, "bad", five),
+        wait::during(&hpas, "lost", five),
+    )?;
+    for seen in [a, b, c] {
+        let texts: Vec<String> = seen.iter().map(|hpa| json!(hpa.status).to_string()).collect();
+        ensure!(
+            seen.len() == 1,
+            "{} writes in five periods:\n{}",
+            seen.len() - 1,
+            texts.join("\n")
+        );
+    }
+    // The healthy autoscaler has no event either.
+    let events =
+        env.events().list(&ListParams::default().fields("involvedObject.name=good")).await?;
+    ensure!(events.items.is_empty(), "{}", json!(events.items));
+    Ok(())
+}
