@@ -68,8 +68,7 @@ fn autoscalers(dashboard: &Dashboard, span: f64, columns: usize, rows: usize) ->
     let count = dashboard.autoscalers.len();
     for (index, history) in dashboard.autoscalers.iter().enumerate() {
         let block = autoscaler(history, span, columns);
-        // The last block needs no blank line, the others leave a line for the number of hidden
-        // ones.
+        // After the last block no blank line is needed, after others a line for the number.
         let needed = if index + 1 == count { block.len() - 1 } else { block.len() + 1 };
         if lines.len() + needed > rows {
             let more = format!("and {} more; enlarge the terminal to see them", count - index);
