@@ -1,8 +1,9 @@
-//! Any JSON that reads as an autoscaler can be defaulted, judged, written and read again.
+//! Any JSON that deserializes as an autoscaler can be defaulted, validated, serialized and read
+//! back.
 #![no_main]
 
 use hpa_calc::{
-    api::HorizontalPodAutoscaler,
+    HorizontalPodAutoscaler,
     defaults::apply_defaults,
     validation::{ValidationOptions, validate, validate_name},
 };
@@ -13,8 +14,7 @@ fuzz_target!(|data: &[u8]| {
     apply_defaults(&mut hpa.spec);
     let _ = validate_name(&hpa.metadata.name);
     let causes = validate(&hpa.spec, &ValidationOptions::default());
-    let text = serde_json::to_vec(&hpa).expect("an autoscaler can be written");
-    let again: HorizontalPodAutoscaler =
-        serde_json::from_slice(&text).expect("what was written can be read");
+    let json = serde_json::to_vec(&hpa).expect("an autoscaler serializes");
+    let again: HorizontalPodAutoscaler = serde_json::from_slice(&json).expect("it reads back");
     assert_eq!(causes, validate(&again.spec, &ValidationOptions::default()));
 });

@@ -1,16 +1,15 @@
-//! Whatever the spec, the scale, the pods, the metrics and the past: no panic, and a scale within bounds.
+//! For any spec, scale, pods, metrics and history: no panic, and the scale stays within bounds.
 #![no_main]
 
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, Pod, Scale},
+    History, HorizontalPodAutoscaler, MetricQuery, MetricsApi, MilliValue, Pause, Plan, Pod,
+    PodSample, PodSamples, ReadError, Reading, Scale, ScaleReadError, ScaleWriteError,
+    SelectedPods, Settings,
     defaults::apply_defaults,
-    history::{History, Recommendation, ScaleEvent},
-    plan::{Plan, ScaleReadError, SelectedPods},
-    readings::{MetricQuery, MetricsApi, PodSample, PodSamples, ReadError, Reading},
-    settings::Settings,
+    history::{Recommendation, ScaleEvent},
     validation::{ValidationOptions, validate},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -18,22 +17,86 @@ use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    /// JSON.
+    /// An autoscaler as JSON.
     hpa: &'a [u8],
-    /// JSON.
+    /// A list of pods as JSON.
     pods: &'a [u8],
+    /// `spec.replicas`, `status.replicas` and selector.
     scale: Option<(i32, i32, &'a str)>,
     autoscalers: u8,
+    /// Pod index, milli-units, and seconds of timestamp and window.
     samples: Vec<(u8, i64, i64, i64)>,
+    /// Milli-units of Object and External metrics.
     values: Vec<i64>,
-    unread: bool,
+    metrics_fail: bool,
     recommendations: Vec<(i32, i64)>,
     scale_events: Vec<(i32, i64, bool)>,
     now: i64,
     tolerance: f64,
-    spans: [i64; 3],
+    /// Seconds of the three durations in the settings.
+    durations: [i64; 3],
     scale_to_zero: bool,
-    written: bool,
+    strict_scale_to_zero: bool,
+    pause: (bool, bool),
+    write_succeeds: bool,
+}
+
+impl Input<'_> {
+    fn settings(&self) -> Settings {
+        let [downscale_stabilization, cpu_initialization, initial_readiness] =
+            self.durations.map(SignedDuration::from_secs);
+        Settings::default()
+            .with_tolerance(self.tolerance)
+            .with_downscale_stabilization(downscale_stabilization)
+            .with_cpu_initialization_period(cpu_initialization)
+            .with_initial_readiness_delay(initial_readiness)
+            .with_scale_to_zero(self.scale_to_zero)
+            .with_strict_scale_to_zero(self.strict_scale_to_zero)
+    }
+
+    fn scale(&self) -> Result<Scale, ScaleReadError> {
+        let (spec_replicas, status_replicas, selector) =
+            self.scale.ok_or_else(|| ScaleReadError::read("not found"))?;
+        Ok(Scale { spec_replicas, status_replicas, selector: selector.to_owned() })
+    }
+
+    fn samples(&self, pods: &[Arc<Pod>]) -> PodSamples {
+        let sample = |(pod, value, at, window): &(u8, i64, i64, i64)| {
+            let name = pods.get(usize::from(*pod)).map(|pod| pod.name.to_string());
+            let (value, window) =
+                (MilliValue::from_milli(*value), SignedDuration::from_secs(*window));
+            let sample = PodSample { value, timestamp: time(*at), window };
+            (name.unwrap_or_else(|| pod.to_string()), sample)
+        };
+        self.samples.iter().map(sample).collect()
+    }
+
+    fn history(&self) -> History {
+        let event = |(change, at, outdated): &(i32, i64, bool)| ScaleEvent {
+            change: *change,
+            at: time(*at),
+            outdated: *outdated,
+        };
+        let recommendation =
+            |(replicas, at): &(i32, i64)| Recommendation { replicas: *replicas, at: time(*at) };
+        History {
+            recommendations: self.recommendations.iter().map(recommendation).collect(),
+            scale_ups: self.scale_events.iter().map(event).collect(),
+            scale_downs: self.scale_events.iter().map(event).collect(),
+        }
+    }
+
+    fn read(&self, query: &MetricQuery, samples: &PodSamples) -> Result<Reading, ReadError> {
+        let mut values = self.values.iter().copied().map(MilliValue::from_milli);
+        match query {
+            _ if self.metrics_fail => Err(ReadError::Empty(MetricsApi::Custom)),
+            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
+                Ok(Reading::Pods(samples.clone()))
+            }
+            MetricQuery::Object { .. } => Ok(Reading::Object(values.next().unwrap_or_default())),
+            MetricQuery::External { .. } => Ok(Reading::External(values.collect())),
+        }
+    }
 }
 
 fn time(seconds: i64) -> Timestamp {
@@ -45,62 +108,17 @@ fuzz_target!(|input: Input<'_>| {
     apply_defaults(&mut hpa.spec);
     let pods: Vec<Pod> = serde_json::from_slice(input.pods).unwrap_or_default();
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
-    let [downscale_stabilization, cpu_initialization_period, initial_readiness_delay] =
-        input.spans.map(SignedDuration::from_secs);
-    let settings = Settings {
-        tolerance: input.tolerance,
-        downscale_stabilization,
-        cpu_initialization_period,
-        initial_readiness_delay,
-        scale_to_zero: input.scale_to_zero,
-    };
-    let scale = input.scale.map(|(spec_replicas, status_replicas, selector)| Scale {
-        spec_replicas,
-        status_replicas,
-        selector: selector.to_owned(),
-    });
-    let scale = scale.ok_or_else(|| ScaleReadError::Read("gone".into()));
-    let sampled: PodSamples = (input.samples.iter())
-        .map(|(pod, value, at, window)| {
-            let name = pods
-                .get(usize::from(*pod))
-                .map_or_else(|| pod.to_string(), |pod| pod.name.to_string());
-            let window = SignedDuration::from_secs(*window);
-            (name, PodSample { value: *value, timestamp: time(*at), window })
-        })
-        .collect();
-    let event = |(change, at, outdated): &(i32, i64, bool)| ScaleEvent {
-        change: *change,
-        at: time(*at),
-        outdated: *outdated,
-    };
-    let recommendation =
-        |(replicas, at): &(i32, i64)| Recommendation { replicas: *replicas, at: time(*at) };
-    let history = History {
-        recommendations: input.recommendations.iter().map(recommendation).collect(),
-        scale_ups: input.scale_events.iter().map(event).collect(),
-        scale_downs: input.scale_events.iter().map(event).collect(),
-    };
-    let now = time(input.now);
+    let (settings, scale, now) = (input.settings(), input.scale(), time(input.now));
     let autoscalers = (0..input.autoscalers % 3).map(|index| index.to_string()).collect();
     let plan = Plan::new(&hpa, scale.clone(), &settings, |_| SelectedPods {
         pods: pods.clone(),
         autoscalers,
     });
-    let mut readings: Vec<_> = hpa.spec.metrics.iter().map(|_| None).collect();
-    for (index, query) in plan.queries() {
-        readings[index] = Some(match query {
-            _ if input.unread => Err(ReadError::Empty(MetricsApi::Custom)),
-            MetricQuery::Resource { .. } | MetricQuery::Pods { .. } => {
-                Ok(Reading::Pods(sampled.clone()))
-            }
-            MetricQuery::Object { .. } => {
-                Ok(Reading::Object(input.values.first().copied().unwrap_or_default()))
-            }
-            MetricQuery::External { .. } => Ok(Reading::External(input.values.clone())),
-        });
-    }
-    let decision = plan.decide(readings, history, now);
+    let samples = input.samples(&pods);
+    let readings =
+        plan.queries().map(|(metric, query)| (metric, input.read(query, &samples))).collect();
+    let (up, down) = input.pause;
+    let decision = plan.decide(readings, input.history(), now).with_pause(Pause { up, down });
     let is_valid = validate(&hpa.spec, &ValidationOptions::default()).is_empty();
     if let (true, Some(replicas), Ok(scale)) = (is_valid, decision.scale_to(), scale) {
         let bounds = hpa.spec.effective_min_replicas()..=hpa.spec.max_replicas;
@@ -108,5 +126,7 @@ fuzz_target!(|input: Input<'_>| {
         assert_ne!(replicas, scale.spec_replicas);
     }
     let _ = decision.explanation().to_string();
-    let _ = decision.conclude(if input.written { Ok(()) } else { Err("refused".into()) }, now);
+    let _ = decision.status_before_scale();
+    let written = input.write_succeeds.then_some(()).ok_or(ScaleWriteError::failed("refused"));
+    let _ = decision.conclude(written, now);
 });

@@ -1,41 +1,37 @@
+//! Any text is a quantity or an error. A quantity prints as a quantity of the same value, unless it
+//! is too large for a suffix, and that text prints as itself.
 #![no_main]
-//! Any text is a quantity or an error. A quantity prints a text that is a quantity of the same value, as long as
-//! there is a suffix for it, and that prints itself.
 
-use hpa_calc::quantity::{Format, Quantity, QuantityError, parse_milli};
+use hpa_calc::quantity::{Format, MilliValue, Quantity, QuantityError};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let parsed = text.parse::<Quantity>();
-    assert_eq!(
-        parse_milli(text),
-        parsed.as_ref().map(Quantity::milli_value).map_err(|error| *error)
-    );
+    let milli = parsed.as_ref().map(Quantity::milli_value).map_err(|error| *error);
+    assert_eq!(text.parse::<MilliValue>(), milli);
     let Ok(quantity) = parsed else { return };
 
-    // Where the API's exponents wrap at 32 bits, and where there is no suffix, the printed value is another.
-    let huge = quantity.as_f64().abs();
-    let wraps = quantity.format() == Format::DecimalExponent && huge > 1e300;
-    let has_suffix = quantity.format() != Format::DecimalSI || huge < 1e21;
+    // If the API's exponents overflow 32 bits, or there is no suffix, the printed value differs.
+    let magnitude = quantity.as_f64().abs();
+    let overflows = quantity.format() == Format::DecimalExponent && magnitude > 1e300;
+    let has_suffix = quantity.format() != Format::DecimalSI || magnitude < 1e21;
     let printed = quantity.to_string();
     match printed.parse::<Quantity>() {
-        _ if wraps => {}
+        _ if overflows => {}
         Ok(again) => {
             // A binary quantity without a suffix reads back as a decimal one.
-            assert!(
-                again.to_string() == printed || again.format() != quantity.format(),
-                "{text} {printed}"
-            );
+            let is_fixed_point = again.to_string() == printed;
+            assert!(is_fixed_point || again.format() != quantity.format(), "{text} {printed}");
             assert!(again == quantity || !has_suffix, "{text} {printed}");
         }
-        // A canonical text may outgrow the limit by its sign, zeros or suffix.
+        // The canonical text may exceed the limit by its sign, zeros or suffix.
         Err(error) => assert_eq!(error, QuantityError::TooLong),
     }
 
     let milli = quantity.milli_value();
     for format in [Format::DecimalSI, Format::BinarySI, Format::DecimalExponent] {
-        let made = Quantity::from_milli(milli, format);
-        assert_eq!(made.milli_value(), milli);
-        assert_eq!(made.to_string().parse(), Ok(made));
+        let quantity = Quantity::from_milli(milli, format);
+        assert_eq!(quantity.milli_value(), milli);
+        assert_eq!(quantity.to_string().parse(), Ok(quantity));
     }
 });

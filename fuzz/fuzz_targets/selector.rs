@@ -1,9 +1,10 @@
+//! Any text is a selector or an error. The canonical string of a selector is a fixed point and
+//! selects the same labels.
 #![no_main]
-//! Any text is a selector or an error. The canonical string of a selector is a fixed point and selects the same.
 
 use std::collections::BTreeMap;
 
-use hpa_calc::selector::Selector;
+use hpa_calc::Selector;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, BTreeMap<String, String>)| {

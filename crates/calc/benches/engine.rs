@@ -28,8 +28,18 @@ fn main() {
 fn pods(count: usize) -> Vec<Arc<Pod>> {
     let pod = |index: usize| {
         json!({
-            "metadata": { "name": format!("web-7c5ddbdf54-{index:05}"), "labels": { "app": "web" } },
-            "spec": { "containers": [{ "name": "app", "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } } }] },
+            "metadata": {
+                "name": format!("web-7c5ddbdf54-{index:05}"),
+                "labels": { "app": "web" },
+            },
+            "spec": {
+                "containers": [
+                    {
+                        "name": "app",
+                        "resources": { "requests": { "cpu": "500m", "memory": "1Gi" } },
+                    },
+                ],
+            },
             "status": { "phase": "Running", "startTime": "2025-12-31T00:00:00Z",
                 "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T00:00:10Z" }] },
         })
@@ -72,7 +82,9 @@ fn cpu_utilization(bencher: Bencher<'_, '_>, count: usize) {
 fn plan_decide_conclude(bencher: Bencher<'_, '_>) {
     let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "1", "generation": 1 },
-        "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+        },
             "minReplicas": 1, "maxReplicas": 100,
             "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
                 "target": { "type": "Utilization", "averageUtilization": 80 } } }] },

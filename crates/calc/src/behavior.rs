@@ -72,7 +72,10 @@ pub(crate) fn scale_up_limit(current: i32) -> i32 {
 /// use serde_json::json;
 ///
 /// let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
-///     "spec": { "maxReplicas": 5, "behavior": { "scaleUp": { "stabilizationWindowSeconds": 30 } } },
+///     "spec": {
+///         "maxReplicas": 5,
+///         "behavior": { "scaleUp": { "stabilizationWindowSeconds": 30 } },
+///     },
 /// }))?;
 /// let behavior = EffectiveBehavior::new(&hpa.spec, &Settings::default());
 /// assert_eq!(behavior.up().stabilization_window(), SignedDuration::from_secs(30));
@@ -265,7 +268,13 @@ mod tests {
     }
 
     fn policies(list: &[(&str, i32)], select: &str) -> Value {
-        let policy = |(name, value): &(&str, i32)| json!({ "type": name, "value": value, "periodSeconds": 60 });
+        let policy = |(name, value): &(&str, i32)| {
+            json!({
+                "type": name,
+                "value": value,
+                "periodSeconds": 60,
+            })
+        };
         json!({ "selectPolicy": select, "policies": list.iter().map(policy).collect::<Vec<_>>() })
     }
 
@@ -285,7 +294,12 @@ mod tests {
     #[case::percent_rounds_up(&[("Percent", 50)], "Max", 3, 5)]
     #[case::percent_of_zero(&[("Percent", 900)], "Max", 0, 0)]
     #[case::max_takes_the_largest_limit(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Max", 3, 7)]
-    #[case::min_takes_the_smallest_limit(&[("Pods", 4), ("Percent", 100), ("Pods", 1)], "Min", 3, 4)]
+    #[case::min_takes_the_smallest_limit(
+        &[("Pods", 4), ("Percent", 100), ("Pods", 1)],
+        "Min",
+        3,
+        4
+    )]
     #[case::unknown_select_policy_is_max(&[("Pods", 4), ("Pods", 1)], "Newest", 3, 7)]
     #[case::disabled(&[("Pods", 4)], "Disabled", 3, 3)]
     #[case::unknown_type_repeats_the_previous_limit(&[("Pods", 1), ("Nodes", 9)], "Max", 3, 4)]
@@ -375,7 +389,10 @@ mod tests {
 
     #[rstest]
     #[case::defaults(json!({}), 15)]
-    #[case::longest(json!({ "policies": [{ "periodSeconds": 20 }, { "periodSeconds": 30 }, {}] }), 30)]
+    #[case::longest(
+        json!({ "policies": [{ "periodSeconds": 20 }, { "periodSeconds": 30 }, {}] }),
+        30
+    )]
     #[case::none(json!({ "policies": [] }), 0)]
     #[case::negative(json!({ "policies": [{ "periodSeconds": -5 }] }), 0)]
     fn longest_policy_period(#[case] rules: Value, #[case] seconds: i64) {

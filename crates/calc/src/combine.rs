@@ -196,9 +196,9 @@ mod tests {
         assert_eq!(largest.metric, format!("external metric m{winner}(nil)"));
     }
 
-    const FIRST_OF_TWO: &str = "invalid metrics (1 invalid out of 2), first error is: failed to get m1 external \
-                                metric value: failed to get m1 external metric: unable to get external metric \
-                                ns/m1/nil: no metrics returned from external metrics API";
+    const FIRST_OF_TWO: &str = "invalid metrics (1 invalid out of 2), first error is: failed to \
+        get m1 external metric value: failed to get m1 external metric: unable to get external \
+        metric ns/m1/nil: no metrics returned from external metrics API";
 
     #[rstest]
     #[case::scales_up(3, 4)]

@@ -63,8 +63,8 @@ impl ScaleWriteError {
 impl Decision<'_> {
     /// Concludes the reconcile.
     ///
-    /// `written` is the result of writing [`Decision::scale_to`]; it is ignored if there was nothing
-    /// to write. `now` is the time of the write.
+    /// `written` is the result of writing [`Decision::scale_to`]; it is ignored if there was
+    /// nothing to write. `now` is the time of the write.
     pub fn conclude(mut self, written: Result<(), ScaleWriteError>, now: Timestamp) -> Conclusion {
         let mut scaled_to = None;
         match (std::mem::replace(&mut self.outcome, Outcome::Unchanged), written) {

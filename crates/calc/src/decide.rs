@@ -83,7 +83,8 @@ pub enum ReconcileError {
     },
     /// The desired replicas could not be computed.
     #[error(
-        "failed to compute desired number of replicas based on listed metrics for {reference}: {message}"
+        "failed to compute desired number of replicas based on listed metrics for {reference}: \
+            {message}"
     )]
     ComputeReplicas {
         /// `kind/namespace/name` of the target.
@@ -256,7 +257,8 @@ impl Decision<'_> {
                 EventReason::InvalidSelector,
                 ConditionReason::InvalidSelector,
                 format!(
-                    "couldn't convert selector into a corresponding internal selector object: {error}"
+                    "couldn't convert selector into a corresponding internal selector object: \
+                        {error}"
                 ),
             ),
             SelectorRejection::Ambiguous { selector, autoscalers } => (

@@ -171,7 +171,10 @@ mod tests {
     #[rstest]
     #[case::no_change(Summary::NoChange, "keep 2")]
     #[case::rescale(Summary::Rescale("m above target".into()), "2 -> 5: m above target")]
-    #[case::paused(Summary::Paused("m above target".into()), "keep 2: paused; else 5: m above target")]
+    #[case::paused(
+        Summary::Paused("m above target".into()),
+        "keep 2: paused; else 5: m above target"
+    )]
     #[case::disabled(Summary::ScalingDisabled, "disabled: the target is at zero replicas")]
     #[case::failed(Summary::Failed("no".into()), "keep 2: no")]
     fn summary_is_printed(#[case] summary: Summary, #[case] text: &str) {
@@ -215,8 +218,9 @@ mod tests {
         };
         assert_eq!(
             explanation.to_string(),
-            "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu 75%/50% ratio 1.250 \
-             proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); ScaleUpStabilized at 3; TooManyReplicas at 2"
+            "keep 2; External: gone; *pods metric m 1500m/1000m ratio 1.500 proposes 3; cpu \
+                75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); \
+                ScaleUpStabilized at 3; TooManyReplicas at 2"
         );
     }
 }

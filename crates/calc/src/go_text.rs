@@ -1,16 +1,16 @@
-//! How Go prints strings in messages.
+//! Strings in messages as Go prints them.
 
 use std::fmt::{self, Write as _};
 
-/// A string as `fmt`'s `%q` prints it: what is not printable is escaped.
+/// A string as `fmt` prints it with `%q`: in quotes, with unprintable characters escaped.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        for one in self.0.chars() {
-            match one {
-                '"' | '\\' => write!(f, "\\{one}"),
+        for char in self.0.chars() {
+            match char {
+                '"' | '\\' => write!(f, "\\{char}"),
                 '\x07' => f.write_str("\\a"),
                 '\x08' => f.write_str("\\b"),
                 '\x0c' => f.write_str("\\f"),
@@ -18,35 +18,35 @@ impl fmt::Display for Quoted<'_> {
                 '\r' => f.write_str("\\r"),
                 '\t' => f.write_str("\\t"),
                 '\x0b' => f.write_str("\\v"),
-                _ if is_printable(one) => f.write_char(one),
-                '\0'..' ' | '\x7f' => write!(f, "\\x{:02x}", u32::from(one)),
-                ..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(one)),
-                _ => write!(f, "\\U{:08x}", u32::from(one)),
+                _ if is_printable(char) => f.write_char(char),
+                '\0'..' ' | '\x7f' => write!(f, "\\x{:02x}", u32::from(char)),
+                ..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(char)),
+                _ => write!(f, "\\U{:08x}", u32::from(char)),
             }?;
         }
         f.write_char('"')
     }
 }
 
-/// A string as `encoding/json` prints it: safe to embed in HTML. Strings of a named type (`MetricTargetType`,
-/// `ResourceName`) are printed so.
+/// A string as `encoding/json` prints it, with the characters of HTML escaped. The API server
+/// prints strings of named types (`MetricTargetType`, `ResourceName`) like this.
 pub(crate) struct Json<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        for one in self.0.chars() {
-            match one {
-                '"' | '\\' => write!(f, "\\{one}"),
+        for char in self.0.chars() {
+            match char {
+                '"' | '\\' => write!(f, "\\{char}"),
                 '\x08' => f.write_str("\\b"),
                 '\x0c' => f.write_str("\\f"),
                 '\n' => f.write_str("\\n"),
                 '\r' => f.write_str("\\r"),
                 '\t' => f.write_str("\\t"),
                 '\0'..' ' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                    write!(f, "\\u{:04x}", u32::from(one))
+                    write!(f, "\\u{:04x}", u32::from(char))
                 }
-                _ => f.write_char(one),
+                _ => f.write_char(char),
             }?;
         }
         f.write_char('"')
@@ -54,16 +54,16 @@ impl fmt::Display for Json<'_> {
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the ASCII space (Go's `unicode.IsPrint`).
-fn is_printable(one: char) -> bool {
-    if one.is_ascii() {
-        return one.is_ascii_graphic() || one == ' ';
+fn is_printable(char: char) -> bool {
+    if char.is_ascii() {
+        return char.is_ascii_graphic() || char == ' ';
     }
-    // The standard library's table is public only as what Debug leaves alone. At the start of a text it escapes
-    // combining marks too, hence the letter before.
+    // The standard library exposes its table of printable characters only through `escape_debug`.
+    // That also escapes a combining mark at the start of a text, hence the letter before it.
     let mut bytes = *b"a\0\0\0\0";
-    let text = bytes.split_at_mut_checked(1).map(|(_, rest)| one.encode_utf8(rest).len());
+    let text = bytes.split_at_mut_checked(1).map(|(_, rest)| char.encode_utf8(rest).len());
     let text = text.and_then(|len| bytes.get(..=len)).and_then(|bytes| str::from_utf8(bytes).ok());
-    text.is_some_and(|text| text.escape_debug().nth(1) == Some(one))
+    text.is_some_and(|text| text.escape_debug().nth(1) == Some(char))
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     #[case::emoji("\u{1f600}", "\"\u{1f600}\"")]
     #[case::private_use_in_eight_digits("\u{100000}", r#""\U00100000""#)]
     #[case::html_stays("<>&", r#""<>&""#)]
-    fn quoted(#[case] text: &str, #[case] expected: &str) {
+    fn quoted_escapes_like_go(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(Quoted(text).to_string(), expected);
     }
 
@@ -104,7 +104,7 @@ mod tests {
     #[case::delete_stays("\x7f", "\"\x7f\"")]
     #[case::line_separators("\u{2028}\u{2029}", r#""\u2028\u2029""#)]
     #[case::just_before_and_after_them("\u{2027}\u{202a}", "\"\u{2027}\u{202a}\"")]
-    fn json(#[case] text: &str, #[case] expected: &str) {
+    fn json_escapes_like_go(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(Json(text).to_string(), expected);
     }
 }

@@ -1,4 +1,5 @@
-//! The history of one autoscaler: the recommendations and scale events that its next decision needs.
+//! The history of one autoscaler: the recommendations and scale events that its next decision
+//! needs.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -39,8 +40,8 @@ pub enum Direction {
 ///
 /// Keep it from one reconcile to the next: take it from [`Conclusion::history`], pass it to
 /// [`Plan::decide`]. It belongs to the object's UID; a re-created autoscaler starts with an empty
-/// history. Its size is limited by the decisions within the stabilization windows and policy periods,
-/// since new entries replace outdated ones.
+/// history. Its size is limited by the decisions within the stabilization windows and policy
+/// periods, since new entries replace outdated ones.
 ///
 /// [`Conclusion::history`]: crate::conclude::Conclusion::history
 /// [`Plan::decide`]: crate::plan::Plan::decide
@@ -92,8 +93,8 @@ impl History {
     /// Adds a scale event, or replaces the last one of its direction that is outdated.
     ///
     /// An event is outdated if it is older than `longest_period`, the longest policy period of its
-    /// own direction. The policies of the other direction may look back further and then miss it, as
-    /// in the reference.
+    /// own direction. The policies of the other direction may look back further and then miss it,
+    /// as in the reference.
     pub(crate) fn add_scale_event(
         &mut self,
         from: i32,
@@ -176,7 +177,10 @@ mod tests {
     #[rstest]
     #[case::first(&[], &[event(3, 100, false)])]
     #[case::inside(&[event(1, 41, false)], &[event(1, 41, false), event(3, 100, false)])]
-    #[case::at_the_cutoff_is_kept(&[event(1, 40, false)], &[event(1, 40, false), event(3, 100, false)])]
+    #[case::at_the_cutoff_is_kept(
+        &[event(1, 40, false)],
+        &[event(1, 40, false), event(3, 100, false)]
+    )]
     #[case::outside(&[event(1, 39, false)], &[event(3, 100, false)])]
     #[case::last_outdated_is_replaced_others_are_marked(
         &[event(1, 10, false), event(2, 20, false), event(4, 90, false)],

@@ -1,9 +1,10 @@
 //! The decision engine of a HorizontalPodAutoscaler controller: every decision, without I/O, clock
 //! or async runtime.
 //!
-//! It decides exactly like the controller in kube-controller-manager ("the reference"), and explains
-//! every decision. Use it to embed horizontal autoscaling in an operator, or to replay, simulate and
-//! test decisions without a cluster. One reconcile is three calls, with the caller's I/O in between:
+//! It decides exactly like the controller in kube-controller-manager ("the reference"), and
+//! explains every decision. Use it to embed horizontal autoscaling in an operator, or to replay,
+//! simulate and test decisions without a cluster. One reconcile is three calls, with the caller's
+//! I/O in between:
 //!
 //! ```text
 //!  autoscaler, scale ──► Plan::new ──► queries ──► (metrics APIs)
@@ -34,7 +35,7 @@
 //! # let now: Timestamp = "2026-01-01T00:00:00Z".parse()?;
 //! let settings = Settings::default();
 //! let scale = Scale { spec_replicas: 1, status_replicas: 1, selector: "app=web".into() };
-//! let plan = Plan::new(&hpa, Ok(scale), &settings, |_selector| SelectedPods::new(vec![pod.into()]));
+//! let plan = Plan::new(&hpa, Ok(scale), &settings, |_selector| SelectedPods::new([pod]));
 //!
 //! // Read `plan.queries()` from a metrics source. Here, it is the memory of each pod.
 //! let window = SignedDuration::from_secs(30);
@@ -57,9 +58,9 @@
 //!
 //! # Stability
 //!
-//! Enums that a later version may extend, and the settings, are `#[non_exhaustive]`. [`MetricQuery`]
-//! and [`Reading`] are not: a metrics source has to handle every query, so that an added one is a
-//! breaking change on purpose.
+//! Enums that a later version may extend, and the settings, are `#[non_exhaustive]`.
+//! [`MetricQuery`] and [`Reading`] are not: a metrics source has to handle every query, so that an
+//! added one is a breaking change on purpose.
 
 pub mod api;
 pub mod behavior;

@@ -1,7 +1,7 @@
 //! Condition messages of the reference that are the same for every autoscaler.
 //!
-//! Deserialization refers to these constants instead of allocating: nearly every autoscaler has three
-//! of the messages, and a controller keeps all of them in memory.
+//! Deserialization refers to these constants instead of allocating: nearly every autoscaler has
+//! three of the messages, and a controller keeps all of them in memory.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,7 +13,8 @@ pub(crate) const DISABLED: &str =
 pub(crate) const MATCHES: &str = "recommended size matches current size";
 pub(crate) const SCALED_TO_ZERO: &str = "the HPA controller scaled the workload to zero";
 pub(crate) const NOT_SCALED_TO_ZERO: &str = "the HPA controller did not scale the workload to zero";
-pub(crate) const STABILIZED_DOWN: &str = "recent recommendations were higher than current one, applying the highest recent recommendation";
+pub(crate) const STABILIZED_DOWN: &str = "recent recommendations were higher than current one, \
+    applying the highest recent recommendation";
 pub(crate) const STABILIZED_UP: &str =
     "recent recommendations were lower than current one, applying the lowest recent recommendation";
 pub(crate) const WITHIN_RANGE: &str = "the desired count is within the acceptable range";
@@ -26,8 +27,10 @@ pub(crate) const TOO_FAST_DOWN: &str =
     "the desired replica count is decreasing faster than the maximum scale rate";
 
 /// The message that names the metric, for the two most common metrics.
-const BY_CPU: &str = "the HPA was able to successfully calculate a replica count from cpu resource utilization (percentage of request)";
-const BY_MEMORY: &str = "the HPA was able to successfully calculate a replica count from memory resource utilization (percentage of request)";
+const BY_CPU: &str = "the HPA was able to successfully calculate a replica count from cpu resource \
+    utilization (percentage of request)";
+const BY_MEMORY: &str = "the HPA was able to successfully calculate a replica count from memory \
+    resource utilization (percentage of request)";
 
 const ALL: [&str; 14] = [
     MATCHES,
@@ -98,9 +101,12 @@ mod tests {
     fn common_messages_deserialize_without_allocation(#[case] resource: &str) {
         let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop" },
-            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 3, "metrics": [{
+            "spec": { "maxReplicas": 3, "metrics": [{
                 "type": "Resource",
-                "resource": { "name": resource, "target": { "type": "Utilization", "averageUtilization": 50 } },
+                "resource": {
+                    "name": resource,
+                    "target": { "type": "Utilization", "averageUtilization": 50 },
+                },
             }] },
         }))
         .unwrap();
@@ -112,7 +118,9 @@ mod tests {
         let status: PodStatus = serde_json::from_value(json!({
             "phase": "Running",
             "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z" }],
+            "conditions": [
+                { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z" },
+            ],
         }))
         .unwrap();
         let labels = [("app".to_owned(), "web".to_owned())];

@@ -1,27 +1,30 @@
-//! What a name may be, and the texts for those that are not (k8s.io/apimachinery/pkg/api/validate/content).
+//! Syntax checks of names, with the API server's texts
+//! (k8s.io/apimachinery/pkg/api/validate/content).
 
-/// The longest label of a DNS name in bytes (RFC 1123), and the longest name part of a qualified name.
+/// The maximum length in bytes of a DNS label (RFC 1123) and of the name part of a qualified name.
 pub(crate) const LABEL_LEN: usize = 63;
-/// The longest DNS name in bytes.
+/// The maximum length in bytes of a DNS subdomain.
 pub(crate) const SUBDOMAIN_LEN: usize = 253;
 
-// The server has two texts for the same limit: one where the name stands alone, one inside a qualified name.
+// The server has two texts for the same limit: one for a name on its own, one for a part of a
+// qualified name.
 pub(crate) const LABEL_TOO_LONG: &str = "must be no more than 63 characters";
 pub(crate) const NAME_PART_TOO_LONG: &str = "must be no more than 63 bytes";
 pub(crate) const LABEL_WITH_DOTS: &str = "must not contain dots";
-pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
-    start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+pub(crate) const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric \
+    characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or \
+    '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 pub(crate) const SUBDOMAIN_TOO_LONG: &str = "must be no more than 253 characters";
 pub(crate) const PREFIX_TOO_LONG: &str = "must be no more than 253 bytes";
-pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+pub(crate) const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case \
+    alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character \
+    (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-pub(crate) const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+pub(crate) const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and \
+    must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+    '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// What is wrong with a DNS name.
+/// The violations of the syntax of a DNS subdomain.
 pub(crate) fn dns_subdomain_errors(
     name: &str,
     too_long: &'static str,
@@ -31,7 +34,8 @@ pub(crate) fn dns_subdomain_errors(
     too_long.into_iter().chain(malformed)
 }
 
-/// What is wrong with a name that may have a DNS name before it: a label's key, a resource.
+/// The violations of the syntax of a qualified name, such as a label key or a resource: a name with
+/// an optional DNS subdomain and `/` before it.
 pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let (prefix, name) = match text.split_once('/') {
@@ -63,30 +67,30 @@ pub(crate) fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Whether it is a label of a DNS name, of any length.
+/// Whether the text is a DNS label, of any length.
 pub(crate) fn is_dns_label(text: &str) -> bool {
-    let outer = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit();
-    is_delimited(text, outer, |one| outer(one) || one == b'-')
+    let outer = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    is_delimited(text, outer, |byte| outer(byte) || byte == b'-')
 }
 
-/// Whether it is a DNS name, of any length.
+/// Whether the text is a DNS subdomain, of any length.
 pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.split('.').all(is_dns_label)
 }
 
-/// Whether it is a name such as a label's value, of any length and not empty.
+/// Whether the text is a non-empty name part, like a label value, of any length.
 pub(crate) fn is_name_part(text: &str) -> bool {
-    let outer = |one: u8| one.is_ascii_alphanumeric();
-    is_delimited(text, outer, |one| outer(one) || matches!(one, b'-' | b'_' | b'.'))
+    let outer = |byte: u8| byte.is_ascii_alphanumeric();
+    is_delimited(text, outer, |byte| outer(byte) || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-/// Whether the text begins and ends with an `outer` character and has only `inner` ones between.
+/// Whether the text begins and ends with an `outer` byte and has only `inner` bytes between.
 fn is_delimited(text: &str, outer: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     match text.as_bytes() {
         [] => false,
-        [one] => outer(*one),
+        [byte] => outer(*byte),
         [first, middle @ .., last] => {
-            outer(*first) && outer(*last) && middle.iter().all(|one| inner(*one))
+            outer(*first) && outer(*last) && middle.iter().all(|byte| inner(*byte))
         }
     }
 }

@@ -293,15 +293,57 @@ mod tests {
 
     // With behavior, windows exclude their start.
     #[rstest]
-    #[case::down_inside(json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } }), 10, 5, (8, 59_999), 8, DOWN)]
-    #[case::down_at_the_cutoff(json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } }), 10, 5, (8, 60_000), 5, None)]
+    #[case::down_inside(
+        json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } }),
+        10,
+        5,
+        (8, 59_999),
+        8,
+        DOWN
+    )]
+    #[case::down_at_the_cutoff(
+        json!({ "scaleDown": { "stabilizationWindowSeconds": 60 } }),
+        10,
+        5,
+        (8, 60_000),
+        5,
+        None
+    )]
     #[case::down_limited_to_current(json!({}), 10, 5, (12, 1), 10, DOWN)]
     #[case::down_default_inside(json!({}), 10, 5, (8, 299_999), 8, DOWN)]
     #[case::down_default_at_the_cutoff(json!({}), 10, 5, (8, 300_000), 5, None)]
-    #[case::down_zero_excludes_now(json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } }), 10, 5, (8, 0), 5, None)]
-    #[case::up_inside(json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }), 10, 15, (12, 59_999), 12, UP)]
-    #[case::up_at_the_cutoff(json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }), 10, 15, (12, 60_000), 15, None)]
-    #[case::up_limited_to_current(json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }), 10, 15, (7, 1), 10, UP)]
+    #[case::down_zero_excludes_now(
+        json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } }),
+        10,
+        5,
+        (8, 0),
+        5,
+        None
+    )]
+    #[case::up_inside(
+        json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }),
+        10,
+        15,
+        (12, 59_999),
+        12,
+        UP
+    )]
+    #[case::up_at_the_cutoff(
+        json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }),
+        10,
+        15,
+        (12, 60_000),
+        15,
+        None
+    )]
+    #[case::up_limited_to_current(
+        json!({ "scaleUp": { "stabilizationWindowSeconds": 60 } }),
+        10,
+        15,
+        (7, 1),
+        10,
+        UP
+    )]
     #[case::up_default_is_zero(json!({}), 10, 15, (12, 1), 15, None)]
     fn windows_stabilize_with_behavior(
         #[case] behavior: Value,

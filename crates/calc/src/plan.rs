@@ -51,7 +51,8 @@ pub struct SelectedPods {
 
 impl SelectedPods {
     /// Pods that no other autoscaler selects.
-    pub fn new(pods: Vec<Arc<Pod>>) -> Self {
+    pub fn new(pods: impl IntoIterator<Item: Into<Arc<Pod>>>) -> Self {
+        let pods = pods.into_iter().map(Into::into).collect();
         Self { pods, autoscalers: Vec::new() }
     }
 }
@@ -100,10 +101,10 @@ pub(crate) struct MetricsPlan {
 impl<'a> Plan<'a> {
     /// Plans a reconcile of `hpa`, the scale of whose target was read as `scale`.
     ///
-    /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is called
-    /// at most once, and only if metrics are needed. They are not if the scale could not be read, if
-    /// the target is at zero replicas without the autoscaler having scaled it there, or if its
-    /// replicas are out of bounds.
+    /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
+    /// called at most once, and only if metrics are needed. They are not if the scale could not be
+    /// read, if the target is at zero replicas without the autoscaler having scaled it there, or if
+    /// its replicas are out of bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,

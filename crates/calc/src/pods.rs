@@ -13,11 +13,12 @@ use crate::{
 pub enum PodClass {
     /// The pod counts with its sample.
     Ready,
-    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage, for a
-    /// scale-down it doesn't count.
+    /// The pod is not ready, so its sample is not used. For a scale-up it counts with no usage, for
+    /// a scale-down it doesn't count.
     Unready,
-    /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts with
-    /// the target value, or for utilization targets with its request, or the target if that is more.
+    /// The pod has no sample. For a scale-up it counts with no usage. For a scale-down it counts
+    /// with the target value, or for utilization targets with its request, or the target if that is
+    /// more.
     Missing,
     /// The pod has failed or succeeded, or is being deleted. It doesn't count.
     Ignored,
@@ -56,11 +57,12 @@ impl PodCounts {
 /// Classifies a pod for one metric, by its status and its sample of the metric.
 ///
 /// Readiness matters for CPU only, because pods use CPU while they start. Within the CPU
-/// initialization period, a CPU sample counts if the pod is ready and the sample's window began after
-/// it became ready. Later, it counts unless the pod has never been ready.
+/// initialization period, a CPU sample counts if the pod is ready and the sample's window began
+/// after it became ready. Later, it counts unless the pod has never been ready.
 ///
-/// Source: [algorithm details](https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details).
-/// Succeeded pods are ignored like Failed ones (kubernetes#141302).
+/// Source: [algorithm details]. Succeeded pods are ignored like Failed ones (kubernetes#141302).
+///
+/// [algorithm details]: https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/#algorithm-details
 pub fn classify(
     pod: &Pod,
     sample: Option<&PodSample>,

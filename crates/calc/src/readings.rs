@@ -12,8 +12,8 @@ use crate::{
 /// One query of a metrics API.
 ///
 /// The namespace, and for metrics of pods the pods' selector, are those of the
-/// [`Plan`](crate::plan::Plan) that asks. The enum is exhaustive on purpose: a metrics source has to
-/// answer every kind of query.
+/// [`Plan`](crate::plan::Plan) that asks. The enum is exhaustive on purpose: a metrics source has
+/// to answer every kind of query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricQuery {
     /// metrics.k8s.io: the usage of a resource by each pod, or by one container of each pod.

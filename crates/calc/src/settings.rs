@@ -35,7 +35,8 @@ pub struct Settings {
     /// `HPAScaleToZero`, on by default since Kubernetes 1.37). Default true.
     pub scale_to_zero: bool,
     /// Whether to correct two cases in which the reference mistakes a paused workload for one that
-    /// the autoscaler scaled to zero, or the reverse. Default false, which is exactly the reference.
+    /// the autoscaler scaled to zero, or the reverse. Default false, which is exactly the
+    /// reference.
     ///
     /// - `ScaledToZero=True` is cleared as soon as the target has replicas, even if the autoscaler
     ///   did not scale it. The reference leaves the condition, and later scales up a workload that

@@ -110,8 +110,15 @@ mod tests {
             "status": {
                 "observedGeneration": 3,
                 "conditions": [
-                    { "type": "ScalingActive", "status": "True", "lastTransitionTime": BEFORE,
-                      "reason": "ValidMetricFound", "message": "old", "observedGeneration": 3, "newer": 1 },
+                    {
+                        "type": "ScalingActive",
+                        "status": "True",
+                        "lastTransitionTime": BEFORE,
+                        "reason": "ValidMetricFound",
+                        "message": "old",
+                        "observedGeneration": 3,
+                        "newer": 1,
+                    },
                     { "type": "ScaledToZero", "status": "False", "lastTransitionTime": BEFORE },
                 ],
             },
@@ -136,8 +143,15 @@ mod tests {
         let condition = serde_json::to_value(&draft.status.conditions[0]).unwrap();
         assert_eq!(
             condition,
-            json!({ "type": "ScalingActive", "status": status, "lastTransitionTime": time,
-                    "reason": "ScalingDisabled", "message": "new", "observedGeneration": 4, "newer": 1 })
+            json!({
+                "type": "ScalingActive",
+                "status": status,
+                "lastTransitionTime": time,
+                "reason": "ScalingDisabled",
+                "message": "new",
+                "observedGeneration": 4,
+                "newer": 1,
+            })
         );
         assert_eq!(draft.status.conditions.len(), 2);
     }

@@ -90,7 +90,8 @@ fn pause_applies_to_bounds_too() {
 
 #[test]
 fn ongoing_pause_keeps_the_condition() {
-    let before = json!({ "conditions": [{ "type": "Paused", "status": "True", "lastTransitionTime": BEFORE,
+    let before = json!({ "conditions": [{
+        "type": "Paused", "status": "True", "lastTransitionTime": BEFORE,
         "reason": "PausedByAnnotation", "message": "scaling is paused: 6 replicas desired" }] });
     let hpa = hpa(json!({}), before);
     let conclusion = Scenario::new(4, &[Some(6)]).paused(Pause::BOTH).reconcile(&hpa);
@@ -99,10 +100,13 @@ fn ongoing_pause_keeps_the_condition() {
 
 #[test]
 fn end_of_pause_removes_the_condition_and_scales() {
-    let before = json!({ "conditions": [{ "type": "Paused", "status": "True", "lastTransitionTime": BEFORE }] });
+    let before = json!({
+        "conditions": [{ "type": "Paused", "status": "True", "lastTransitionTime": BEFORE }],
+    });
     let conclusion = Scenario::new(4, &[Some(6)]).reconcile(&hpa(json!({}), before));
     assert_eq!(conclusion.scaled_to, Some(6));
-    let able = "AbleToScale=True SucceededRescale: the HPA controller was able to update the target scale to 6";
+    let able = "AbleToScale=True SucceededRescale: the HPA controller was able to update the \
+        target scale to 6";
     assert_eq!(conditions(&conclusion), [able, VALID, WITHIN, NOT_TO_ZERO]);
 }
 

@@ -26,14 +26,14 @@ fn at(ago: i64) -> Timestamp {
     Timestamp::from_second(NOW - ago).unwrap()
 }
 
-/// A pod and its sample. Every pod requests 1000m of CPU.
+/// A pod and its sample in milli-units. Every pod requests 1000m of CPU.
 #[derive(Clone, Debug)]
-struct PodPlan {
+struct GeneratedPod {
     phase: &'static str,
     ready: &'static str,
     terminating: bool,
     started_ago: i64,
-    turned_ago: i64,
+    changed_ago: i64,
     sample: Option<i64>,
 }
 
@@ -42,7 +42,7 @@ struct PodPlan {
 struct Scenario {
     hpa: HorizontalPodAutoscaler,
     scale: Scale,
-    pods: Vec<PodPlan>,
+    pods: Vec<GeneratedPod>,
     /// The value of Object and External metrics in milli-units.
     value: i64,
     /// Whether each metric can be read.
@@ -50,34 +50,49 @@ struct Scenario {
     history: History,
 }
 
-fn pods() -> impl Strategy<Value = PodPlan> {
+fn pods() -> impl Strategy<Value = GeneratedPod> {
     let phase = select(vec!["Running", "Running", "Running", "Pending", "Failed"]);
     let ready = select(vec!["True", "True", "False", "Unknown"]);
     let sample = option::weighted(0.8, 0..3000_i64);
     (phase, ready, prop::bool::weighted(0.1), 0..600_i64, 0..600_i64, sample).prop_map(
-        |(phase, ready, terminating, started_ago, turned_ago, sample)| PodPlan {
+        |(phase, ready, terminating, started_ago, changed_ago, sample)| GeneratedPod {
             phase,
             ready,
             terminating,
             started_ago,
-            turned_ago,
+            changed_ago,
             sample,
         },
     )
 }
 
 fn metric() -> impl Strategy<Value = Value> {
-    let resource = |target: Value| json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } });
+    let resource = |target: Value| {
+        json!({
+            "type": "Resource",
+            "resource": { "name": "cpu", "target": target },
+        })
+    };
     let average =
         |amount: i64| json!({ "type": "AverageValue", "averageValue": format!("{amount}m") });
     let value = |amount: i64| json!({ "type": "Value", "value": format!("{amount}m") });
-    let external = |target: Value| json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
+    let external = |target: Value| {
+        json!({
+            "type": "External",
+            "external": { "metric": { "name": "m" }, "target": target },
+        })
+    };
     let object = |target: Value| {
         let described = json!({ "kind": "Service", "name": "s", "apiVersion": "v1" });
         json!({ "type": "Object", "object":
             { "describedObject": described, "metric": { "name": "m" }, "target": target } })
     };
-    let pods = |target: Value| json!({ "type": "Pods", "pods": { "metric": { "name": "m" }, "target": target } });
+    let pods = |target: Value| {
+        json!({
+            "type": "Pods",
+            "pods": { "metric": { "name": "m" }, "target": target },
+        })
+    };
     prop_oneof![
         (1..250_i32).prop_map(move |percent| resource(
             json!({ "type": "Utilization", "averageUtilization": percent })
@@ -112,26 +127,34 @@ fn hpas(metrics: std::ops::Range<usize>) -> impl Strategy<Value = HorizontalPodA
     let behavior = option::of(
         (rules(), rules()).prop_map(|(up, down)| json!({ "scaleUp": up, "scaleDown": down })),
     );
-    (0..6_i32, 1..30_i32, vec(metric(), metrics), behavior, any::<bool>(), 0..3_i64).prop_filter_map(
-        "the API server would refuse it",
-        |(min, span, metrics, behavior, marked, generation)| {
-            let marker = json!({ "type": "ScaledToZero", "status": if marked { "True" } else { "False" } });
-            let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
-                "metadata": { "name": "web", "namespace": "shop", "generation": generation },
-                "spec": {
-                    "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                    "minReplicas": min,
-                    "maxReplicas": min + span,
-                    "metrics": metrics,
-                    "behavior": behavior,
-                },
-                "status": { "desiredReplicas": 77, "conditions": [marker] },
-            }))
-            .unwrap();
-            apply_defaults(&mut hpa.spec);
-            validate(&hpa.spec, &ValidationOptions::default()).is_empty().then_some(hpa)
-        },
-    )
+    (0..6_i32, 1..30_i32, vec(metric(), metrics), behavior, any::<bool>(), 0..3_i64)
+        .prop_filter_map(
+            "the API server would refuse it",
+            |(min, span, metrics, behavior, marked, generation)| {
+                let marker = json!({
+                    "type": "ScaledToZero",
+                    "status": if marked { "True" } else { "False" },
+                });
+                let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+                    "metadata": { "name": "web", "namespace": "shop", "generation": generation },
+                    "spec": {
+                        "scaleTargetRef": {
+                            "apiVersion": "apps/v1",
+                            "kind": "Deployment",
+                            "name": "web",
+                        },
+                        "minReplicas": min,
+                        "maxReplicas": min + span,
+                        "metrics": metrics,
+                        "behavior": behavior,
+                    },
+                    "status": { "desiredReplicas": 77, "conditions": [marker] },
+                }))
+                .unwrap();
+                apply_defaults(&mut hpa.spec);
+                validate(&hpa.spec, &ValidationOptions::default()).is_empty().then_some(hpa)
+            },
+        )
 }
 
 fn histories() -> impl Strategy<Value = History> {
@@ -166,18 +189,20 @@ fn scenarios(metrics: std::ops::Range<usize>) -> impl Strategy<Value = Scenario>
 
 impl Scenario {
     fn api_pods(&self) -> Vec<Arc<Pod>> {
-        let pod = |(index, plan): (usize, &PodPlan)| {
+        let pod = |(index, plan): (usize, &GeneratedPod)| {
             let deleted = plan.terminating.then(|| at(0).to_string());
             let pod: Pod = serde_json::from_value(json!({
                 "metadata": { "name": index.to_string(), "deletionTimestamp": deleted },
-                "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+                "spec": {
+                    "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }],
+                },
                 "status": {
                     "phase": plan.phase,
                     "startTime": at(plan.started_ago).to_string(),
                     "conditions": [{
                         "type": "Ready",
                         "status": plan.ready,
-                        "lastTransitionTime": at(plan.turned_ago).to_string(),
+                        "lastTransitionTime": at(plan.changed_ago).to_string(),
                     }],
                 },
             }))
@@ -189,7 +214,7 @@ impl Scenario {
 
     fn samples(&self) -> PodSamples {
         let window = SignedDuration::from_secs(30);
-        let sample = |(index, plan): (usize, &PodPlan)| {
+        let sample = |(index, plan): (usize, &GeneratedPod)| {
             Some((
                 index.to_string(),
                 PodSample { value: MilliValue::from_milli(plan.sample?), timestamp: at(5), window },
@@ -250,8 +275,8 @@ fn replicas(scenario: &Scenario, conclusion: &Conclusion) -> i32 {
 /// Whether more load must not lead to fewer replicas in a scenario.
 ///
 /// The documented algorithm doesn't guarantee that. Within tolerance, a metric proposes the current
-/// replicas, and otherwise a number in proportion to the pods that count: with 10 replicas of which 5
-/// are ready, a ratio of 1.05 proposes 10 and a ratio of 1.2 proposes 6. The guarantee holds
+/// replicas, and otherwise a number in proportion to the pods that count: with 10 replicas of which
+/// 5 are ready, a ratio of 1.05 proposes 10 and a ratio of 1.2 proposes 6. The guarantee holds
 /// - for average values by replica (Object, External), since they count no pods;
 /// - for values (Object, External), if all current replicas are ready or there are none;
 /// - for averages over pods, if all current replicas are ready; if a pod is missing, so that both
@@ -271,7 +296,11 @@ fn is_monotonic(scenario: &Scenario, conclusion: &Conclusion) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn written_scale_is_within_bounds_and_differs(scenario in scenarios(1..4)) {
@@ -284,7 +313,8 @@ proptest! {
 
     #[test]
     fn decisions_are_deterministic(scenario in scenarios(1..4)) {
-        prop_assert_eq!(format!("{:?}", scenario.reconcile(Ok(()))), format!("{:?}", scenario.reconcile(Ok(()))));
+        let reconcile = || format!("{:?}", scenario.reconcile(Ok(())));
+        prop_assert_eq!(reconcile(), reconcile());
     }
 
     #[test]
@@ -335,7 +365,8 @@ proptest! {
     fn status_and_history_round_trip_through_json(scenario in scenarios(1..4)) {
         let conclusion = scenario.reconcile(Ok(()));
         let text = serde_json::to_string(&conclusion.status).unwrap();
-        prop_assert_eq!(serde_json::from_str::<HorizontalPodAutoscalerStatus>(&text).unwrap(), conclusion.status);
+        let status: HorizontalPodAutoscalerStatus = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(status, conclusion.status);
         let text = serde_json::to_string(&conclusion.history).unwrap();
         prop_assert_eq!(serde_json::from_str::<History>(&text).unwrap(), conclusion.history);
     }
@@ -349,7 +380,8 @@ proptest! {
             let count = scenario.pods.len();
             scenario.scale.spec_replicas = i32::try_from(count).unwrap();
             for pod in &mut scenario.pods {
-                (pod.phase, pod.ready, pod.terminating, pod.turned_ago) = ("Running", "True", false, 100);
+                (pod.phase, pod.ready) = ("Running", "True");
+                (pod.terminating, pod.changed_ago) = (false, 100);
                 pod.sample.get_or_insert(100);
             }
         }
@@ -376,12 +408,12 @@ fn more_load_may_mean_fewer_replicas_if_pods_are_not_ready() {
         json!({ "type": "External", "external": { "metric": { "name": "m" }, "target": target } });
     let hpa = serde_json::from_value(json!({ "spec": { "maxReplicas": 20, "metrics": [metric] } }))
         .unwrap();
-    let pod = |ready| PodPlan {
+    let pod = |ready| GeneratedPod {
         phase: "Running",
         ready,
         terminating: false,
         started_ago: 600,
-        turned_ago: 600,
+        changed_ago: 600,
         sample: None,
     };
     let history = vec![Recommendation { replicas: 1, at: Timestamp::UNIX_EPOCH }];

@@ -23,7 +23,8 @@ fn scale_up_sets_conditions_and_event() {
     assert_eq!(
         conditions(&conclusion),
         [
-            "AbleToScale=True SucceededRescale: the HPA controller was able to update the target scale to 6",
+            "AbleToScale=True SucceededRescale: the HPA controller was able to update the target \
+                scale to 6",
             VALID,
             WITHIN,
             NOT_TO_ZERO,
@@ -91,16 +92,16 @@ fn failed_write_is_reported_and_keeps_desired_replicas() {
     assert_eq!(
         conditions(&conclusion),
         [
-            "AbleToScale=False FailedUpdateScale: the HPA controller was unable to update the target scale: refused",
+            "AbleToScale=False FailedUpdateScale: the HPA controller was unable to update the \
+                target scale: refused",
             VALID,
             WITHIN,
         ]
     );
     assert_eq!(
         events(&conclusion),
-        [
-            "Warning FailedRescale: New size: 6; reason: external metric m(nil) above target; error: refused"
-        ]
+        ["Warning FailedRescale: New size: 6; reason: external metric m(nil) above target; \
+                error: refused"]
     );
     assert_eq!(error(&conclusion).unwrap(), "failed to rescale Deployment/shop/web: refused");
     let status = &conclusion.status;
@@ -149,9 +150,8 @@ fn unreadable_scale_is_reported(#[case] read: ScaleReadError, #[case] expected: 
     let conclusion = scenario.reconcile(&hpa(json!({}), old));
     assert_eq!(
         conditions(&conclusion),
-        [
-            "AbleToScale=False FailedGetScale: the HPA controller was unable to get the target's current scale: gone"
-        ]
+        ["AbleToScale=False FailedGetScale: the HPA controller was unable to get the target's \
+                current scale: gone"]
     );
     assert_eq!(events(&conclusion), ["Warning FailedGetScale: gone"]);
     assert_eq!(error(&conclusion).unwrap(), expected);
@@ -193,7 +193,8 @@ fn metrics_decide_at_the_bounds(#[case] current: i32) {
     assert_eq!(conclusion.scaled_to, Some(if current == 2 { 4 } else { 5 }));
 }
 
-const COMPUTE: &str = "failed to compute desired number of replicas based on listed metrics for Deployment/shop/web: ";
+const COMPUTE: &str = "failed to compute desired number of replicas based on listed metrics for \
+    Deployment/shop/web: ";
 
 #[rstest]
 #[case::missing(
@@ -203,16 +204,18 @@ const COMPUTE: &str = "failed to compute desired number of replicas based on lis
 )]
 #[case::ambiguous(
     "app=web", &["shop/web", "shop/x"],
-    "AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [shop/web shop/x]",
-    "AmbiguousSelector", "pods by selector app=web are controlled by multiple HPAs: [shop/web shop/x]"
+    "AmbiguousSelector: pods by selector app=web are controlled by multiple HPAs: [shop/web \
+        shop/x]",
+    "AmbiguousSelector", "pods by selector app=web are controlled by multiple HPAs: [shop/web \
+        shop/x]"
 )]
 #[case::invalid(
     "a!!b", &["shop/web"],
-    "InvalidSelector: couldn't convert selector into a corresponding internal selector object: unable to parse \
-     requirement: found '!', expected: in, notin, =, ==, !=, gt, lt",
+    "InvalidSelector: couldn't convert selector into a corresponding internal selector object: \
+        unable to parse requirement: found '!', expected: in, notin, =, ==, !=, gt, lt",
     "InvalidSelector",
-    "couldn't convert selector into a corresponding internal selector object: unable to parse requirement: found \
-     '!', expected: in, notin, =, ==, !=, gt, lt"
+    "couldn't convert selector into a corresponding internal selector object: unable to parse \
+        requirement: found '!', expected: in, notin, =, ==, !=, gt, lt"
 )]
 fn unusable_selector_is_reported(
     #[case] selector: &str,
@@ -254,10 +257,11 @@ fn selector_of_one_autoscaler_is_not_ambiguous() {
 
 #[test]
 fn partial_failure_allows_scale_up_and_blocks_scale_down() {
-    let cause = "unable to get external metric shop/a/nil: unable to fetch metrics from external metrics API: down";
+    let cause = "unable to get external metric shop/a/nil: unable to fetch metrics from external \
+        metrics API: down";
     let wrapped = format!(
-        "invalid metrics (1 invalid out of 2), first error is: failed to get a external metric value: failed to get \
-         a external metric: {cause}"
+        "invalid metrics (1 invalid out of 2), first error is: failed to get a external metric \
+            value: failed to get a external metric: {cause}"
     );
     let spec = json!({ "metrics": [external("a"), external("m")] });
     // The other metric is enough to scale up.
@@ -285,7 +289,8 @@ fn partial_failure_allows_scale_up_and_blocks_scale_down() {
         ]
     );
     let condition = format!(
-        "ScalingActive=False FailedGetExternalMetric: the HPA was unable to compute the replica count: {cause}"
+        "ScalingActive=False FailedGetExternalMetric: the HPA was unable to compute the replica \
+            count: {cause}"
     );
     assert_eq!(conditions(&conclusion), [ABLE.to_owned(), condition]);
     assert_eq!(error(&conclusion).unwrap(), format!("{COMPUTE}{wrapped}"));
@@ -294,13 +299,20 @@ fn partial_failure_allows_scale_up_and_blocks_scale_down() {
         serde_json::to_value(&conclusion.status.current_metrics).unwrap(),
         json!([
             { "type": "External", "external": { "metric": { "name": "a" }, "current": {} } },
-            { "type": "External", "external": { "metric": { "name": "m" }, "current": { "averageValue": "6" } } },
+            {
+                "type": "External",
+                "external": { "metric": { "name": "m" }, "current": { "averageValue": "6" } },
+            },
         ])
     );
 }
 
 #[rstest]
-#[case::unknown_type(json!({ "type": "Newest" }), "InvalidMetricSourceType", "unknown metric source type \"Newest\"")]
+#[case::unknown_type(
+    json!({ "type": "Newest" }),
+    "InvalidMetricSourceType",
+    "unknown metric source type \"Newest\""
+)]
 #[case::no_member(
     json!({ "type": "Pods" }),
     "FailedGetPodsMetric",
@@ -338,7 +350,8 @@ fn metric_without_a_reading_fails() {
     let conclusion = Scenario::new(3, &[]).reconcile(&hpa(json!({}), json!({})));
     assert_eq!(
         events(&conclusion)[0],
-        "Warning FailedGetExternalMetric: unable to get external metric shop/m/nil: the metric was not read"
+        "Warning FailedGetExternalMetric: unable to get external metric shop/m/nil: the metric was \
+            not read"
     );
 }
 

@@ -18,7 +18,8 @@ fn zero(spec: Value, marked: Option<&str>) -> HorizontalPodAutoscaler {
     hpa(all, json!({ "desiredReplicas": 9, "conditions": conditions }))
 }
 
-const DISABLED: &str = "ScalingActive=False ScalingDisabled: scaling is disabled since the replica count of the target is zero";
+const DISABLED: &str = "ScalingActive=False ScalingDisabled: scaling is disabled since the replica \
+    count of the target is zero";
 
 #[rstest]
 #[case::not_marked(json!({}), None, true)]
@@ -52,7 +53,8 @@ fn scaling_is_disabled_at_zero_unless_the_autoscaler_scaled_there(
 // Without behavior, the bound is part of the normalization, which sets no reason.
 #[case::raised_minimum(json!({ "minReplicas": 2 }), Some(0), Some(2), "")]
 #[case::raised_minimum_with_behavior(
-    json!({ "minReplicas": 2, "behavior": {} }), Some(0), Some(2), "Current number of replicas below Spec.MinReplicas"
+    json!({ "minReplicas": 2, "behavior": {} }), Some(0), Some(2), "Current number of replicas \
+        below Spec.MinReplicas"
 )]
 #[case::minimum_above_the_rate_limit(
     json!({ "minReplicas": 6 }), Some(9), Some(6), "external metric m(nil) above target"
@@ -78,7 +80,11 @@ fn scales_up_from_zero(
 }
 
 #[rstest]
-#[case::marked(json!({}), true, "ScaledToZero=True ScaledToZero: the HPA controller scaled the workload to zero")]
+#[case::marked(
+    json!({}),
+    true,
+    "ScaledToZero=True ScaledToZero: the HPA controller scaled the workload to zero"
+)]
 #[case::gate_off(json!({}), false, "")]
 fn scaling_to_zero_sets_the_condition(
     #[case] spec: Value,
@@ -102,8 +108,8 @@ fn zero_from_negative_replicas_is_not_marked() {
     assert!(conditions(&conclusion).contains(&NOT_TO_ZERO.to_owned()));
 }
 
-/// If `minReplicas` is above zero, metrics of pods are queried at zero replicas too, though there are
-/// no pods that could have samples.
+/// If `minReplicas` is above zero, metrics of pods are queried at zero replicas too, though there
+/// are no pods that could have samples.
 #[test]
 fn raised_minimum_queries_pod_metrics_at_zero() {
     let hpa = zero(json!({ "minReplicas": 2, "metrics": [cpu()] }), Some("True"));
@@ -116,8 +122,8 @@ fn raised_minimum_queries_pod_metrics_at_zero() {
     );
 }
 
-/// The reference keeps a `ScaledToZero` that is no longer true; `Settings::strict_scale_to_zero` clears
-/// it.
+/// The reference keeps a `ScaledToZero` that is no longer true; `Settings::strict_scale_to_zero`
+/// clears it.
 #[rstest]
 #[case::reference(false, "ScaledToZero=True : ")]
 #[case::strict(true, NOT_TO_ZERO)]
@@ -151,7 +157,8 @@ fn strict_mode_applies_raised_minimum_without_metrics(
     assert_eq!(conclusion.scaled_to, to);
     let events = events(&conclusion);
     if strict && read.first().is_none_or(Option::is_none) {
-        let rescaled = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas below Spec.MinReplicas";
+        let rescaled = "Normal SuccessfulRescale: New size: 2; reason: Current number of replicas \
+            below Spec.MinReplicas";
         assert_eq!(events.last().map(String::as_str), Some(rescaled));
         // The failure of the metrics is reported too.
         assert!(error(&conclusion).is_some());

@@ -1,9 +1,10 @@
-//! An API of our own with the schema of autoscaling/v2 `HorizontalPodAutoscaler`, as a
-//! `CustomResourceDefinition`.
+//! The custom API: a `CustomResourceDefinition` with the schema of `HorizontalPodAutoscaler` in
+//! autoscaling/v2.
 //!
-//! It is for clusters whose control plane somebody else runs, where the built-in controller cannot be switched off: that
-//! one does not see objects of another group. The schema is generated from the types of [`hpa_calc::api`]; what the API
-//! server checks for autoscaling/v2 is told to it as bounds, enumerations and rules in CEL.
+//! It is for clusters with a managed control plane, where the built-in controller can't be turned
+//! off. That controller ignores objects of another API group. The schema is generated from the
+//! types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes bounds,
+//! enumerations and CEL rules of the schema.
 //!
 //! ```
 //! let definition = hpa_crd::definition()?;
@@ -12,7 +13,7 @@
 //! ```
 
 mod definition;
-mod place;
+mod path;
 mod rules;
 mod schema;
 mod types;
@@ -22,24 +23,24 @@ pub use types::type_errors;
 
 /// The API group.
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";
-/// The one version: that of the schema in the group `autoscaling`.
+/// The only version, named like that of the same schema in the group `autoscaling`.
 pub const VERSION: &str = "v2";
 /// `GROUP/VERSION`.
 pub const API_VERSION: &str = "autoscaling.hpa-rs.dev/v2";
-/// The kind, the same as Kubernetes' own.
+/// The kind, as in the core API.
 pub const KIND: &str = "HorizontalPodAutoscaler";
-/// The name in URLs and rules of access.
+/// The resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "horizontalpodautoscalers";
-/// The short name for kubectl; `hpa` is that of Kubernetes' own.
+/// The short name for kubectl. `hpa` is that of the core API.
 pub const SHORT_NAME: &str = "rhpa";
 
-/// Why the definition could not be generated: the types do not fit the rules written for them.
+/// Why the definition could not be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// A rule is about a field that the types do not have.
+    /// A rule names a field that the types don't have.
     #[error("the schema has no {0}")]
     NoSuchField(String),
-    /// The definition cannot be written as YAML.
-    #[error("cannot write YAML: {0}")]
-    Yaml(String),
+    /// The definition can't be serialized as YAML.
+    #[error("failed to serialize the definition as YAML")]
+    Yaml(#[source] serde_saphyr::SerializeError),
 }

@@ -1,29 +1,31 @@
-//! What the API server checks of autoscaling/v2 (`hpa_calc::validation`), as bounds and rules of a schema.
+//! The API server's validation of autoscaling/v2 ([`hpa_calc::validation`]), as bounds and rules of
+//! a schema.
 //!
-//! Bounds and enumerations are told as such, so that any tool can check them; the rest is CEL. The rules are in the part
-//! of CEL that every server with CEL has.
+//! What can be expressed as a bound or an enumeration is one, so that any tool can check it. The
+//! rest are CEL rules, limited to the functions of the first API servers with CEL.
 
 use serde_json::{Map, Value, json};
 
-use crate::{DefinitionError, place::schema_at};
+use crate::{DefinitionError, path::schema_at};
 
-/// The longest text that a rule looks at, in characters, and the most metrics. Core has no such limits; a server
-/// refuses rules whose cost nothing bounds.
+/// The maximum length of texts that rules check, in characters, and the maximum number of metrics.
+/// The core API has no such limits, but the API server rejects rules of unlimited cost.
 const MAX_TEXT: i32 = 1024;
 const MAX_METRICS: i32 = 256;
-/// The longest text of a quantity, for the same reason.
+/// The maximum length of a quantity, for the same reason.
 const MAX_QUANTITY: i32 = 128;
 
-/// A quantity as Kubernetes reads it, white space around it included; the exponent is one that fits 64 bits.
+/// A quantity as Kubernetes parses it, with white space around it and an exponent of at most 64
+/// bits.
 const QUANTITY: &str =
     r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,18})?\s*$";
 
-/// A rule in CEL.
+/// A CEL rule.
 struct Rule {
     expression: &'static str,
     message: &'static str,
     reason: &'static str,
-    /// The member that is wrong, where the rule is about several.
+    /// The member that violates the rule, if the rule is about several.
     member: Option<&'static str>,
 }
 
@@ -54,13 +56,13 @@ const SPEC: &[Rule] = &[
     on(
         ".metrics",
         FORBIDDEN,
-        "!has(self.minReplicas) || self.minReplicas != 0 || \
-            (has(self.metrics) && self.metrics.exists(metric, metric.type in ['Object', 'External']))",
+        "!has(self.minReplicas) || self.minReplicas != 0 || (has(self.metrics) && \
+            self.metrics.exists(metric, metric.type in ['Object', 'External']))",
         "must specify at least one Object or External metric to support scaling to zero replicas",
     ),
 ];
 
-/// What becomes a segment of a path, such as a kind or the name of a metric.
+/// The rules for a segment of a URL path, such as a kind or the name of a metric.
 const SEGMENT: &[Rule] = &[
     own(REQUIRED, "self != ''", "must not be empty"),
     own(INVALID, "self != '.'", "may not be '.'"),
@@ -69,12 +71,13 @@ const SEGMENT: &[Rule] = &[
     own(INVALID, "!self.contains('%')", "may not contain '%'"),
 ];
 
-/// Only ReplicationController, the one kind with a scale in the core group, needs no group.
+/// Only ReplicationController, the only core kind with a scale subresource, needs no group.
 const SCALE_TARGET: &[Rule] = &[
     on(
         ".apiVersion",
         INVALID,
-        "self.kind == 'ReplicationController' || (has(self.apiVersion) && self.apiVersion.matches('^[^/]+/'))",
+        "self.kind == 'ReplicationController' || (has(self.apiVersion) && \
+            self.apiVersion.matches('^[^/]+/'))",
         "apiVersion must specify API group",
     ),
     on(".apiVersion", INVALID, GROUP_VERSION, GROUP_VERSION_MESSAGE),
@@ -86,7 +89,8 @@ const DESCRIBED_OBJECT: &[Rule] =
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
 
-/// The member that `type` names must be there, and no other. A single one that is wrong is told by the missing one.
+/// The member that `type` names must be set, and no other. A single wrong member is reported as the
+/// missing right one.
 const METRIC: &[Rule] = &[
     on(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
     on(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
@@ -101,29 +105,29 @@ const METRIC: &[Rule] = &[
     on(
         ".object",
         FORBIDDEN,
-        "self.type == 'Object' || !has(self.object) || \
-            !(has(self.pods) || has(self.resource) || has(self.external) || has(self.containerResource))",
+        "self.type == 'Object' || !has(self.object) || !(has(self.pods) || has(self.resource) || \
+            has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
     on(
         ".pods",
         FORBIDDEN,
-        "self.type == 'Pods' || !has(self.pods) || \
-            !(has(self.object) || has(self.resource) || has(self.external) || has(self.containerResource))",
+        "self.type == 'Pods' || !has(self.pods) || !(has(self.object) || has(self.resource) || \
+            has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
     on(
         ".resource",
         FORBIDDEN,
-        "self.type == 'Resource' || !has(self.resource) || \
-            !(has(self.object) || has(self.pods) || has(self.external) || has(self.containerResource))",
+        "self.type == 'Resource' || !has(self.resource) || !(has(self.object) || has(self.pods) || \
+            has(self.external) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
     on(
         ".external",
         FORBIDDEN,
-        "self.type == 'External' || !has(self.external) || \
-            !(has(self.object) || has(self.pods) || has(self.resource) || has(self.containerResource))",
+        "self.type == 'External' || !has(self.external) || !(has(self.object) || has(self.pods) || \
+            has(self.resource) || has(self.containerResource))",
         SOURCE_TOO_MANY,
     ),
     on(
@@ -181,7 +185,7 @@ const RESOURCE_TARGET: &[Rule] = &[
     ),
 ];
 
-/// A quantity is rounded away from zero, so its sign is that of its digits.
+/// A quantity is rounded away from zero, so that its sign is that of its digits.
 const POSITIVE: &[Rule] =
     &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
 const NOT_NEGATIVE: &[Rule] = &[own(
@@ -198,13 +202,14 @@ const CONTAINER: &[Rule] = &[
     own(
         INVALID,
         "self == '' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end \
-            with an alphanumeric character (e.g. 'my-name',  or '123-abc')",
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+            must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc')",
     ),
 ];
 
-/// A resource of core/v1 that containers have, one of Kubernetes' own, or an extended one. A quota counts an extended
-/// resource with `requests.` before its name, which shortens what may stand before the slash.
+/// A container resource of core/v1, a native resource with a prefix, or an extended resource.
+/// Quotas count extended resources with the prefix `requests.`, which limits the length of the
+/// domain.
 const CONTAINER_RESOURCE_NAME: &[Rule] = &[
     own(REQUIRED, "self != ''", "must specify a resource name"),
     own(
@@ -228,7 +233,7 @@ const CONTAINER_RESOURCE_NAME: &[Rule] = &[
     ),
 ];
 
-/// The rules by the fields they are about, all below `spec`.
+/// The rules by field, below `spec`.
 const RULES: &[(&str, &[Rule])] = &[
     ("", SPEC),
     ("scaleTargetRef", SCALE_TARGET),
@@ -253,11 +258,11 @@ const RULES: &[(&str, &[Rule])] = &[
 
 const TARGETS: [&str; 5] = ["object", "pods", "external", "resource", "containerResource"];
 
-/// The texts that a rule looks at and that have no rule of their own.
+/// The texts that rules of their parents check.
 const TEXTS: [&str; 2] =
     ["scaleTargetRef.apiVersion", "metrics[].object.describedObject.apiVersion"];
 
-/// Adds what is checked to the schema of a spec.
+/// Adds bounds, enumerations and rules to the schema of a spec.
 pub(crate) fn apply(spec: &mut Value) -> Result<(), DefinitionError> {
     bounds(spec)?;
     for (path, rules) in RULES {

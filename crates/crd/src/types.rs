@@ -1,13 +1,12 @@
-//! Whether the values of an object are of the types that its schema says.
+//! Checks the types of an object's values.
 
 use serde_json::{Map, Value};
 
 use crate::{DefinitionError, definition::schema};
 
-/// What is of the wrong type in an object, each with its field: `spec.maxReplicas: must be an integer, is "5"`. Members
-/// that the schema does not know are not looked at, and neither is `metadata`.
-///
-/// Whether the values make sense is told by `hpa_calc::validation`.
+/// The values of an object that have the wrong type, each with its field: `spec.maxReplicas: must
+/// be an integer of 32 bits, is "5"`. Fields that the schema doesn't have, and `metadata`, are not
+/// checked. Whether values are valid is checked by [`hpa_calc::validation`].
 pub fn type_errors(object: &Value) -> Result<Vec<String>, DefinitionError> {
     let mut errors = Vec::new();
     check(object, &schema()?, "", &mut errors);
@@ -43,7 +42,7 @@ fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<String>) {
     }
 }
 
-/// The types only: what an integer may be is a matter of validation, which has better words for it.
+/// Whether an integer fits its type. Its range is checked by validation, which has better messages.
 fn fits_bounds(number: &serde_json::Number, schema: &Value) -> bool {
     let is_32_bits = schema.get("format").is_some_and(|format| format == "int32");
     number.as_i64().is_some_and(|number| !is_32_bits || i32::try_from(number).is_ok())
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_types_are_named_by_their_fields() {
+    fn wrong_types_are_reported_with_their_fields() {
         let object = json!({
             "metadata": { "name": 1 },
             "spec": {
@@ -80,9 +79,15 @@ mod tests {
                 "scaleTargetRef": [],
                 "newer": {},
                 "metrics": [
-                    { "type": "Resource", "resource": { "name": 7, "target": { "averageUtilization": 0.5 } } },
+                    {
+                        "type": "Resource",
+                        "resource": { "name": 7, "target": { "averageUtilization": 0.5 } },
+                    },
                     "cpu",
-                    { "type": "External", "external": { "target": { "value": 0.5, "averageValue": true },
+                    {
+                        "type": "External",
+                        "external": { "target": { "value": 0.5, "averageValue": true,
+                    },
                         "metric": { "selector": { "matchLabels": { "queue": 3 } } } } },
                 ],
                 "behavior": { "scaleUp": { "stabilizationWindowSeconds": 5_000_000_000_i64 } },
@@ -108,8 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_valid_is_not_complained_about() {
-        let object = json!({ "metadata": {}, "spec": { "maxReplicas": -5, "metrics": [{ "type": "Odd" }] } });
+    fn valid_types_have_no_errors() {
+        let object = json!({
+            "metadata": {},
+            "spec": { "maxReplicas": -5, "metrics": [{ "type": "Odd" }] },
+        });
         assert_eq!(type_errors(&object).unwrap(), Vec::<String>::new());
     }
 }

@@ -1,4 +1,4 @@
-//! The manifest of the chart is what the generator writes.
+//! The chart's manifest is the generated one.
 
 #![allow(clippy::expect_used, reason = "a test may fail")]
 
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 const SHIPPED: &str = include_str!("../../../charts/hpa-controller/files/crd.yaml");
 
-/// `cargo run -p hpa -- crd > charts/hpa-controller/files/crd.yaml` writes it anew.
+/// `cargo run -p hpa -- crd > charts/hpa-controller/files/crd.yaml` updates it.
 #[test]
-fn chart_ships_what_is_generated() {
+fn chart_ships_the_generated_manifest() {
     let shipped: Value = serde_saphyr::from_str(SHIPPED).expect("YAML");
     assert_eq!(shipped, hpa_crd::definition().expect("a definition"));
     assert_eq!(SHIPPED, hpa_crd::manifest().expect("a manifest"));
 }
 
-/// What the API server asks of a structural schema (apiextensions.k8s.io/v1): a type at every place, no references, no
-/// `null`, and of the logical forms only the one that goes with an integer or string.
+/// Checks the API server's rules for structural schemas (apiextensions.k8s.io/v1): a type for every
+/// value, no references, no `null`, and no logical forms except that of integer-or-string.
 #[test]
 fn schema_is_structural() {
     let definition = hpa_crd::definition().expect("a definition");
     let schema = definition.pointer("/spec/versions/0/schema/openAPIV3Schema").expect("a schema");
-    let mut seen = 0;
-    check(schema, "", &mut seen);
-    assert!(seen > 150, "only {seen} schemas");
+    let mut checked = 0;
+    check(schema, "", &mut checked);
+    assert!(checked > 150, "only {checked} schemas");
 }
 
-fn check(schema: &Value, path: &str, seen: &mut usize) {
-    *seen += 1;
+fn check(schema: &Value, path: &str, checked: &mut usize) {
+    *checked += 1;
     let is_int_or_string =
         schema.get("x-kubernetes-int-or-string").is_some_and(|value| value == true);
     let kind = schema.get("type").and_then(Value::as_str);
@@ -43,11 +43,11 @@ fn check(schema: &Value, path: &str, seen: &mut usize) {
     );
     let members = schema.get("properties").and_then(Value::as_object);
     for (name, member) in members.into_iter().flatten() {
-        check(member, &format!("{path}.{name}"), seen);
+        check(member, &format!("{path}.{name}"), checked);
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(inner) {
-            check(inner, &format!("{path}[]"), seen);
+            check(inner, &format!("{path}[]"), checked);
         }
     }
     assert_eq!(schema.get("items").is_some(), kind == Some("array"), "{path}");

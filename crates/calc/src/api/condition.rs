@@ -4,85 +4,86 @@ use serde::{Deserialize, Serialize};
 use super::{UnknownFields, open_enum::open_enum};
 
 open_enum! {
-    /// What a condition is about.
+    /// The type of a condition.
     ConditionType {
-        /// Whether the scale can be read and written.
+        /// Whether the target's scale can be read and written.
         AbleToScale = "AbleToScale",
-        /// Whether a direction of scaling is paused; not of the reference (see [`crate::pause`]).
+        /// Whether a direction is paused (see [`crate::pause`]). The reference has no such
+        /// condition.
         Paused = "Paused",
-        /// Whether the workload is at zero because the autoscaler put it there (KEP-2021).
+        /// Whether the autoscaler scaled the workload to zero (KEP-2021).
         ScaledToZero = "ScaledToZero",
-        /// Whether replicas can be computed from the metrics.
+        /// Whether the replicas can be computed from the metrics.
         ScalingActive = "ScalingActive",
-        /// Whether a bound or a rate held the wish back.
+        /// Whether a bound or a rate limit changed the desired replicas.
         ScalingLimited = "ScalingLimited",
     }
 }
 
 open_enum! {
-    /// Whether a condition holds.
+    /// The status of a condition.
     ConditionStatus {
-        /// It does not.
+        /// The condition doesn't hold.
         False = "False",
-        /// It does.
+        /// The condition holds.
         True = "True",
-        /// Nobody can say.
+        /// The controller can't determine whether the condition holds.
         Unknown = "Unknown",
     }
 }
 
 open_enum! {
-    /// Why a condition is as it is: the reasons of the reference controller.
+    /// The reason of a condition: those of the reference controller, and one of this project.
     ConditionReason {
         /// Several autoscalers select the same pods.
         AmbiguousSelector = "AmbiguousSelector",
-        /// The wish is within bounds and rates.
+        /// The desired replicas are within bounds and rate limits.
         DesiredWithinRange = "DesiredWithinRange",
-        /// A ContainerResource metric could not be used.
+        /// A ContainerResource metric could not be read or computed.
         FailedGetContainerResourceMetric = "FailedGetContainerResourceMetric",
-        /// An External metric could not be used.
+        /// An External metric could not be read or computed.
         FailedGetExternalMetric = "FailedGetExternalMetric",
-        /// An Object metric could not be used.
+        /// An Object metric could not be read or computed.
         FailedGetObjectMetric = "FailedGetObjectMetric",
-        /// A Pods metric could not be used.
+        /// A Pods metric could not be read or computed.
         FailedGetPodsMetric = "FailedGetPodsMetric",
-        /// A Resource metric could not be used.
+        /// A Resource metric could not be read or computed.
         FailedGetResourceMetric = "FailedGetResourceMetric",
         /// The target's scale could not be read.
         FailedGetScale = "FailedGetScale",
         /// The target's scale could not be written.
         FailedUpdateScale = "FailedUpdateScale",
-        /// A metric spec's type is not known.
+        /// The metric's type is unknown.
         InvalidMetricSourceType = "InvalidMetricSourceType",
         /// The target's selector is missing or does not parse.
         InvalidSelector = "InvalidSelector",
-        /// The workload is not at zero by the autoscaler's doing.
+        /// The autoscaler did not scale the workload to zero.
         NotScaledToZero = "NotScaledToZero",
-        /// An annotation says so; not of the reference.
+        /// An annotation pauses scaling. The reference has no such reason.
         PausedByAnnotation = "PausedByAnnotation",
-        /// Stabilization changed nothing.
+        /// Stabilization did not change the proposal.
         ReadyForNewScale = "ReadyForNewScale",
-        /// The downward rate held the wish back.
+        /// A policy limited scaling down.
         ScaleDownLimit = "ScaleDownLimit",
-        /// A recent higher recommendation holds.
+        /// A recent higher recommendation limited scaling down.
         ScaleDownStabilized = "ScaleDownStabilized",
-        /// The upward rate held the wish back.
+        /// A policy, or the limit without `behavior`, limited scaling up.
         ScaleUpLimit = "ScaleUpLimit",
-        /// A recent lower recommendation holds.
+        /// A recent lower recommendation limited scaling up.
         ScaleUpStabilized = "ScaleUpStabilized",
         /// The autoscaler scaled the workload to zero.
         ScaledToZero = "ScaledToZero",
-        /// The target is at zero replicas by somebody else's doing.
+        /// The target is at zero replicas, and the autoscaler did not scale it there.
         ScalingDisabled = "ScalingDisabled",
         /// The target's scale was read.
         SucceededGetScale = "SucceededGetScale",
         /// The target's scale was written.
         SucceededRescale = "SucceededRescale",
-        /// The lower bound held the wish back.
+        /// `minReplicas` applied.
         TooFewReplicas = "TooFewReplicas",
-        /// The upper bound held the wish back.
+        /// `maxReplicas` applied.
         TooManyReplicas = "TooManyReplicas",
-        /// A replica count was computed.
+        /// The replicas were computed from the metrics.
         ValidMetricFound = "ValidMetricFound",
     }
 }
@@ -92,30 +93,30 @@ open_enum! {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// What the condition is about.
     #[serde(default, rename = "type")]
     pub condition_type: ConditionType,
-    /// Whether it holds.
+    /// Whether the condition holds.
     #[serde(default)]
     pub status: ConditionStatus,
-    /// When `status` last changed; whole seconds on the wire.
+    /// When `status` last changed, in whole seconds on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_transition_time: Option<Timestamp>,
-    /// Why.
+    /// Why the condition has this status, in CamelCase on the wire.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub reason: ConditionReason,
-    /// The same for a person.
+    /// The human-readable message.
     #[serde(
         default,
         deserialize_with = "crate::messages::read",
         skip_serializing_if = "str::is_empty"
     )]
     pub message: std::borrow::Cow<'static, str>,
-    /// The generation of the spec that this was decided on (Kubernetes 1.37).
+    /// The `metadata.generation` that the condition was determined for (since Kubernetes 1.37).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
@@ -125,7 +126,7 @@ fn is_empty(reason: &ConditionReason) -> bool {
     reason.as_str().is_empty()
 }
 
-/// Writes a time as meta/v1 Time does: RFC 3339 in whole seconds.
+/// Serializes a time like meta/v1 `Time`: RFC 3339 in whole seconds.
 #[expect(clippy::ref_option, reason = "the signature serde asks for")]
 pub(super) fn whole_seconds<S: serde::Serializer>(
     time: &Option<Timestamp>,

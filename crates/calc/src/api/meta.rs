@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The part of meta/v1 ObjectMeta that a decision reads or a recorder needs to name the object.
+/// The part of meta/v1 ObjectMeta that decisions and event recorders need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -14,19 +14,19 @@ pub struct ObjectMeta {
     /// The object's namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The object's identity over time: a re-created object has another one.
+    /// The object's identity: a re-created object has another one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The version to write against (optimistic concurrency).
+    /// The version for optimistic locking.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// Counts the changes of the spec; managed for autoscalers since Kubernetes 1.37, absent before.
+    /// The number of spec changes. Kubernetes sets it on autoscalers since 1.37.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// When the object was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
-    /// When deletion was asked for.
+    /// When the deletion was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
     /// The object's annotations.

@@ -4,39 +4,39 @@ use super::{UnknownFields, open_enum::open_enum};
 use crate::{quantity::Quantity, selector::LabelSelector};
 
 open_enum! {
-    /// Where a metric comes from (`type` of a metric spec).
+    /// The source of a metric.
     MetricSourceType {
-        /// A resource of one container in each pod.
+        /// The usage of a resource by one container of each pod.
         ContainerResource = "ContainerResource",
-        /// A metric that belongs to no Kubernetes object.
+        /// A metric from outside the cluster.
         External = "External",
         /// A metric of one Kubernetes object.
         Object = "Object",
         /// A custom metric of each pod.
         Pods = "Pods",
-        /// A resource of each pod.
+        /// The usage of a resource by each pod.
         Resource = "Resource",
     }
 }
 
 open_enum! {
-    /// What a target is compared with.
+    /// The kind of a target.
     MetricTargetType {
-        /// The average over pods.
+        /// An average over pods or replicas.
         AverageValue = "AverageValue",
-        /// A percentage of the requests.
+        /// Percent of the pods' requests.
         Utilization = "Utilization",
-        /// The value as it is.
+        /// The value itself.
         Value = "Value",
     }
 }
 
-/// One metric to scale on; exactly the member named by `type` is set.
+/// A metric to scale on. Exactly the member that `type` names is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSpec {
-    /// Which member is set.
+    /// The source, which names the member that is set.
     #[serde(default, rename = "type")]
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
@@ -45,23 +45,23 @@ pub struct MetricSpec {
     /// A custom metric of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<Box<PodsMetricSource>>,
-    /// A resource of each pod.
+    /// The usage of a resource by each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Box<ResourceMetricSource>>,
-    /// A resource of one container in each pod.
+    /// The usage of a resource by one container of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<Box<ContainerResourceMetricSource>>,
-    /// A metric that belongs to no Kubernetes object.
+    /// A metric from outside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalMetricSource>>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
 impl MetricSpec {
-    /// The name of the metric, or of the resource; empty if the member that `type` names is not set.
+    /// The name of the metric or resource. Empty if the member that `type` names is not set.
     pub fn metric_name(&self) -> &str {
         let name = match self.source_type {
             MetricSourceType::Resource => self.resource.as_ref().map(|source| &source.name),
@@ -77,12 +77,12 @@ impl MetricSpec {
     }
 }
 
-/// Names an object of the same namespace.
+/// A reference to an object of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CrossVersionObjectReference {
-    /// The kind, as in the API.
+    /// The object's kind.
     #[serde(default)]
     pub kind: String,
     /// The object's name.
@@ -91,13 +91,13 @@ pub struct CrossVersionObjectReference {
     /// `group/version`, or `version` for the core group.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A metric's name, and optionally a selector over its series.
+/// A metric's name, with an optional selector of series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -105,33 +105,33 @@ pub struct MetricIdentifier {
     /// The metric's name.
     #[serde(default)]
     pub name: String,
-    /// Selects series of the metric; unset: all of them.
+    /// Selects series of the metric. The default is all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a metric is to be.
+/// The target of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricTarget {
-    /// What the metric is compared with. The API does not check it against the member that is set.
+    /// The kind of the target. The API server doesn't compare it with the member that is set.
     #[serde(default, rename = "type")]
     pub target_type: MetricTargetType,
-    /// A target for the value as it is.
+    /// The target for the value itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
-    /// A target for the average over pods.
+    /// The target for the average over pods or replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Quantity>,
-    /// A target for the average over pods, in percent of their requests.
+    /// The target for the average usage, in percent of the pods' requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_utilization: Option<i32>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
@@ -148,16 +148,16 @@ pub struct ObjectMetricSource {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// `value` or `averageValue`.
+    /// The target: `value` or `averageValue`.
     #[serde(default)]
     pub target: MetricTarget,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A custom metric of each pod, averaged.
+/// A custom metric of each pod, as an average over the pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -165,16 +165,16 @@ pub struct PodsMetricSource {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// `averageValue`.
+    /// The target: `averageValue`.
     #[serde(default)]
     pub target: MetricTarget,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A resource (cpu, memory, …) of each pod.
+/// The usage of a resource (cpu, memory, …) by each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -182,16 +182,16 @@ pub struct ResourceMetricSource {
     /// The resource's name.
     #[serde(default)]
     pub name: String,
-    /// `averageUtilization` or `averageValue`.
+    /// The target: `averageUtilization` or `averageValue`.
     #[serde(default)]
     pub target: MetricTarget,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A resource of one container in each pod.
+/// The usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -199,19 +199,19 @@ pub struct ContainerResourceMetricSource {
     /// The resource's name.
     #[serde(default)]
     pub name: String,
-    /// `averageUtilization` or `averageValue`.
+    /// The target: `averageUtilization` or `averageValue`.
     #[serde(default)]
     pub target: MetricTarget,
     /// The container's name.
     #[serde(default)]
     pub container: String,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A metric that belongs to no Kubernetes object, for example a queue's length at a provider.
+/// A metric from outside the cluster, for example the length of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -219,10 +219,10 @@ pub struct ExternalMetricSource {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// `value` or `averageValue`.
+    /// The target: `value` or `averageValue`.
     #[serde(default)]
     pub target: MetricTarget,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,

@@ -1,9 +1,9 @@
-//! The API types that a decision reads and writes: autoscaling/v2 HorizontalPodAutoscaler, and of core/v1 Pod and
-//! autoscaling/v1 Scale the little that matters.
+//! The API types that a decision reads and writes: the HorizontalPodAutoscaler of autoscaling/v2,
+//! and the needed parts of Pod and Scale.
 //!
-//! They are JSON-compatible with the API. What this crate does not know is kept, not dropped: a field of a newer
-//! Kubernetes lands in the `unknown` map of its struct and is written back as it came; a value of an enumeration
-//! that is not known is carried by its `Other` variant.
+//! They have the JSON of the API, and lose nothing of it. Fields of newer API versions are kept in
+//! the `unknown` map of their struct, unknown values of an enumeration in its `Other` variant, and
+//! both are written back unchanged.
 
 mod behavior;
 mod condition;
@@ -36,10 +36,10 @@ pub use status::{
     MetricStatus, MetricValueStatus, ObjectMetricStatus, PodsMetricStatus, ResourceMetricStatus,
 };
 
-/// Fields of an object that this crate has no name for, kept as they came.
+/// Fields of an object that this crate doesn't know, unchanged.
 pub type UnknownFields = serde_json::Map<String, serde_json::Value>;
 
-/// Reads a list that the API may give as `null`.
+/// Deserializes `null` as the default, since Go writes empty lists and maps as `null`.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,7 +1,7 @@
-//! One macro for the API's enumerations.
+//! A macro for the enumerations of the API.
 
-/// Declares an enumeration of the API by its wire names. The set is open: a value that is not known is carried by
-/// `Other`, so that an object written by a newer client can still be read, judged and written back.
+/// Declares an enumeration of the API by its wire names. `Other` holds values that this crate
+/// doesn't know, so that objects of newer API versions can be read, validated and written back.
 macro_rules! open_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$meta])*
@@ -9,15 +9,16 @@ macro_rules! open_enum {
         #[non_exhaustive]
         pub enum $name {
             $($(#[$variant_meta])* $variant,)+
-            /// A value that this crate does not know; may be empty.
+            /// A value that this crate doesn't know. It may be empty.
             Other(Box<str>),
         }
 
         impl $name {
-            /// Every known value's wire name, in alphabetical order as the API server lists them.
+            /// The wire names of all known values, in alphabetical order, in which the API server
+            /// lists them.
             pub const KNOWN: &'static [&'static str] = &[$($text,)+];
 
-            /// The wire name.
+            /// The name on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)+

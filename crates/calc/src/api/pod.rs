@@ -7,50 +7,52 @@ use super::open_enum::open_enum;
 use crate::quantity::{MilliValue, Quantity};
 
 open_enum! {
-    /// Where a pod is in its life (`status.phase`).
+    /// The phase of a pod (`status.phase`).
     PodPhase {
-        /// A container ended in failure and none will be restarted.
+        /// All containers have terminated, at least one in failure.
         Failed = "Failed",
         /// Not all containers have started.
         Pending = "Pending",
-        /// At least one container runs.
+        /// At least one container is running.
         Running = "Running",
-        /// All containers ended well.
+        /// All containers have terminated in success.
         Succeeded = "Succeeded",
     }
 }
 
-/// What a decision reads of a core/v1 Pod, in a form small enough to keep a cluster's pods in memory.
+/// The part of a core/v1 Pod that a decision reads, in a form small enough to keep all pods of a
+/// cluster in memory. It deserializes from the JSON of the whole Pod.
 ///
-/// Name, labels and requests are shared: a cache that interns them keeps one copy for all pods of a workload.
+/// Name, labels and requests are reference-counted, so that a cache can keep one copy for all pods
+/// of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
-    /// The pod's name; unique among the pods given to one decision.
+    /// The pod's name, unique within one decision.
     pub name: Arc<str>,
     /// The pod's labels, sorted by key.
     pub labels: Arc<[(Box<str>, Box<str>)]>,
-    /// Whether its deletion was asked for.
+    /// Whether the pod is being deleted.
     pub terminating: bool,
-    /// Where it is in its life.
+    /// The pod's phase.
     pub phase: PodPhase,
-    /// When the kubelet acknowledged it.
+    /// When the kubelet acknowledged the pod.
     pub start_time: Option<Timestamp>,
-    /// Its Ready condition.
+    /// The pod's `Ready` condition, if it is set.
     pub ready: Option<ReadyCondition>,
-    /// What its containers request.
+    /// The resource requests.
     pub requests: Arc<PodRequests>,
 }
 
-/// A pod's Ready condition.
+/// A pod's `Ready` condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyCondition {
-    /// Whether the pod is ready; `None` for a status that is neither True nor False.
+    /// Whether the pod is ready, or `None` if the status is neither `True` nor `False`.
     pub status: Option<bool>,
-    /// When the status last changed; absent on the wire it is the beginning of Go's time.
+    /// When the status last changed. If it is absent on the wire, Go's zero time.
     pub last_transition_time: Timestamp,
 }
 
-/// A resource's name, with the two that have rules of their own.
+/// The name of a resource. CPU and memory have rules of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResourceName {
@@ -63,7 +65,7 @@ pub enum ResourceName {
 }
 
 impl ResourceName {
-    /// The resource's name.
+    /// The name in the API.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Cpu => "cpu",
@@ -89,7 +91,7 @@ impl std::fmt::Display for ResourceName {
     }
 }
 
-/// A request for one resource.
+/// The request for one resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceRequest {
     /// The resource.
@@ -98,25 +100,25 @@ pub struct ResourceRequest {
     pub amount: MilliValue,
 }
 
-/// What one container requests.
+/// The requests of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ContainerRequests {
     /// The container's name.
     pub name: Box<str>,
-    /// Its requests.
+    /// The container's requests.
     pub requests: Box<[ResourceRequest]>,
 }
 
-/// What a pod requests, by container and, where it says so itself, as a whole.
+/// The requests of a pod, by container and for the whole pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodRequests {
-    /// The regular containers, then the restartable init containers (sidecars).
+    /// The containers, then the restartable init containers (sidecars).
     pub containers: Box<[ContainerRequests]>,
-    /// The effective requests of a pod with pod-level requests (KEP-2837); `None` for any other pod.
+    /// The effective requests if the pod has pod-level requests (KEP-2837), else `None`.
     pub pod_level: Option<Box<[ResourceRequest]>>,
 }
 
-/// The wire form of the part of `spec` that [`Pod`] is made from.
+/// The part of a Pod's `spec` that [`Pod`] is made from, in its wire form.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec {
@@ -128,7 +130,7 @@ pub struct PodSpec {
     resources: Option<Resources>,
 }
 
-/// The wire form of the part of `status` that [`Pod`] is made from.
+/// The part of a Pod's `status` that [`Pod`] is made from, in its wire form.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
@@ -187,7 +189,7 @@ impl<'de> Deserialize<'de> for Pod {
 }
 
 impl Pod {
-    /// Makes a pod from the parts of the API's object.
+    /// Makes a pod from the parts of the API object.
     pub fn new(
         name: Arc<str>,
         labels: impl IntoIterator<Item = (String, String)>,
@@ -210,20 +212,21 @@ impl Pod {
         }
     }
 
-    /// The value of a label.
+    /// The value of the label `key`, if the pod has it.
     pub fn label(&self, key: &str) -> Option<&str> {
         let at = self.labels.binary_search_by(|(candidate, _)| candidate.as_ref().cmp(key)).ok()?;
         self.labels.get(at).map(|(_, value)| value.as_ref())
     }
 
-    /// Whether the pod runs and is ready, as Value targets count it; a terminating pod still does.
+    /// Whether the pod is running and ready, which is how `value` targets count pods. Terminating
+    /// pods are counted too.
     pub fn is_running_and_ready(&self) -> bool {
         self.phase == PodPhase::Running
             && self.ready.is_some_and(|ready| ready.status == Some(true))
     }
 }
 
-/// Go's zero time, 0001-01-01: what an absent time is in a comparison.
+/// Go's zero time, 0001-01-01, which absent times compare as.
 pub(crate) const GO_ZERO_TIME: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
 impl From<&PodCondition> for ReadyCondition {
@@ -278,18 +281,18 @@ impl From<&PodSpec> for PodRequests {
     }
 }
 
-/// Amounts in nano-units, the finest a quantity keeps.
+/// Amounts by resource in nano-units, the smallest unit of a quantity.
 type Amounts<'a> = BTreeMap<&'a str, i128>;
 
-/// The effective requests of a pod that says itself what it requests: its own word where it gives one, else what
-/// its containers add up to, init containers being the minimum (KEP-753, KEP-2837). The pod's overhead is not part
-/// of it (kubernetes#142154).
+/// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
+/// there is one, else the sum over the containers, or the maximum that init containers need if that
+/// is more (KEP-753, KEP-2837). The pod's overhead doesn't count (kubernetes#142154).
 fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
-    let own = &spec.resources.as_ref()?.requests;
-    let own = own.iter().filter(|(resource, _)| is_pod_level_resource(resource));
+    let pod_level = &spec.resources.as_ref()?.requests;
+    let pod_level = pod_level.iter().filter(|(resource, _)| is_pod_level_resource(resource));
     let mut effective = container_sum(spec);
     let mut any = false;
-    for (resource, amount) in own {
+    for (resource, amount) in pod_level {
         effective.insert(resource, amount.nano_value());
         any = true;
     }
@@ -309,7 +312,7 @@ fn container_sum(spec: &PodSpec) -> Amounts<'_> {
     for container in &spec.containers {
         add(&mut sum, container);
     }
-    // While an init container runs, so do the sidecars before it.
+    // While an init container runs, the sidecars before it run too.
     let mut sidecars = Amounts::new();
     let mut at_init = Amounts::new();
     for container in &spec.init_containers {
@@ -334,9 +337,9 @@ fn add<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
     }
 }
 
-fn raise<'a>(to: &mut Amounts<'a>, least: &Amounts<'a>) {
-    for (resource, amount) in least {
-        let entry = to.entry(resource).or_insert(*amount);
+fn raise<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
+    for (resource, amount) in minimum {
+        let entry = amounts.entry(resource).or_insert(*amount);
         *entry = (*entry).max(*amount);
     }
 }

@@ -1,16 +1,18 @@
 use serde::{Deserialize, Serialize};
 
-/// What a decision reads of an autoscaling/v1 Scale.
+/// The part of an autoscaling/v1 Scale that a decision reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scale {
-    /// `spec.replicas`: what the target is asked to have. The reference calls it the current replicas.
+    /// `spec.replicas`: the replicas that the target should have. These are the current replicas of
+    /// a decision.
     #[serde(default)]
     pub spec_replicas: i32,
-    /// `status.replicas`: what the target reports to have.
+    /// `status.replicas`: the replicas that the target has.
     #[serde(default)]
     pub status_replicas: i32,
-    /// `status.selector` in its string form; empty where the target has none.
+    /// `status.selector`, the label selector of the target's pods as a string. Empty if there is
+    /// none.
     #[serde(default)]
     pub selector: String,
 }

@@ -5,54 +5,55 @@ use super::{
     UnknownFields,
 };
 
-/// autoscaling/v2 HorizontalPodAutoscaler.
+/// A HorizontalPodAutoscaler of autoscaling/v2.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscaler {
-    /// Name, namespace, identity.
+    /// Name, namespace, UID and other metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for.
+    /// The desired scaling.
     #[serde(default)]
     pub spec: HorizontalPodAutoscalerSpec,
-    /// What was last decided.
+    /// The result of the last reconcile.
     #[serde(default, deserialize_with = "super::null_as_empty")]
     pub status: HorizontalPodAutoscalerStatus,
 }
 
-/// What is asked for: a scale target, bounds, metrics and rules.
+/// The desired scaling: target, bounds, metrics and behavior.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscalerSpec {
-    /// The object to scale: any kind with a scale subresource.
+    /// The object to scale, of any kind that has a scale subresource.
     #[serde(default)]
     pub scale_target_ref: CrossVersionObjectReference,
-    /// The lower bound of replicas; unset: 1. 0 needs an Object or External metric (KEP-2021).
+    /// The lower bound of replicas. The default is 1. 0 requires an Object or External metric
+    /// (KEP-2021).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// The upper bound of replicas.
     #[serde(default)]
     pub max_replicas: i32,
-    /// The metrics; the largest proposal wins.
+    /// The metrics. The largest proposal wins.
     #[serde(
         default,
         deserialize_with = "super::null_as_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub metrics: Vec<MetricSpec>,
-    /// The rules of scaling in each direction.
+    /// The scaling rules of both directions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behavior: Option<Box<Behavior>>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
 impl HorizontalPodAutoscalerSpec {
-    /// The lower bound of replicas in force: `minReplicas`, or 1 where it is unset.
+    /// The effective lower bound of replicas: `minReplicas`, or 1 if it is unset.
     pub fn effective_min_replicas(&self) -> i32 {
         self.min_replicas.unwrap_or(1)
     }

@@ -7,65 +7,64 @@ use super::{
 };
 use crate::quantity::Quantity;
 
-/// What was last decided.
+/// The result of the last reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HorizontalPodAutoscalerStatus {
-    /// The generation of the spec that this was decided on.
+    /// The `metadata.generation` that was reconciled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the scale was last written; whole seconds on the wire.
+    /// When the scale was last written, in whole seconds on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "whole_seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub last_scale_time: Option<Timestamp>,
-    /// The target's `spec.replicas` when it was read.
+    /// The target's `spec.replicas` when the scale was read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub current_replicas: i32,
-    /// The replicas decided on.
+    /// The desired replicas.
     #[serde(default)]
     pub desired_replicas: i32,
-    /// What the metrics read, in the order of `spec.metrics`.
+    /// The measured values, in the order of `spec.metrics`.
     #[serde(default, deserialize_with = "super::null_as_empty")]
     pub current_metrics: Vec<MetricStatus>,
-    /// The conditions, in the order they first came up.
+    /// The conditions, in the order in which they were first set.
     #[serde(
         default,
         deserialize_with = "super::null_as_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub conditions: Vec<Condition>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
 impl HorizontalPodAutoscalerStatus {
-    /// The condition of this type, if it ever came up.
+    /// The condition of a type, if it is set.
     pub fn condition(&self, condition_type: &ConditionType) -> Option<&Condition> {
         self.conditions.iter().find(|condition| condition.condition_type == *condition_type)
     }
 
-    /// Whether the condition of this type is `True`.
+    /// Whether the condition of a type is `True`.
     pub fn is_true(&self, condition_type: &ConditionType) -> bool {
         self.condition(condition_type)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 }
 
-// The signature serde asks for.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// What one metric read; exactly the member named by `type` is set.
+/// The measured value of one metric. Exactly the member that `type` names is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct MetricStatus {
-    /// Which member is set.
+    /// The source, which names the member that is set.
     #[serde(default, rename = "type")]
     pub source_type: MetricSourceType,
     /// A metric of one Kubernetes object.
@@ -74,22 +73,22 @@ pub struct MetricStatus {
     /// A custom metric of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<Box<PodsMetricStatus>>,
-    /// A resource of each pod.
+    /// The usage of a resource by each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<Box<ResourceMetricStatus>>,
-    /// A resource of one container in each pod.
+    /// The usage of a resource by one container of each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<Box<ContainerResourceMetricStatus>>,
-    /// A metric that belongs to no Kubernetes object.
+    /// A metric from outside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<Box<ExternalMetricStatus>>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// A metric's value as it was read.
+/// A measured value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -97,19 +96,19 @@ pub struct MetricValueStatus {
     /// The value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
-    /// The average over pods.
+    /// The average over pods or replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_value: Option<Quantity>,
-    /// The average over pods, in percent of their requests.
+    /// The average over pods in percent of their requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub average_utilization: Option<i32>,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a metric of one Kubernetes object read.
+/// The measured value of a metric of one Kubernetes object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -117,19 +116,19 @@ pub struct ObjectMetricStatus {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// Its value.
+    /// The value.
     #[serde(default)]
     pub current: MetricValueStatus,
-    /// The object it describes.
+    /// The object that the metric describes.
     #[serde(default)]
     pub described_object: CrossVersionObjectReference,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a custom metric of each pod read.
+/// The measured value of a custom metric of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -137,16 +136,16 @@ pub struct PodsMetricStatus {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// Its average.
+    /// The average.
     #[serde(default)]
     pub current: MetricValueStatus,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a resource of each pod read.
+/// The measured usage of a resource by each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -154,16 +153,16 @@ pub struct ResourceMetricStatus {
     /// The resource's name.
     #[serde(default)]
     pub name: String,
-    /// Its average.
+    /// The average.
     #[serde(default)]
     pub current: MetricValueStatus,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a resource of one container in each pod read.
+/// The measured usage of a resource by one container of each pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -174,16 +173,16 @@ pub struct ContainerResourceMetricStatus {
     /// The container's name.
     #[serde(default)]
     pub container: String,
-    /// Its average.
+    /// The average.
     #[serde(default)]
     pub current: MetricValueStatus,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,
 }
 
-/// What a metric that belongs to no Kubernetes object read.
+/// The measured value of a metric from outside the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -191,10 +190,10 @@ pub struct ExternalMetricStatus {
     /// The metric.
     #[serde(default)]
     pub metric: MetricIdentifier,
-    /// Its value.
+    /// The value.
     #[serde(default)]
     pub current: MetricValueStatus,
-    /// Fields this crate does not know.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: UnknownFields,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::quantity::MilliValue;
 
-/// Every struct of an autoscaler with a member that is not known, and every enumeration with such a value.
-fn newer() -> Value {
+/// An autoscaler with an unknown field in every struct and an unknown value in every enumeration.
+fn newer_object() -> Value {
     let selector = json!({
         "matchExpressions": [{ "key": "k", "operator": "Near", "new": 1 }],
         "matchLabels": { "a": "b" },
@@ -30,11 +30,49 @@ fn newer() -> Value {
             "minReplicas": 1,
             "maxReplicas": 2,
             "metrics": [
-                { "type": "Object", "object": { "describedObject": object, "metric": metric, "target": target("value", "1".into()), "new": 1 }, "new": 1 },
-                { "type": "Pods", "pods": { "metric": metric, "target": target("averageValue", "1".into()), "new": 1 } },
-                { "type": "Resource", "resource": { "name": "cpu", "target": target("averageUtilization", 5.into()), "new": 1 } },
-                { "type": "ContainerResource", "containerResource": { "name": "cpu", "container": "c", "target": target("averageUtilization", 5.into()), "new": 1 } },
-                { "type": "External", "external": { "metric": metric, "target": target("value", "1".into()), "new": 1 } },
+                {
+                    "type": "Object",
+                    "object": {
+                        "describedObject": object,
+                        "metric": metric,
+                        "target": target("value", "1".into()),
+                        "new": 1,
+                    },
+                    "new": 1,
+                },
+                {
+                    "type": "Pods",
+                    "pods": {
+                        "metric": metric,
+                        "target": target("averageValue", "1".into()),
+                        "new": 1,
+                    },
+                },
+                {
+                    "type": "Resource",
+                    "resource": {
+                        "name": "cpu",
+                        "target": target("averageUtilization", 5.into()),
+                        "new": 1,
+                    },
+                },
+                {
+                    "type": "ContainerResource",
+                    "containerResource": {
+                        "name": "cpu",
+                        "container": "c",
+                        "target": target("averageUtilization", 5.into()),
+                        "new": 1,
+                    },
+                },
+                {
+                    "type": "External",
+                    "external": {
+                        "metric": metric,
+                        "target": target("value", "1".into()),
+                        "new": 1,
+                    },
+                },
                 { "type": "Newest", "newest": { "x": null } },
             ],
             "behavior": { "scaleUp": rules, "scaleDown": rules, "new": 1 },
@@ -46,11 +84,31 @@ fn newer() -> Value {
             "currentReplicas": 1,
             "desiredReplicas": 2,
             "currentMetrics": [
-                { "type": "Object", "object": { "describedObject": object, "metric": metric, "current": current, "new": 1 }, "new": 1 },
+                {
+                    "type": "Object",
+                    "object": {
+                        "describedObject": object,
+                        "metric": metric,
+                        "current": current,
+                        "new": 1,
+                    },
+                    "new": 1,
+                },
                 { "type": "Pods", "pods": { "metric": metric, "current": current, "new": 1 } },
                 { "type": "Resource", "resource": { "name": "cpu", "current": current, "new": 1 } },
-                { "type": "ContainerResource", "containerResource": { "name": "cpu", "container": "c", "current": current, "new": 1 } },
-                { "type": "External", "external": { "metric": metric, "current": current, "new": 1 } },
+                {
+                    "type": "ContainerResource",
+                    "containerResource": {
+                        "name": "cpu",
+                        "container": "c",
+                        "current": current,
+                        "new": 1,
+                    },
+                },
+                {
+                    "type": "External",
+                    "external": { "metric": metric, "current": current, "new": 1 },
+                },
                 { "type": "" },
             ],
             "conditions": [{ "type": "Newest", "status": "Maybe", "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -61,14 +119,14 @@ fn newer() -> Value {
 }
 
 #[test]
-fn what_is_not_known_is_kept() {
-    let hpa: HorizontalPodAutoscaler = serde_json::from_value(newer()).unwrap();
-    assert_eq!(serde_json::to_value(&hpa).unwrap(), newer());
+fn unknown_fields_and_values_round_trip() {
+    let hpa: HorizontalPodAutoscaler = serde_json::from_value(newer_object()).unwrap();
+    assert_eq!(serde_json::to_value(&hpa).unwrap(), newer_object());
     assert_eq!(hpa.spec.metrics[5].source_type, MetricSourceType::Other("Newest".into()));
 }
 
 #[test]
-fn nulls_are_read_as_absent() {
+fn null_deserializes_as_absent() {
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": { "annotations": null, "labels": null },
         "spec": { "minReplicas": null, "metrics": null, "behavior": null },
@@ -88,8 +146,8 @@ fn nulls_are_read_as_absent() {
 
 #[rstest]
 #[case::whole("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")]
-#[case::a_part_of_a_second_is_cut("2026-01-01T00:00:00.999999999Z", "2026-01-01T00:00:00Z")]
-fn times_are_written_in_whole_seconds(#[case] read: &str, #[case] written: &str) {
+#[case::fraction_is_truncated("2026-01-01T00:00:00.999999999Z", "2026-01-01T00:00:00Z")]
+fn times_serialize_in_whole_seconds(#[case] read: &str, #[case] written: &str) {
     let condition = json!({ "type": "AbleToScale", "status": "True", "lastTransitionTime": read });
     let status = json!({ "lastScaleTime": read, "conditions": [condition] });
     let status: HorizontalPodAutoscalerStatus = serde_json::from_value(status).unwrap();
@@ -102,7 +160,7 @@ fn times_are_written_in_whole_seconds(#[case] read: &str, #[case] written: &str)
 #[case::known("Percent", PolicyType::Percent)]
 #[case::case_matters("percent", PolicyType::Other("percent".into()))]
 #[case::empty("", PolicyType::default())]
-fn open_enumerations(#[case] text: &str, #[case] expected: PolicyType) {
+fn open_enum_round_trips(#[case] text: &str, #[case] expected: PolicyType) {
     let read: PolicyType = serde_json::from_value(text.into()).unwrap();
     assert_eq!(read, expected);
     assert_eq!(serde_json::to_value(&read).unwrap(), text);
@@ -111,7 +169,7 @@ fn open_enumerations(#[case] text: &str, #[case] expected: PolicyType) {
 
 #[cfg(feature = "schema")]
 #[test]
-fn schema() {
+fn schema_has_the_fields_of_the_api() {
     let schema = serde_json::to_value(schemars::schema_for!(HorizontalPodAutoscaler)).unwrap();
     assert_eq!(schema["title"], "HorizontalPodAutoscaler");
     assert_eq!(schema["$defs"]["PolicySelect"]["enum"], json!(["Disabled", "Max", "Min"]));
@@ -125,7 +183,7 @@ fn schema() {
 #[rstest]
 #[case::unset(json!({}), 1)]
 #[case::zero(json!({ "minReplicas": 0 }), 0)]
-fn effective_min_replicas(#[case] spec: Value, #[case] expected: i32) {
+fn effective_min_replicas_defaults_to_one(#[case] spec: Value, #[case] expected: i32) {
     let spec: HorizontalPodAutoscalerSpec = serde_json::from_value(spec).unwrap();
     assert_eq!(spec.effective_min_replicas(), expected);
 }
@@ -135,7 +193,7 @@ fn pod(value: Value) -> Pod {
 }
 
 #[test]
-fn an_empty_pod() {
+fn empty_pod_deserializes() {
     let empty = pod(json!({}));
     assert!(!empty.terminating && empty.ready.is_none() && !empty.is_running_and_ready());
     assert_eq!(
@@ -149,11 +207,18 @@ fn an_empty_pod() {
 #[case("Running", "False", false)]
 #[case("Running", "Unknown", false)]
 #[case("Pending", "True", false)]
-fn running_and_ready(#[case] phase: &str, #[case] ready: &str, #[case] expected: bool) {
+fn pod_is_running_and_ready_by_phase_and_condition(
+    #[case] phase: &str,
+    #[case] ready: &str,
+    #[case] expected: bool,
+) {
     let conditions =
         json!([{ "type": "Initialized", "status": "False" }, { "type": "Ready", "status": ready }]);
     let pod = pod(json!({
-        "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z", "labels": { "b": "2", "a": "1" } },
+        "metadata": {
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "labels": { "b": "2", "a": "1" },
+        },
         "status": { "phase": phase, "conditions": conditions },
     }));
     assert_eq!(pod.is_running_and_ready(), expected);
@@ -163,23 +228,44 @@ fn running_and_ready(#[case] phase: &str, #[case] ready: &str, #[case] expected:
 }
 
 #[rstest]
-#[case::its_own_word(json!({ "cpu": "3" }), json!([]), 3000)]
-#[case::the_containers(json!({ "memory": "1" }), json!([]), 2000)]
-#[case::an_init_container_that_needs_more(json!({ "memory": "1" }), json!([{ "resources": { "requests": { "cpu": "5" } } }]), 5000)]
-#[case::a_sidecar(json!({ "memory": "1" }), json!([{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "5" } } }]), 7000)]
-#[case::a_sidecar_before_an_init_container(
+#[case::pod_level(json!({ "cpu": "3" }), json!([]), 3000)]
+#[case::sum_of_containers(json!({ "memory": "1" }), json!([]), 2000)]
+#[case::larger_init_container(
     json!({ "memory": "1" }),
-    json!([{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } }, { "resources": { "requests": { "cpu": "5" } } }]),
-    6000
-)]
-#[case::a_sidecar_after_an_init_container(
-    json!({ "memory": "1" }),
-    json!([{ "resources": { "requests": { "cpu": "5" } } }, { "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } }]),
+    json!([{ "resources": { "requests": { "cpu": "5" } } }]),
     5000
 )]
-fn pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i64) {
-    let containers = json!([{ "resources": { "requests": { "cpu": "1" } } }, { "resources": { "requests": { "cpu": "1" } } }]);
-    let spec = json!({ "resources": { "requests": own }, "containers": containers, "initContainers": init });
+#[case::sidecar(
+    json!({ "memory": "1" }),
+    json!([{ "restartPolicy": "Always", "resources": { "requests": { "cpu": "5" } } }]),
+    7000
+)]
+#[case::sidecar_before_an_init_container(
+    json!({ "memory": "1" }),
+    json!([
+        { "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } },
+        { "resources": { "requests": { "cpu": "5" } } },
+    ]),
+    6000
+)]
+#[case::sidecar_after_an_init_container(
+    json!({ "memory": "1" }),
+    json!([
+        { "resources": { "requests": { "cpu": "5" } } },
+        { "restartPolicy": "Always", "resources": { "requests": { "cpu": "1" } } },
+    ]),
+    5000
+)]
+fn effective_pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i64) {
+    let containers = json!([
+        { "resources": { "requests": { "cpu": "1" } } },
+        { "resources": { "requests": { "cpu": "1" } } },
+    ]);
+    let spec = json!({
+        "resources": { "requests": own },
+        "containers": containers,
+        "initContainers": init,
+    });
     let pod = pod(json!({ "spec": spec }));
     let requests = pod.requests.pod_level.as_ref().unwrap();
     let cpu = requests.iter().find(|request| request.resource == ResourceName::Cpu).unwrap();
@@ -187,7 +273,7 @@ fn pod_level_requests(#[case] own: Value, #[case] init: Value, #[case] milli: i6
 }
 
 #[test]
-fn only_some_resources_are_of_the_pod_level() {
+fn extended_resources_have_no_pod_level_requests() {
     let pod = pod(json!({ "spec": { "resources": { "requests": { "example.com/gpu": "1" } } } }));
     assert_eq!(pod.requests.pod_level, None);
 }

@@ -20,7 +20,8 @@ pub(crate) enum MetricSpecError {
     #[error("invalid pods metric source: no average value target was set")]
     PodsTarget,
     #[error(
-        "invalid resource metric source: neither an average utilization target nor an average value (usage) target was set"
+        "invalid resource metric source: neither an average utilization target nor an average \
+            value (usage) target was set"
     )]
     ResourceTarget,
     #[error(

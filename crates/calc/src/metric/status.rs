@@ -37,8 +37,8 @@ pub(super) fn resource_status(
     }
 }
 
-/// The status of a failed metric: it names the metric, without a value. The reference stores an empty
-/// entry instead, which strict clients fail to decode.
+/// The status of a failed metric: it names the metric, without a value. The reference stores an
+/// empty entry instead, which strict clients fail to decode.
 pub(crate) fn status_without_value(spec: &MetricSpec) -> MetricStatus {
     let current = MetricValueStatus::default();
     let source_type = spec.source_type.clone();

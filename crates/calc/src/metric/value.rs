@@ -56,8 +56,8 @@ pub(super) fn object(
     Ok(EvaluatedMetric { proposal, name, target: TargetValue::Value(target), status })
 }
 
-/// The name of an External metric in conditions and events. The reference also gives it to an Object
-/// metric with an average target, by mistake.
+/// The name of an External metric in conditions and events. The reference also gives it to an
+/// Object metric with an average target, by mistake.
 fn external_name(metric: &MetricIdentifier) -> String {
     format!("external metric {}({})", metric.name, go_selector(metric))
 }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::{Format, Large, Scaled};
 
-/// The suffix of a power of ten. A power without one has none: the API prints the bare number then.
+/// The suffix of a power of ten, or an empty text if it has none: the API prints the bare number
+/// then.
 fn decimal_suffix(exponent: i64) -> &'static str {
     match exponent {
         -9 => "n",
@@ -33,7 +34,8 @@ fn write_decimal(
     }
 }
 
-/// Writes `whole` with the largest binary suffix, and says whether it did: below 1024 decimal form is due.
+/// Writes `whole` with the largest binary suffix. Below 1024 it writes nothing and returns `None`,
+/// since the API prints such numbers in decimal form.
 fn write_binary(f: &mut fmt::Formatter<'_>, mut whole: i128) -> Option<fmt::Result> {
     if whole.unsigned_abs() < 1024 {
         return None;
@@ -48,7 +50,7 @@ fn write_binary(f: &mut fmt::Formatter<'_>, mut whole: i128) -> Option<fmt::Resu
 }
 
 impl Scaled {
-    /// The value if it is a whole number.
+    /// The value, if it is a whole number.
     fn whole(self) -> Option<i128> {
         let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
         let value = i128::from(self.value);
@@ -71,7 +73,7 @@ impl fmt::Display for Scaled {
             return written;
         }
         let mut number = i128::from(self.value);
-        // The API's exponents are 32 bits wide and wrap.
+        // The API's exponents have 32 bits and wrap.
         let mut exponent = self.scale;
         while number % 10 == 0 {
             number /= 10;
@@ -89,7 +91,7 @@ impl fmt::Display for Large {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.negative { "-" } else { "" };
         if self.format == Format::BinarySI && self.exponent >= 0 {
-            // Binary quantities are limited to 64 bits when they are read.
+            // Binary quantities are limited to 64 bits when they are parsed.
             let whole = i128::from(self.rounded_to(0));
             if let Some(written) = write_binary(f, whole) {
                 return written;
@@ -110,7 +112,8 @@ impl fmt::Display for Large {
     }
 }
 
-/// Two tables make every power of ten by one operation.
+/// Go's `math.Pow10` multiplies or divides the entries of two tables. Powers of ten computed in any
+/// other way could differ in the last bit.
 const SMALL_POWERS: [f64; 32] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22, 1e23, 1e24, 1e25, 1e26, 1e27, 1e28, 1e29, 1e30, 1e31,
@@ -129,7 +132,7 @@ const POWERS_OF_32: [(f64, f64); 11] = [
     (f64::INFINITY, 1e-320),
 ];
 
-/// 10^`exponent` as Go's `math.Pow10` gives it: ∞ above 10³⁰⁸ and 0 below 10⁻³²³.
+/// 10^`exponent` like Go's `math.Pow10`: ∞ above 10³⁰⁸ and 0 below 10⁻³²³.
 pub(super) fn pow10(exponent: i32) -> f64 {
     let magnitude = exponent.unsigned_abs() as usize;
     let small = SMALL_POWERS.get(magnitude % 32).copied().unwrap_or(1.0);

@@ -1,8 +1,21 @@
 //! Quantities: exact decimal numbers with a unit suffix, such as `250m`, `1.5Gi` or `12e6`.
 //!
-//! The grammar, the limits and the printed form are those of the Kubernetes API's `Quantity`
-//! (k8s.io/apimachinery/pkg/api/resource). A number is kept exactly down to 10⁻⁹ (nano); what is finer is rounded
-//! away from zero when it is read.
+//! The grammar, the limits and the printed form are those of `Quantity` in the Kubernetes API
+//! (k8s.io/apimachinery/pkg/api/resource). Numbers are exact down to 10⁻⁹ (nano). Finer ones are
+//! rounded away from zero when they are parsed.
+//!
+//! ```
+//! use hpa_calc::{Quantity, quantity::Format};
+//!
+//! let memory: Quantity = "1.5Gi".parse()?;
+//! assert_eq!(memory.value(), 1_610_612_736);
+//! assert_eq!(memory.to_string(), "1536Mi"); // the canonical form has no fraction
+//! assert_eq!(memory, "1610612736".parse()?);
+//!
+//! let usage = "0.25".parse::<Quantity>()?.milli_value();
+//! assert_eq!(Quantity::from_milli(usage, Format::DecimalSI).to_string(), "250m");
+//! # Ok::<(), hpa_calc::quantity::QuantityError>(())
+//! ```
 
 mod format;
 mod milli;
@@ -17,35 +30,38 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub use milli::MilliValue;
 use parse::Parsed;
 
-/// The exponent of ten of a milli unit.
+/// The decimal exponent of a milli-unit.
 const MILLI: i32 = -3;
-/// The exponent of ten of the finest unit a quantity can tell apart.
+/// The decimal exponent of a nano-unit, the smallest one.
 const NANO: i32 = -9;
 
-/// Why a text is not a quantity. The texts are those of the API, but for [`QuantityError::TooLong`].
+/// Why a text is not a quantity. The messages are those of the API, except for
+/// [`QuantityError::TooLong`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantityError {
-    /// The text is empty or holds a character that no quantity has there.
+    /// The text is empty or has a character that is not allowed at its position.
     #[error(
-        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        "quantities must match the regular expression \
+            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     FormatWrong,
-    /// The text has no digit before its suffix.
+    /// The text has no digits before the suffix.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
-    /// The suffix is neither a unit nor an exponent that fits 64 bits.
+    /// The suffix is neither a unit nor an exponent of at most 64 bits.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// The text is longer than [`MAX_TEXT_LEN`] bytes. The API has no such limit of its own.
+    /// The text is longer than [`MAX_TEXT_LEN`] bytes. The API has no such limit.
     #[error("quantities must be no more than {MAX_TEXT_LEN} bytes")]
     TooLong,
 }
 
-/// The longest text that is read as a quantity, in bytes. Longer digits carry no meaning here and would be retained.
+/// The maximum length of a quantity's text in bytes, which limits the memory that a hostile text
+/// takes.
 pub const MAX_TEXT_LEN: usize = 1 << 16;
 
-/// How a quantity is printed; a quantity that was read keeps the kind of suffix it had.
+/// How a quantity is printed. A parsed quantity keeps the format of its suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A power of ten: `12e6`.
@@ -56,28 +72,30 @@ pub enum Format {
     DecimalSI,
 }
 
-/// An exact decimal number and the way it is printed.
+/// An exact decimal number and its printed form.
 ///
-/// `Display` and serialization give the form the API server would answer: the text as it was read where the API
-/// keeps it, else the canonical form (no fraction, largest suffix without loss). Like there, a value of 10²¹ or more
-/// in [`Format::DecimalSI`] that is divisible by it has no suffix left and is printed without one.
+/// `Display` and serialization give the form that the API server would respond with: the parsed
+/// text if the API keeps it, else the canonical form, which has no fraction and the largest suffix
+/// that loses nothing. As in the API, a multiple of 10²¹ in [`Format::DecimalSI`] has no suffix,
+/// and is printed without one, as if it were smaller.
 ///
-/// Equality compares the numeric value alone: `1`, `1000m` and `1e0` are equal.
+/// Equality compares the numeric values: `1`, `1000m` and `1e0` are equal.
 #[derive(Clone)]
 pub struct Quantity(Repr);
 
-/// 16 bytes; only forms that are rare on the wire live on the heap.
+/// 16 bytes. Only forms that are rare on the wire are on the heap.
 #[derive(Clone)]
 enum Repr {
-    /// Printed in canonical form.
+    /// Printed in its canonical form.
     Scaled(Scaled),
-    /// Printed as it was read, because that is not the canonical form (`1.500`, `1e3`, `+5`).
+    /// Printed as it was parsed, because that differs from the canonical form (`1.500`, `1e3`,
+    /// `+5`).
     Verbatim(Box<(Scaled, Box<str>)>),
-    /// Does not fit 64 bits of its finest unit.
+    /// Exceeds 64 bits in its smallest unit.
     Large(Box<Large>),
 }
 
-/// `value` × 10^`scale`; a scale below [`NANO`] does not occur.
+/// `value` × 10^`scale`. The scale is at least [`NANO`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Scaled {
     value: i64,
@@ -85,7 +103,8 @@ struct Scaled {
     format: Format,
 }
 
-/// ±`digits` × 10^`exponent`, where `digits` neither starts nor ends with `0`, and `exponent` is not below [`NANO`].
+/// ±`digits` × 10^`exponent`. `digits` neither start nor end with `0`, and `exponent` is at least
+/// [`NANO`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Large {
     digits: Box<str>,
@@ -114,7 +133,7 @@ impl Quantity {
         self.rounded_to(0)
     }
 
-    /// The value in billionths, the finest unit a quantity keeps; exact but for the limits of `i128`.
+    /// The value in nano-units. It is exact, but limited to 128 bits.
     pub fn nano_value(&self) -> i128 {
         match self.parts() {
             Ok(scaled) => scaled.nanos(),
@@ -122,8 +141,9 @@ impl Quantity {
         }
     }
 
-    /// An approximation: the digits as a float × the power of ten as a float, hence at times an ulp off the nearest
-    /// float; infinite out of range (`AsApproximateFloat64` in the API's Go library).
+    /// The value as a float, or infinity if it is out of range. It is the product of two floats,
+    /// the digits and a power of ten, so that it can differ from the nearest float by an ulp
+    /// (`AsApproximateFloat64` in the API's Go library).
     pub fn as_f64(&self) -> f64 {
         match self.parts() {
             Ok(scaled) => scaled.as_f64(),
@@ -131,7 +151,7 @@ impl Quantity {
         }
     }
 
-    /// -1, 0 or 1: the sign of the value.
+    /// The sign of the value: -1, 0 or 1.
     pub fn signum(&self) -> i32 {
         match self.parts() {
             Ok(scaled) => scaled.signum(),
@@ -144,7 +164,7 @@ impl Quantity {
         self.signum() == 0
     }
 
-    /// The kind of suffix the quantity was read or made with.
+    /// The format in which the quantity is printed.
     pub fn format(&self) -> Format {
         match self.parts() {
             Ok(scaled) => scaled.format,
@@ -155,7 +175,7 @@ impl Quantity {
     fn parts(&self) -> Result<Scaled, &Large> {
         match &self.0 {
             Repr::Scaled(scaled) => Ok(*scaled),
-            Repr::Verbatim(kept) => Ok(kept.0),
+            Repr::Verbatim(verbatim) => Ok(verbatim.0),
             Repr::Large(large) => Err(large),
         }
     }
@@ -181,10 +201,10 @@ impl Scaled {
 
     /// The value in units of 10^`scale`, rounded away from zero, saturating.
     fn rounded_to(self, scale: i32) -> i64 {
-        let Self { value, scale: own, .. } = self;
-        let power = 10_i64.checked_pow(own.abs_diff(scale));
-        if own < scale {
-            // A divisor beyond 64 bits is larger than any value: what is not zero rounds to one.
+        let power = 10_i64.checked_pow(self.scale.abs_diff(scale));
+        let value = self.value;
+        if self.scale < scale {
+            // A divisor that exceeds 64 bits is larger than any value, which rounds to ±1 or 0.
             let Some(power) = power else { return value.signum() };
             value / power + (value % power).signum()
         } else {
@@ -209,14 +229,14 @@ impl Scaled {
     }
 
     fn as_f64(self) -> f64 {
-        // Not 0 × ∞ for a zero with a huge exponent.
+        // 0 × ∞ would be NaN.
         if self.value == 0 || self.scale == 0 {
             return self.value as f64;
         }
         self.value as f64 * format::pow10(self.scale)
     }
 
-    /// Without factors of ten, the form in which equal values are equal.
+    /// Digits and exponent without trailing zeros, which are equal for equal values.
     fn normalized(self) -> (u64, i64) {
         let mut digits = self.value.unsigned_abs();
         let mut exponent = i64::from(self.scale);
@@ -233,14 +253,14 @@ impl Large {
         if self.negative { -1 } else { 1 }
     }
 
-    /// The magnitude in units of 10^`scale`, rounded up; `None` beyond 128 bits.
+    /// The magnitude in units of 10^`scale`, rounded up, or `None` if it exceeds 128 bits.
     fn magnitude(&self, scale: i32) -> Option<u128> {
         let shift = self.exponent - i64::from(scale);
         let zeros = u32::try_from(shift.max(0)).ok()?;
         let dropped = usize::try_from((-shift).max(0)).ok()?;
         let kept = self.digits.len().saturating_sub(dropped);
         let whole: u128 = if kept == 0 { 0 } else { self.digits.get(..kept)?.parse().ok()? };
-        // The last digit is not zero, so whatever is dropped is not either.
+        // The last digit is not zero, so any dropped digits round up.
         let whole = if dropped == 0 { whole } else { whole.checked_add(1)? };
         whole.checked_mul(10_u128.checked_pow(zeros)?)
     }
@@ -266,7 +286,8 @@ impl Large {
     }
 
     fn as_f64(&self) -> f64 {
-        // The API's digits of such a value count nanos. A float literal of any length is read to the nearest float.
+        // The API computes such a value from its nanos. Parsing gives the nearest float for any
+        // number of digits.
         let nanos = format!("{}e{}", self.digits, self.exponent - i64::from(NANO));
         let magnitude = nanos.parse().unwrap_or(f64::INFINITY) * format::pow10(NANO);
         if self.negative { -magnitude } else { magnitude }
@@ -307,8 +328,9 @@ impl Default for Quantity {
 impl FromStr for Quantity {
     type Err = QuantityError;
 
-    /// Reads a quantity by the grammar of the API (`resource.ParseQuantity`): exact, rounded away from zero to nanos,
-    /// and for binary suffixes limited to ±(2⁶³ − 1). Takes time and memory linear in the text, whatever its exponent.
+    /// Parses a quantity by the grammar of the API (`resource.ParseQuantity`). The value is rounded
+    /// away from zero to nanos, and with a binary suffix limited to ±(2⁶³ − 1). Time and memory are
+    /// linear in the length of the text, for any exponent.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         Ok(Self(match parse::parse(text)? {
             Parsed::Scaled { scaled, verbatim: false } => Repr::Scaled(scaled),
@@ -332,7 +354,7 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Repr::Scaled(scaled) => scaled.fmt(f),
-            Repr::Verbatim(kept) => f.write_str(&kept.1),
+            Repr::Verbatim(verbatim) => f.write_str(&verbatim.1),
             Repr::Large(large) => large.fmt(f),
         }
     }
@@ -351,8 +373,9 @@ impl Serialize for Quantity {
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Reads a JSON string, around which white space is allowed, or a JSON number. A number that is not an integer
-    /// is read by its shortest decimal form. `null` is zero, as in the API; use an `Option` to tell it apart.
+    /// Deserializes a string, with optional white space around it, or a number. Numbers that are
+    /// not integers are parsed from their shortest decimal form. `null` is zero, as in the API; use
+    /// an `Option` to distinguish it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Visitor;
 
@@ -376,7 +399,7 @@ impl<'de> Deserialize<'de> for Quantity {
             }
 
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {
-                // Plain digits as long as they are short, as JSON writers do.
+                // Without an exponent if that is short, like JSON serializers print it.
                 let plain = number == 0.0 || (1e-6..1e21).contains(&number.abs());
                 self.visit_str(&if plain { format!("{number}") } else { format!("{number:e}") })
             }
@@ -393,7 +416,7 @@ impl<'de> Deserialize<'de> for Quantity {
 #[cfg(feature = "schema")]
 impl schemars::JsonSchema for Quantity {
     fn inline_schema() -> bool {
-        // A structural schema of a CustomResourceDefinition has no references.
+        // The structural schema of a CustomResourceDefinition must not have references.
         true
     }
 
@@ -404,7 +427,7 @@ impl schemars::JsonSchema for Quantity {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            // Keeps texts out of storage that could not be read back; it binds strings only.
+            // Applies to strings only. It rejects texts that could not be parsed from storage.
             "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$",
             "x-kubernetes-int-or-string": true,
         })

@@ -1,25 +1,26 @@
 //! The grammar of a quantity.
 //!
-//! A text goes one of two ways, as in the API. Up to 18 digits (fewer with a binary suffix) not finer than a nano go
-//! the fast way, in 64 bits. Any other goes the exact way: its digits count nanos, rounded up in magnitude.
+//! As in the API, there is a fast path with 64 bits, for up to 18 digits (fewer with a binary
+//! suffix) not finer than a nano, and an exact path, which counts nanos and rounds them up in
+//! magnitude. The path decides on the printed form too.
 
 use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
 
-/// The most decimal digits that always fit 64 bits.
+/// The number of decimal digits that always fit 64 bits.
 const FAST_DIGITS: usize = 18;
-/// The most decimal digits of `i64::MAX`.
+/// The number of decimal digits of `i64::MAX`.
 const I64_DIGITS: usize = 19;
 
 pub(super) enum Parsed {
     Scaled {
         scaled: Scaled,
-        /// Whether the API keeps the text, and that is not the canonical form.
+        /// Whether the API keeps the text, and it differs from the canonical form.
         verbatim: bool,
     },
     Large(Large),
 }
 
-/// A text taken apart, not yet judged.
+/// A text split into its parts, before they are interpreted.
 struct Scan<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros.
@@ -27,9 +28,10 @@ struct Scan<'a> {
     /// Digits after the point.
     fraction: &'a str,
     suffix: &'a str,
-    /// There is a digit, if only a leading zero.
+    /// Whether there is a digit, even if only a leading zero.
     has_digit: bool,
-    /// Neither `+` nor leading zeros nor a point: such digits are printed as they are.
+    /// Whether there is no `+`, no leading zero and no point, so that the digits are printed as
+    /// they are.
     plain: bool,
 }
 
@@ -69,7 +71,7 @@ fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
     })
 }
 
-/// The exponent of a suffix, of two for [`Format::BinarySI`], else of ten.
+/// The exponent of a suffix: binary for [`Format::BinarySI`], else decimal.
 fn interpret(suffix: &str) -> Option<(i32, Format)> {
     Some(match suffix {
         "" => (0, Format::DecimalSI),
@@ -90,7 +92,7 @@ fn interpret(suffix: &str) -> Option<(i32, Format)> {
         "Ei" => (60, Format::BinarySI),
         _ => {
             let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // The API reads 64 bits and goes on with the lower 32.
+            // The API parses 64 bits and uses the lower 32.
             #[allow(clippy::cast_possible_truncation)]
             (exponent as i32, Format::DecimalExponent)
         }
@@ -122,20 +124,20 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
     })
 }
 
-/// The value in thousandths of what nearly all quantities of a metrics API are: up to 15 digits and a suffix. `None` of
-/// what has to be read the long way.
+/// The value in milli-units of up to 15 digits and a common suffix, as nearly all quantities of the
+/// metrics APIs are. `None` for any other text.
 pub(super) fn plain_milli(text: &str) -> Option<i64> {
-    const MOST_DIGITS: usize = 15;
+    const MAX_DIGITS: usize = 15;
     let (digits, suffix) = split_digits(text);
-    if digits.is_empty() || digits.len() > MOST_DIGITS {
+    if digits.is_empty() || digits.len() > MAX_DIGITS {
         return None;
     }
     let value = i64::try_from(value_of(digits.bytes())).ok()?;
-    // Up, which is away from zero.
-    let shared_among = |parts: i64| value / parts + i64::from(value % parts != 0);
+    // Rounded up, since the value isn't negative.
+    let divided_by = |parts: i64| value / parts + i64::from(value % parts != 0);
     match suffix {
-        "n" => Some(shared_among(1_000_000)),
-        "u" => Some(shared_among(1000)),
+        "n" => Some(divided_by(1_000_000)),
+        "u" => Some(divided_by(1000)),
         "m" => Some(value),
         "" => value.checked_mul(1000),
         "k" => value.checked_mul(1_000_000),
@@ -153,7 +155,7 @@ fn trailing_zeros(digits: &str) -> usize {
     digits.bytes().rev().take_while(|digit| *digit == b'0').count()
 }
 
-/// The length of the fraction. Not more than [`MAX_TEXT_LEN`].
+/// The number of digits of the fraction, at most [`MAX_TEXT_LEN`].
 #[allow(clippy::cast_possible_wrap, clippy::cast_possible_truncation)]
 fn places(scan: &Scan<'_>) -> i32 {
     scan.fraction.len() as i32
@@ -169,7 +171,7 @@ fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed
     if integer.len().max(1) + fraction.len() > FAST_DIGITS {
         return None;
     }
-    // The API's exponents are 32 bits wide and wrap.
+    // The API's exponents have 32 bits and wrap.
     let scale = exponent.wrapping_sub(places(scan));
     if scale < NANO {
         return None;
@@ -180,16 +182,16 @@ fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed
         some => some,
     };
     let kept = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
-    // Plain digits that the API keeps, with the suffix of a unit, are canonical anyway.
+    // Plain digits with the suffix of a unit are canonical if the API keeps them.
     let canonical = plain && format == Format::DecimalSI;
     Some(Parsed::Scaled { scaled: Scaled { value, scale, format }, verbatim: kept && !canonical })
 }
 
 fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
     let &Scan { negative, integer, fraction, plain, .. } = scan;
-    // The digits that 2^exponent leaves, estimated as the API does.
-    let most_digits = usize::try_from(14 - exponent * 3 / 10).ok()?;
-    if !fraction.is_empty() || integer.len().max(1) > most_digits {
+    // The digits for which 2^exponent leaves room, by the API's estimate.
+    let max_digits = usize::try_from(14 - exponent * 3 / 10).ok()?;
+    if !fraction.is_empty() || integer.len().max(1) > max_digits {
         return None;
     }
     let digits = value_of(integer.bytes());
@@ -199,7 +201,7 @@ fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
     Some(Parsed::Scaled { scaled, verbatim: kept && !plain })
 }
 
-/// ± `digits` (values, not characters) × 10^`exponent` nanos, as small as it can be held.
+/// ±`digits` (numbers, not characters) × 10^`exponent` nanos, in the smallest representation.
 fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Format) -> Parsed {
     while digits.last() == Some(&0) {
         digits.pop();
@@ -231,7 +233,7 @@ fn from_nanos(negative: bool, mut digits: Vec<u8>, mut exponent: i64, format: Fo
 fn exact_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Parsed {
     let digits = scan.integer.bytes().chain(scan.fraction.bytes()).map(|digit| digit - b'0');
     let mut digits: Vec<u8> = digits.skip_while(|digit| *digit == 0).collect();
-    // Wraps as the API's scale of 32 bits does.
+    // Wraps like the API's scale of 32 bits.
     let shift = exponent.wrapping_sub(places(scan)).wrapping_sub(NANO);
     if shift >= 0 {
         return from_nanos(scan.negative, digits, shift.into(), format);
@@ -270,8 +272,9 @@ fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
         return limit;
     }
 
-    // The fraction in nanos, and what is finer: the former is multiplied as it is, of the latter only the carry and
-    // whether anything is left matter, so that one pass over its digits from the last to the first does.
+    // The fraction in nanos, and its finer digits. Of the product of the finer digits, only the
+    // carry into the nanos matters and whether a remainder is left, so that one pass from the last
+    // digit to the first is enough.
     let (nanos, finer) = scan.fraction.split_at(scan.fraction.len().min(9));
     let nanos = value_of(nanos.bytes().chain(std::iter::repeat_n(b'0', 9 - nanos.len())));
     let mut carry = 0_u64;
@@ -289,7 +292,7 @@ fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
     if nanos > MAX * NANOS {
         return limit;
     }
-    // The API turns what is below one into a decimal quantity.
+    // The API turns quantities below 1 into decimal ones.
     let format = if nanos < NANOS { Format::DecimalSI } else { Format::BinarySI };
     let format = if nanos == 0 { Format::BinarySI } else { format };
     from_nanos(negative, nanos.to_string().bytes().map(|digit| digit - b'0').collect(), 0, format)

@@ -48,7 +48,7 @@ fn small() {
 #[case::largest_binary("7.9999999999999999999Ei", "9223372036854775807")]
 #[case::limited_binary("8Ei", "9223372036854775807")]
 #[case::limited_negative_binary("-99999999999999999999999Ki", "-9223372036854775807")]
-fn canonical_form(#[case] text: &str, #[case] canonical: &str) {
+fn quantity_prints_like_the_api(#[case] text: &str, #[case] canonical: &str) {
     assert_eq!(parsed(text).to_string(), canonical);
 }
 
@@ -67,7 +67,7 @@ fn canonical_form(#[case] text: &str, #[case] canonical: &str) {
 #[case::digits_after_a_sign("1+5", QuantityError::Suffix)]
 #[case::no_digit_in_the_exact_way("Pi", QuantityError::Numeric)]
 #[case::only_a_point_in_the_exact_way("-.Ei", QuantityError::Numeric)]
-fn errors(#[case] text: &str, #[case] error: QuantityError) {
+fn invalid_texts_are_rejected(#[case] text: &str, #[case] error: QuantityError) {
     assert_eq!(text.parse::<Quantity>().unwrap_err(), error);
     assert_eq!(text.parse::<MilliValue>(), Err(error));
 }
@@ -75,7 +75,7 @@ fn errors(#[case] text: &str, #[case] error: QuantityError) {
 #[rstest]
 #[case::longest(MAX_TEXT_LEN, None)]
 #[case::too_long(MAX_TEXT_LEN + 1, Some(QuantityError::TooLong))]
-fn length(#[case] len: usize, #[case] error: Option<QuantityError>) {
+fn length_is_limited(#[case] len: usize, #[case] error: Option<QuantityError>) {
     assert_eq!("9".repeat(len).parse::<Quantity>().err(), error);
 }
 
@@ -92,7 +92,11 @@ fn length(#[case] len: usize, #[case] error: Option<QuantityError>) {
 #[case::saturates_negative("-1e30", i64::MIN, i64::MIN)]
 #[case::saturates_by_exponent("1e2000000000", i64::MAX, i64::MAX)]
 #[case::saturates_many_digits("-1234567890123456789012e2000000000", i64::MIN, i64::MIN)]
-fn rounding(#[case] text: &str, #[case] milli: i64, #[case] value: i64) {
+fn values_are_rounded_away_from_zero_and_saturate(
+    #[case] text: &str,
+    #[case] milli: i64,
+    #[case] value: i64,
+) {
     let quantity = parsed(text);
     let milli = MilliValue::from_milli(milli);
     assert_eq!((quantity.milli_value(), quantity.value()), (milli, value));
@@ -107,7 +111,7 @@ fn rounding(#[case] text: &str, #[case] milli: i64, #[case] value: i64) {
 #[case::nanos_of_the_exact_way("1Pi", 1_125_899_906_842_624e9 * 1e-9)]
 #[case::above_the_range("-1e400", f64::NEG_INFINITY)]
 #[case::many_digits_above_the_range("1234567890123456789012e400", f64::INFINITY)]
-fn float(#[case] text: &str, #[case] expected: f64) {
+fn as_f64_is_the_product_of_digits_and_power(#[case] text: &str, #[case] expected: f64) {
     assert_eq!(parsed(text).as_f64().to_bits(), expected.to_bits());
 }
 
@@ -122,7 +126,11 @@ fn float(#[case] text: &str, #[case] expected: f64) {
 #[case::largest(i64::MAX, "9223372036854775807m", "9223372036854775807m")]
 #[case::smallest(i64::MIN, "-9223372036854775808m", "-9223372036854775808m")]
 #[case::largest_whole(9_223_372_036_854_775_000, "9223372036854775", "9223372036854775")]
-fn milli_format(#[case] milli: i64, #[case] decimal: &str, #[case] binary: &str) {
+fn milli_values_print_like_the_api(
+    #[case] milli: i64,
+    #[case] decimal: &str,
+    #[case] binary: &str,
+) {
     let milli = MilliValue::from_milli(milli);
     assert_eq!(milli.to_string(), decimal);
     assert_eq!(Quantity::from_milli(milli, Format::DecimalSI).to_string(), decimal);
@@ -139,7 +147,7 @@ fn milli_format(#[case] milli: i64, #[case] decimal: &str, #[case] binary: &str)
 #[case::both_ways("1e21", "1000000000000000000000", true)]
 #[case::both_ways_not_equal("1e21", "1000000000000000000001", false)]
 #[case::large("1234567890123456789012", "12345678901234567890.12e2", true)]
-fn equality(#[case] one: &str, #[case] two: &str, #[case] equal: bool) {
+fn equality_compares_values(#[case] one: &str, #[case] two: &str, #[case] equal: bool) {
     assert_eq!(parsed(one) == parsed(two), equal);
     assert_eq!(parsed(two) == parsed(one), equal);
 }
@@ -153,7 +161,7 @@ fn equality(#[case] one: &str, #[case] two: &str, #[case] equal: bool) {
 #[case::large_float(json!(1e21), "1e21")]
 #[case::small_float(json!(1e-7), "100e-9")]
 #[case::null_is_zero(json!(null), "0")]
-fn json_values(#[case] value: serde_json::Value, #[case] canonical: &str) {
+fn json_values_deserialize(#[case] value: serde_json::Value, #[case] canonical: &str) {
     let quantity: Quantity = serde_json::from_value(value).unwrap();
     assert_eq!(serde_json::to_value(&quantity).unwrap(), json!(canonical));
 }
@@ -162,7 +170,7 @@ fn json_values(#[case] value: serde_json::Value, #[case] canonical: &str) {
 #[case::boolean(json!(true))]
 #[case::list(json!([]))]
 #[case::not_a_quantity(json!("x"))]
-fn json_errors(#[case] value: serde_json::Value) {
+fn other_json_is_rejected(#[case] value: serde_json::Value) {
     assert!(serde_json::from_value::<Quantity>(value).is_err());
 }
 
@@ -195,9 +203,10 @@ proptest! {
     }
 
     #[test]
-    fn values_bound_each_other(text in quantity_text()) {
+    fn units_are_consistent(text in quantity_text()) {
         if let Ok(quantity) = text.parse::<Quantity>() {
-            let (value, milli, nano) = (quantity.value(), quantity.milli_value().as_milli(), quantity.nano_value());
+            let (value, milli) = (quantity.value(), quantity.milli_value().as_milli());
+            let nano = quantity.nano_value();
             prop_assert_eq!(i64::from(quantity.signum()), value.signum());
             if value.checked_mul(1000).is_some() {
                 prop_assert_eq!(i128::from(milli), nano / 1_000_000 + (nano % 1_000_000).signum());
@@ -209,13 +218,14 @@ proptest! {
     #[test]
     fn milli_round_trip(milli: i64, short in 0_u32..64, binary: bool) {
         let milli = MilliValue::from_milli(milli >> short);
-        let quantity = Quantity::from_milli(milli, if binary { Format::BinarySI } else { Format::DecimalSI });
+        let format = if binary { Format::BinarySI } else { Format::DecimalSI };
+        let quantity = Quantity::from_milli(milli, format);
         prop_assert_eq!(quantity.milli_value(), milli);
         prop_assert_eq!(parsed(&quantity.to_string()), quantity);
     }
 
     #[test]
-    fn any_text_is_judged(text in any::<String>()) {
+    fn any_text_parses_or_fails(text in any::<String>()) {
         let _ = text.parse::<Quantity>();
     }
 }

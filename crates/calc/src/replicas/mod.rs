@@ -7,8 +7,8 @@
 //! | Object | [`object_average_value`] | [`value`] |
 //! | External | [`external_average_value`] | [`value`] of [`external_total`] |
 //!
-//! Rates and targets are [`MilliValue`]s. The calculations allocate nothing: they classify the pods and
-//! add up their samples in one pass.
+//! Rates and targets are [`MilliValue`]s. The calculations allocate nothing: they classify the pods
+//! and add up their samples in one pass.
 //!
 //! ```
 //! use hpa_calc::{
@@ -91,8 +91,8 @@ pub enum Rule {
     WithinTolerance,
     /// The replicas are in proportion to the ratio, rounded up.
     Proportional,
-    /// With unready and missing pods included, the ratio asks for the opposite direction, so nothing
-    /// changes.
+    /// With unready and missing pods included, the ratio asks for the opposite direction, so
+    /// nothing changes.
     DirectionReversed,
 }
 
@@ -106,7 +106,8 @@ pub enum CalculationError {
     NoPods,
     /// The selector matches no pod. The reference has another text for `value` targets.
     #[error(
-        "unable to calculate ready pods: no pods returned by selector while calculating replica count"
+        "unable to calculate ready pods: no pods returned by selector while calculating replica \
+            count"
     )]
     NoReadyPods,
     /// There is no sample, or only samples of pods that don't count.
@@ -176,8 +177,8 @@ fn proportional(current: i32, ratio: f64, ready: usize, within: bool) -> (i32, R
     }
 }
 
-/// The replicas if unready or missing pods are included: they must not reverse the direction that the
-/// ready pods alone ask for.
+/// The replicas if unready or missing pods are included: they must not reverse the direction that
+/// the ready pods alone ask for.
 fn rebalanced(
     current: i32,
     ratio: f64,

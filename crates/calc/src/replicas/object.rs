@@ -56,10 +56,11 @@ fn count_ready<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<PodCounts>
     (counts.total() > 0).then_some(counts)
 }
 
-/// The proposal of an Object metric with an `averageValue` target: the value divided by the target's
-/// `status.replicas`.
+/// The proposal of an Object metric with an `averageValue` target: the value divided by the
+/// target's `status.replicas`.
 ///
-/// Within tolerance, the proposal is `status.replicas` and not `spec.replicas`, as in the reference.
+/// Within tolerance, the proposal is `status.replicas` and not `spec.replicas`, as in the
+/// reference.
 pub fn object_average_value(target: &ValueTarget, usage: MilliValue) -> Proposal {
     by_replica(target, usage.as_milli(), average_by_replica(usage.as_milli(), target.replicas))
 }
@@ -111,7 +112,8 @@ fn by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
     }
 }
 
-/// The usage of one replica, rounded up. At zero replicas it is the whole usage (kubernetes#140958).
+/// The usage of one replica, rounded up. At zero replicas it is the whole usage
+/// (kubernetes#140958).
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
 fn average_by_replica(usage: i64, replicas: i32) -> i64 {
     if replicas == 0 { usage } else { (usage as f64 / f64::from(replicas)).ceil() as i64 }

@@ -46,8 +46,8 @@ struct Totals {
 /// The proposal of a Resource or ContainerResource metric with an `averageUtilization` target.
 ///
 /// The utilization is the sum of all usage divided by the sum of all requests, truncated to a whole
-/// percent before it is compared. Every selected pod must request the resource, ignored pods too. If
-/// the target names no container, pod-level requests take precedence (KEP-2837).
+/// percent before it is compared. Every selected pod must request the resource, ignored pods too.
+/// If the target names no container, pod-level requests take precedence (KEP-2837).
 pub fn utilization<'a>(
     target: &UtilizationTarget<'_>,
     pods: impl IntoIterator<Item = &'a Pod>,

@@ -1,4 +1,4 @@
-//! The object form of a selector.
+//! The object form of a label selector.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -6,38 +6,38 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Operator, Requirement, Selector, SelectorError};
 
-/// A label query over a set of objects, meta/v1 `LabelSelector`: `match_labels` and `match_expressions` must all
-/// hold. An empty one matches all objects.
+/// A meta/v1 `LabelSelector`. It matches objects that meet all of `match_labels` and
+/// `match_expressions`. An empty one matches all objects.
 ///
-/// `Display` prints what Go's `%v` prints for the object, see [`go_string`].
+/// `Display` prints the object like Go's `%v`, see [`go_string`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-map-type" = "atomic")))]
 pub struct LabelSelector {
-    /// Labels that an object must have with exactly these values.
+    /// Labels that an object must have, with these values.
     #[serde(
         default,
         deserialize_with = "null_as_empty",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub match_labels: BTreeMap<String, String>,
-    /// Further requirements.
+    /// More requirements.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "atomic")))]
     pub match_expressions: Vec<LabelSelectorRequirement>,
-    /// Fields that this version does not know, kept as they came.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A requirement of a [`LabelSelector`]: meta/v1 `LabelSelectorRequirement`.
+/// A meta/v1 `LabelSelectorRequirement` of a [`LabelSelector`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelectorRequirement {
-    /// The key of the label that the requirement is about.
+    /// The key of the label.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub key: String,
@@ -45,11 +45,11 @@ pub struct LabelSelectorRequirement {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(!default))]
     pub operator: String,
-    /// The values of `In` and `NotIn`, at least one; none with the other operators.
+    /// The values: at least one for `In` and `NotIn`, none for the other operators.
     #[serde(default, deserialize_with = "null_as_empty", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-list-type" = "atomic")))]
     pub values: Vec<String>,
-    /// Fields that this version does not know, kept as they came.
+    /// Fields that this crate doesn't know.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub unknown: serde_json::Map<String, serde_json::Value>,
@@ -62,8 +62,9 @@ fn null_as_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 }
 
 impl LabelSelector {
-    /// The selector to match with (`LabelSelectorAsSelector` in the API's Go library). An error is the one of the
-    /// first wrong requirement, labels before expressions and in the order of their keys.
+    /// Converts to a selector that can match (`LabelSelectorAsSelector` in the API's Go library).
+    /// The error is that of the first invalid requirement: labels in the order of their keys, then
+    /// expressions.
     pub fn to_selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.match_labels.iter().map(|(key, value)| {
             Requirement::new(key, Operator::Equals, std::slice::from_ref(value))
@@ -82,7 +83,8 @@ impl LabelSelector {
     }
 }
 
-/// What Go prints for a pointer to the object with `%v` or `%+v`, as in messages of the reference controller.
+/// The text that Go prints for a pointer to the object with `%v`, as in messages of the reference
+/// controller: `nil` for `None`.
 pub fn go_string(selector: Option<&LabelSelector>) -> String {
     selector.map_or_else(|| "nil".to_owned(), ToString::to_string)
 }

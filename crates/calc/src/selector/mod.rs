@@ -1,7 +1,17 @@
-//! Label selectors: the string form that a scale reports and the object form of the API.
+//! Label selectors in both forms: the string in the status of a scale, and the object in specs.
 //!
 //! The grammar, the validation and the canonical form are those of the Kubernetes API
 //! (k8s.io/apimachinery/pkg/labels and meta/v1 `LabelSelector`).
+//!
+//! ```
+//! use hpa_calc::Selector;
+//!
+//! let selector = Selector::parse("tier in (web, api), app=shop, !canary")?;
+//! assert_eq!(selector.to_string(), "app=shop,!canary,tier in (api,web)");
+//! assert!(selector.matches(&[("app", "shop"), ("tier", "web")][..]));
+//! assert!(!selector.matches(&[("app", "shop")][..]));
+//! # Ok::<(), hpa_calc::selector::SelectorError>(())
+//! ```
 
 mod label_selector;
 mod parse;
@@ -13,22 +23,22 @@ use std::{collections::BTreeMap, fmt};
 
 pub use label_selector::{LabelSelector, LabelSelectorRequirement, go_string};
 
-/// Why a selector is not valid. The texts are those of the API's Go library.
+/// Why a selector is invalid. The messages are those of the API's Go library.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectorError {
-    /// Something stands where the grammar does not allow it.
+    /// The grammar doesn't allow a token at its position.
     #[error("found '{found}'{expected}")]
     Syntax {
-        /// What was found, empty at the end of the text.
+        /// The token, or an empty text at the end of the selector.
         found: String,
-        /// The rest of the message: what could stand there.
+        /// The rest of the message: the tokens that are allowed.
         expected: &'static str,
     },
-    /// A requirement of a selector string is wrong.
+    /// A requirement of a selector string is invalid.
     #[error("unable to parse requirement: {0}")]
     Requirement(#[source] Box<SelectorError>),
-    /// Keys or values that no label can have, or too many or too few values for the operator.
+    /// A key or value is not that of a label, or the operator has too many or too few values.
     #[error("{0}")]
     Invalid(String),
     /// A [`LabelSelector`]'s operator is none of `In`, `NotIn`, `Exists` and `DoesNotExist`.
@@ -36,7 +46,7 @@ pub enum SelectorError {
     Operator(String),
 }
 
-/// How a requirement relates a key to values.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Operator {
     In,
@@ -50,7 +60,7 @@ enum Operator {
     DoesNotExist,
 }
 
-/// A key, an operator and its values. The values are sorted, as they are printed.
+/// A key, an operator and its values, which are sorted like they are printed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Requirement {
     key: Box<str>,
@@ -60,7 +70,7 @@ struct Requirement {
 
 /// A set of labels to match a [`Selector`] against.
 pub trait Labels {
-    /// The value of the label `key`, if there is such a label.
+    /// The value of the label `key`, if it exists.
     fn label(&self, key: &str) -> Option<&str>;
 }
 
@@ -70,34 +80,35 @@ impl Labels for BTreeMap<String, String> {
     }
 }
 
-/// Pairs of key and value; of equal keys the first counts.
+/// Pairs of key and value. Of several pairs with the same key, the first counts.
 impl<K: AsRef<str>, V: AsRef<str>> Labels for [(K, V)] {
     fn label(&self, key: &str) -> Option<&str> {
         self.iter().find(|(own, _)| own.as_ref() == key).map(|(_, value)| value.as_ref())
     }
 }
 
-/// No labels at all are none.
+/// `None` is an empty set of labels.
 impl<L: Labels> Labels for Option<L> {
     fn label(&self, key: &str) -> Option<&str> {
         self.as_ref()?.label(key)
     }
 }
 
-/// A label selector that is valid and ready to match: all its requirements must hold.
+/// A valid label selector. It matches labels that meet all of its requirements.
 ///
-/// `Display` gives the canonical string (Go's `labels.Selector.String`): requirements in the order of their keys,
-/// values sorted. Selectors are equal, and hash alike, if their canonical strings are the same and both or neither is
-/// [`Selector::nothing`], whose string is empty like that of [`Selector::everything`].
+/// `Display` prints the canonical string (Go's `labels.Selector.String`), with requirements in the
+/// order of their keys and sorted values. Selectors are equal if their canonical strings are. The
+/// exception is [`Selector::nothing`], which has the same empty string as [`Selector::everything`]
+/// but is not equal to it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
-    /// Sorted by key. None for the selector that matches nothing.
+    /// Sorted by key. `None` matches nothing.
     requirements: Option<Vec<Requirement>>,
 }
 
 impl Selector {
-    /// Parses the string form, such as `app=web,tier in (a,b),!canary` (Go's `labels.Parse`). The empty string selects
-    /// everything.
+    /// Parses the string form, such as `app=web,tier in (a,b),!canary` (Go's `labels.Parse`). The
+    /// empty string matches everything.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         Ok(Self::from_requirements(parse::parse(text)?))
     }
@@ -108,46 +119,49 @@ impl Selector {
         selector.map_or_else(|| Ok(Self::nothing()), LabelSelector::to_selector)
     }
 
-    /// The selector without requirements: it matches every set of labels.
+    /// The selector without requirements, which matches all labels.
     pub const fn everything() -> Self {
         Self { requirements: Some(Vec::new()) }
     }
 
-    /// The selector that matches no set of labels. Its string is empty.
+    /// The selector that matches no labels. Its string is empty.
     pub const fn nothing() -> Self {
         Self { requirements: None }
     }
 
-    /// Whether the selector matches everything because it requires nothing.
+    /// Whether the selector has no requirements, so that it matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Whether this is [`Selector::nothing`]. Requirements that contradict each other are not detected.
+    /// Whether this is [`Selector::nothing`]. Contradicting requirements are not detected.
     pub fn is_nothing(&self) -> bool {
         self.requirements.is_none()
     }
 
-    /// Whether `labels` meet every requirement.
+    /// Whether `labels` meet all requirements.
     pub fn matches(&self, labels: &(impl Labels + ?Sized)) -> bool {
         self.matches_by(|key| labels.label(key))
     }
 
-    /// Like [`Selector::matches`], with a function that looks up the value of a label by its key.
+    /// Like [`Selector::matches`], with a function that returns the value of a label by its key.
     pub fn matches_by<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.requirements {
-            Some(requirements) => requirements.iter().all(|one| one.matches(get(&one.key))),
+            Some(requirements) => {
+                requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
+            }
             None => false,
         }
     }
 
-    /// The pairs of key and value that every matching set of labels has: those of `=`, `==` and of `in` with a single
-    /// value. None for [`Selector::nothing`], though it matches nothing at all.
+    /// The pairs of key and value that all matching labels have: those of `=`, `==` and `in` with a
+    /// single value. There are none for [`Selector::nothing`]. An index by label can use them to
+    /// find candidates.
     pub fn required_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.requirements.iter().flatten().filter_map(|one| {
-            match (one.operator, one.values.as_slice()) {
+        self.requirements.iter().flatten().filter_map(|requirement| {
+            match (requirement.operator, requirement.values.as_slice()) {
                 (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => {
-                    Some((&*one.key, &**value))
+                    Some((&*requirement.key, &**value))
                 }
                 _ => None,
             }
@@ -155,8 +169,8 @@ impl Selector {
     }
 
     fn from_requirements(mut requirements: Vec<Requirement>) -> Self {
-        requirements.sort_by(|one, two| one.key.cmp(&two.key));
-        // There are many of them, and for long; most have one requirement.
+        requirements.sort_by(|left, right| left.key.cmp(&right.key));
+        // A controller keeps many selectors, most of them with one requirement.
         requirements.shrink_to_fit();
         Self { requirements: Some(requirements) }
     }
@@ -176,10 +190,12 @@ impl fmt::Display for Selector {
 
 impl Requirement {
     fn matches(&self, value: Option<&str>) -> bool {
-        let among = |value: &str| self.values.iter().any(|one| **one == *value);
+        let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
         match self.operator {
-            Operator::In | Operator::Equals | Operator::DoubleEquals => value.is_some_and(among),
-            Operator::NotIn | Operator::NotEquals => !value.is_some_and(among),
+            Operator::In | Operator::Equals | Operator::DoubleEquals => {
+                value.is_some_and(is_listed)
+            }
+            Operator::NotIn | Operator::NotEquals => !value.is_some_and(is_listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
             Operator::GreaterThan => self.compare(value).is_some_and(std::cmp::Ordering::is_gt),
@@ -187,7 +203,7 @@ impl Requirement {
         }
     }
 
-    /// How a label's number compares to the required one. None if it is no number of 64 bits.
+    /// Compares the label's number with the required one. `None` if either is not a 64-bit integer.
     fn compare(&self, value: Option<&str>) -> Option<std::cmp::Ordering> {
         let label: i64 = value?.parse().ok()?;
         let required: i64 = self.values.first()?.parse().ok()?;

@@ -6,7 +6,7 @@ use super::{Operator, Requirement, SelectorError, validate};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
-    /// Anything that is no operator, `in` and `notin` included where a key or value is due.
+    /// A key or a value. `in` and `notin` are identifiers too where a key or value is expected.
     Identifier,
     In,
     NotIn,
@@ -23,7 +23,7 @@ enum Token {
 }
 
 impl Token {
-    /// The token where a key or a value can stand: there the words of operators are names like any other.
+    /// The token if a key or value is expected: `in` and `notin` are identifiers then.
     fn as_value(self) -> Self {
         match self {
             Self::In | Self::NotIn => Self::Identifier,
@@ -32,8 +32,8 @@ impl Token {
     }
 }
 
-/// Gives the next token with its text and what follows it. As in the API's lexer, one NUL after a token is part of it,
-/// and a NUL where a token is due ends the selector.
+/// Splits off the next token: returns it with its text and the rest. As in the API's lexer, one NUL
+/// after a token is skipped, and a NUL in place of a token ends the selector.
 fn lex(text: &str) -> (Token, &str, &str) {
     const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
     const SYMBOLS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
@@ -51,7 +51,8 @@ fn lex(text: &str) -> (Token, &str, &str) {
         [b'>', ..] => (Token::GreaterThan, 1),
         [b'<', ..] => (Token::LessThan, 1),
         _ => {
-            let ends = |one: char| one == '\0' || SPACES.contains(&one) || SYMBOLS.contains(&one);
+            let ends =
+                |char: char| char == '\0' || SPACES.contains(&char) || SYMBOLS.contains(&char);
             (Token::Identifier, text.find(ends).unwrap_or(text.len()))
         }
     };
@@ -76,19 +77,19 @@ impl<'a> Parser<'a> {
         Self { token, literal, rest }
     }
 
-    /// The token that is next, read as a key or value.
+    /// The next token, if a key or value is expected.
     fn peek(&self) -> Token {
         self.token.as_value()
     }
 
-    /// Consumes the next token as it is.
+    /// Consumes the next token.
     fn take(&mut self) -> (Token, &'a str) {
         let taken = (self.token, self.literal);
         (self.token, self.literal, self.rest) = lex(self.rest);
         taken
     }
 
-    /// Consumes the next token, read as a key or value.
+    /// Consumes the next token, if a key or value is expected.
     fn take_value(&mut self) -> (Token, &'a str) {
         let (token, literal) = self.take();
         (token.as_value(), literal)
@@ -103,7 +104,9 @@ impl<'a> Parser<'a> {
         if token != Token::Identifier {
             return Err(unexpected(key, ", expected: identifier"));
         }
-        validate::key(key, "<nil>").map_err(SelectorError::Invalid)?;
+        if let Some(error) = validate::key_error(key, "<nil>") {
+            return Err(SelectorError::Invalid(error));
+        }
         let operator = match self.peek() {
             _ if negated => Operator::DoesNotExist,
             Token::End | Token::Comma => Operator::Exists,
@@ -131,7 +134,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The values in parentheses. Where there is none between two delimiters, the empty value is meant.
+    /// Parses the values in parentheses. Nothing between two delimiters is the empty value.
     fn set(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
         let (token, literal) = self.take_value();
         if token != Token::Open {
@@ -149,7 +152,7 @@ impl<'a> Parser<'a> {
         Ok(values)
     }
 
-    /// Reads up to the closing parenthesis, which stays.
+    /// Parses up to the closing parenthesis, without consuming it.
     fn values(&mut self, values: &mut BTreeSet<&'a str>) -> Result<(), SelectorError> {
         loop {
             match self.take_value() {

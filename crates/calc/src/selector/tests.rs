@@ -31,7 +31,7 @@ fn parsed(text: &str) -> Selector {
     "p123456789.p123456789/k12345678901234567890123456789012345678901234567890123456789012",
     "p123456789.p123456789/k12345678901234567890123456789012345678901234567890123456789012"
 )]
-fn canonical_form(#[case] text: &str, #[case] canonical: &str) {
+fn selector_prints_its_canonical_form(#[case] text: &str, #[case] canonical: &str) {
     assert_eq!(parsed(text).to_string(), canonical);
 }
 
@@ -56,7 +56,7 @@ fn canonical_form(#[case] text: &str, #[case] canonical: &str) {
     "unable to parse requirement: found '', expected: ',', or identifier"
 )]
 #[case::value_is_an_operator("a=(", "unable to parse requirement: found '(', expected: identifier")]
-fn grammar_errors(#[case] text: &str, #[case] error: &str) {
+fn syntax_errors_are_those_of_the_api(#[case] text: &str, #[case] error: &str) {
     assert_eq!(Selector::parse(text).unwrap_err().to_string(), error);
 }
 
@@ -87,7 +87,7 @@ fn grammar_errors(#[case] text: &str, #[case] error: &str) {
     "a=\u{7}\u{7f}\u{e9}\u{200b}",
     r#"values[0][a]: Invalid value: "\a\x7fé\u200b": a valid"#
 )]
-fn validation_errors(#[case] text: &str, #[case] start: &str) {
+fn invalid_names_are_rejected_like_in_the_api(#[case] text: &str, #[case] start: &str) {
     let error = Selector::parse(text).unwrap_err().to_string();
     let error = error.strip_prefix("unable to parse requirement: ").unwrap();
     assert!(error.starts_with(start), "{error}");
@@ -98,7 +98,7 @@ fn validation_errors(#[case] text: &str, #[case] start: &str) {
 #[case::name_of_64(64, 1, 1)]
 #[case::prefix_of_253(1, 253, 0)]
 #[case::prefix_of_254(1, 254, 1)]
-fn key_length(#[case] name: usize, #[case] prefix: usize, #[case] errors: usize) {
+fn key_length_is_limited(#[case] name: usize, #[case] prefix: usize, #[case] errors: usize) {
     let key = format!("{}/{}", "p".repeat(prefix), "n".repeat(name));
     assert_eq!(Selector::parse(&key).is_err(), errors > 0);
 }
@@ -106,7 +106,7 @@ fn key_length(#[case] name: usize, #[case] prefix: usize, #[case] errors: usize)
 #[rstest]
 #[case::value_of_63(63, true)]
 #[case::value_of_64(64, false)]
-fn value_length(#[case] len: usize, #[case] valid: bool) {
+fn value_length_is_limited(#[case] len: usize, #[case] valid: bool) {
     assert_eq!(Selector::parse(&format!("a={}", "v".repeat(len))).is_ok(), valid);
 }
 
@@ -127,12 +127,12 @@ fn value_length(#[case] len: usize, #[case] valid: bool) {
 #[case::less_needs_the_key("b<2", false)]
 #[case::less_needs_a_number("word<2", false)]
 #[case::all_must_hold("a=1,b", false)]
-fn matching(#[case] text: &str, #[case] expected: bool) {
+fn selector_matches(#[case] text: &str, #[case] expected: bool) {
     assert_eq!(parsed(text).matches(&labels(&[("a", "1"), ("word", "x")])), expected);
 }
 
 #[test]
-fn labels_of_other_kinds() {
+fn pairs_and_options_are_labels() {
     let selector = parsed("a=1");
     assert!(selector.matches(&[("a", "1")][..]));
     assert!(selector.matches(&Some(labels(&[("a", "1")]))));
@@ -140,7 +140,7 @@ fn labels_of_other_kinds() {
 }
 
 #[test]
-fn nothing_and_everything() {
+fn nothing_and_everything_differ() {
     let (nothing, everything) = (Selector::nothing(), Selector::everything());
     assert_ne!(nothing, everything);
     assert_eq!((nothing.to_string(), everything.to_string()), (String::new(), String::new()));
@@ -151,32 +151,47 @@ fn nothing_and_everything() {
 }
 
 #[test]
-fn equality_is_that_of_the_canonical_form() {
+fn selectors_with_equal_canonical_forms_are_equal() {
     assert_eq!(parsed("b,a in (y,x)"), parsed("a in (x,y,x),b"));
     assert_ne!(parsed("a=1"), parsed("a==1"));
 }
 
 #[test]
-fn required_pairs_are_those_of_a_single_value() {
+fn required_pairs_come_from_single_values() {
     let selector = parsed("a=1,b==2,c in (3),d in (4,5),e!=6,f,g notin (7),h>8");
     assert_eq!(selector.required_pairs().collect::<Vec<_>>(), [("a", "1"), ("b", "2"), ("c", "3")]);
 }
 
 #[rstest]
-#[case::empty(json!({}), "", "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}")]
+#[case::empty(
+    json!({}),
+    "",
+    "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}"
+)]
 #[case::nulls(
-    json!({"matchLabels": null, "matchExpressions": [{"key": "a", "operator": "Exists", "values": null}]}),
+    json!({
+        "matchLabels": null,
+        "matchExpressions": [{"key": "a", "operator": "Exists", "values": null}],
+    }),
     "a",
     "&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{\
      LabelSelectorRequirement{Key:a,Operator:Exists,Values:[],},},}"
 )]
 #[case::duplicates_are_kept(
-    json!({"matchLabels": {"b": "1"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x", "y"]}]}),
+    json!({
+        "matchLabels": {"b": "1"},
+        "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x", "y"]}],
+    }),
     "a in (x,y,y),b=1",
-    "&LabelSelector{MatchLabels:map[string]string{b: 1,},MatchExpressions:[]LabelSelectorRequirement{\
-     LabelSelectorRequirement{Key:a,Operator:In,Values:[y x y],},},}"
+    "&LabelSelector{MatchLabels:map[string]string{b: \
+        1,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:a,Operator:In,Values:[y \
+        x y],},},}"
 )]
-fn label_selectors(#[case] object: serde_json::Value, #[case] canonical: &str, #[case] go: &str) {
+fn label_selector_converts_and_prints(
+    #[case] object: serde_json::Value,
+    #[case] canonical: &str,
+    #[case] go: &str,
+) {
     let object: LabelSelector = serde_json::from_value(object).unwrap();
     assert_eq!(object.to_selector().unwrap().to_string(), canonical);
     assert_eq!(go_string(Some(&object)), go);
@@ -184,13 +199,21 @@ fn label_selectors(#[case] object: serde_json::Value, #[case] canonical: &str, #
 
 #[rstest]
 #[case::unknown_operator("B\"", &[], r#""B\"" is not a valid label selector operator"#)]
-#[case::no_values("In", &[], "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty")]
+#[case::no_values(
+    "In",
+    &[],
+    "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
+)]
 #[case::values_with_exists(
     "Exists",
     &["x", "<"],
     r#"[values: Invalid value: ["x","\u003c"]: values set must be empty for exists and does not exist, values[1][a]: "#
 )]
-fn label_selector_errors(#[case] operator: &str, #[case] values: &[&str], #[case] start: &str) {
+fn invalid_label_selectors_are_rejected(
+    #[case] operator: &str,
+    #[case] values: &[&str],
+    #[case] start: &str,
+) {
     let values = values.iter().map(|value| (*value).to_owned()).collect();
     let expression = LabelSelectorRequirement {
         key: "a".to_owned(),
@@ -204,15 +227,18 @@ fn label_selector_errors(#[case] operator: &str, #[case] values: &[&str], #[case
 }
 
 #[test]
-fn no_object_selects_nothing() {
+fn absent_label_selector_selects_nothing() {
     assert!(Selector::from_label_selector(None).unwrap().is_nothing());
     assert_eq!(go_string(None), "nil");
     assert!(Selector::from_label_selector(Some(&LabelSelector::default())).unwrap().is_empty());
 }
 
 #[test]
-fn unknown_fields_come_back() {
-    let object = json!({"matchExpressions": [{"key": "a", "operator": "Exists", "new": 1}], "newer": {"x": []}});
+fn unknown_fields_round_trip() {
+    let object = json!({
+        "matchExpressions": [{"key": "a", "operator": "Exists", "new": 1}],
+        "newer": {"x": []},
+    });
     let selector: LabelSelector = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(serde_json::to_value(selector).unwrap(), object);
 }
@@ -260,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_judged(text in any::<String>()) {
+    fn any_text_parses_or_fails(text in any::<String>()) {
         let _ = Selector::parse(&text);
     }
 }

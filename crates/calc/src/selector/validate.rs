@@ -1,4 +1,4 @@
-//! What a label's key and value may be, and the texts for those that are not
+//! Validation of label keys and values, with the texts of the API's Go library
 //! (k8s.io/apimachinery/pkg/api/validate/content).
 
 use std::fmt::Display;
@@ -9,19 +9,20 @@ use crate::{
     names::{LABEL_LEN, NAME_PART_TOO_LONG, is_name_part, qualified_name_errors},
 };
 
-const VALUE_ERROR: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
-    '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
-    used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const VALUE_ERROR: &str = "a valid label must be an empty string or consist of alphanumeric \
+    characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
+    'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 impl Requirement {
-    /// Go's `labels.NewRequirement`: all that is wrong is reported at once.
+    /// Go's `labels.NewRequirement`. It reports all violations at once.
     pub(super) fn new(
         key: &str,
         operator: Operator,
         values: &[String],
     ) -> Result<Self, SelectorError> {
         let mut errors: Vec<String> = Vec::new();
-        errors.extend(self::key(key, "key").err());
+        errors.extend(key_error(key, "key"));
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
                 errors.push(invalid_values(
@@ -79,7 +80,8 @@ impl Requirement {
     }
 }
 
-/// Several messages as Go's aggregated errors print them: each once, in brackets if more than one is left.
+/// Joins messages like Go's aggregated errors: without duplicates, and in brackets if there are
+/// several.
 fn aggregate(errors: Vec<String>) -> String {
     let mut seen: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
@@ -89,7 +91,7 @@ fn aggregate(errors: Vec<String>) -> String {
     }
     match seen.as_slice() {
         [one] => one.clone(),
-        more => format!("[{}]", more.join(", ")),
+        several => format!("[{}]", several.join(", ")),
     }
 }
 
@@ -97,7 +99,7 @@ fn invalid(path: &str, value: impl Display, detail: &str) -> String {
     format!("{path}: Invalid value: {value}: {detail}")
 }
 
-/// The message for a list of values, which is printed as JSON, `null` if it is empty.
+/// The message for an invalid list of values. The list is printed as JSON, an empty one as `null`.
 fn invalid_values(values: &[String], detail: &str) -> String {
     let list = if values.is_empty() {
         "null".to_owned()
@@ -108,10 +110,10 @@ fn invalid_values(values: &[String], detail: &str) -> String {
     invalid("values", list, detail)
 }
 
-/// Checks a label's key; the error is the message for the field `path`.
-pub(super) fn key(key: &str, path: &str) -> Result<(), String> {
+/// The message for the field `path` if `key` is not a label key.
+pub(super) fn key_error(key: &str, path: &str) -> Option<String> {
     let reasons = qualified_name_errors(key);
-    if reasons.is_empty() { Ok(()) } else { Err(invalid(path, Quoted(key), &reasons.join("; "))) }
+    (!reasons.is_empty()).then(|| invalid(path, Quoted(key), &reasons.join("; ")))
 }
 
 fn value_errors(value: &str) -> Vec<String> {

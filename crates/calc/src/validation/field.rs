@@ -1,4 +1,4 @@
-//! Where something is wrong in an object, and how the API server words it
+//! Paths of fields and messages of violations, as the API server prints them
 //! (k8s.io/apimachinery/pkg/util/validation/field).
 
 use std::fmt;
@@ -6,7 +6,8 @@ use std::fmt;
 use super::{Cause, CauseReason};
 use crate::go_text::Json;
 
-/// A field's place in the object. It is printed only where something is wrong, so a valid object costs nothing.
+/// The path of a field. It is printed only for violations, so that valid objects need no
+/// allocation.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Self>,
@@ -46,7 +47,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Collects causes in the order they are found.
+/// Collects violations in order.
 #[derive(Default)]
 pub(super) struct Causes(pub(super) Vec<Cause>);
 
@@ -64,7 +65,8 @@ impl Causes {
         self.push(CauseReason::Forbidden, path, format!("Forbidden: {detail}"));
     }
 
-    /// `value` prints itself as the server prints it: a number plainly, a string quoted, anything else as JSON.
+    /// `value` must print like in the API server: plain numbers, quoted strings, anything else as
+    /// JSON.
     pub(super) fn invalid(&mut self, path: &Path<'_>, value: impl fmt::Display, detail: &str) {
         self.push(CauseReason::Invalid, path, format!("Invalid value: {value}: {detail}"));
     }

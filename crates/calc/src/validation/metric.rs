@@ -1,4 +1,4 @@
-//! The rules for metrics.
+//! The rules for `spec.metrics`.
 
 use super::{
     field::{Causes, Path},
@@ -12,8 +12,8 @@ use crate::api::{
 };
 use crate::go_text::Json;
 
-/// Every metric on its own; and, as nothing runs at zero replicas that could be measured, one that does not depend on
-/// pods if `minReplicas` is 0 (KEP-2021).
+/// Validates every metric. If `minReplicas` is 0, one of them must be an Object or External metric,
+/// because without pods there are no metrics of pods (KEP-2021).
 pub(super) fn validate_metrics(
     causes: &mut Causes,
     path: &Path<'_>,
@@ -28,7 +28,8 @@ pub(super) fn validate_metrics(
         matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
     };
     if min_replicas == Some(0) && !metrics.iter().any(from_zero) {
-        let detail = "must specify at least one Object or External metric to support scaling to zero replicas";
+        let detail = "must specify at least one Object or External metric to support scaling to \
+            zero replicas";
         causes.forbidden(path, detail);
     }
 }
@@ -57,17 +58,17 @@ fn validate_metric(
     ];
     let present = || members.iter().filter(|(_, present)| *present).map(|(member, _)| *member);
     match expected {
-        Some(member) if !present().any(|one| one == member) => {
+        Some(member) if !present().any(|present| present == member) => {
             causes.required(
                 &path.child(member),
                 "must populate information for the given metric source",
             );
         }
         Some(_) => {}
-        // The server says it twice.
+        // The API server reports it twice.
         None => causes.not_supported(&path.child("type"), source_type, MetricSourceType::KNOWN),
     }
-    // A single member of the wrong kind is told by the one that is missing. The server's order is random here.
+    // A single wrong member is reported as the missing right one. The API server's order is random.
     if present().count() > 1 {
         for member in present().filter(|member| Some(*member) != expected) {
             causes.forbidden(&path.child(member), "must populate the given metric source only");
@@ -75,7 +76,7 @@ fn validate_metric(
     }
 }
 
-/// The member that a metric of this type must set.
+/// The member that must be set for a metric type.
 fn expected_member(source_type: &MetricSourceType) -> Option<&'static str> {
     match source_type {
         MetricSourceType::Object => Some("object"),
@@ -87,7 +88,8 @@ fn expected_member(source_type: &MetricSourceType) -> Option<&'static str> {
     }
 }
 
-/// Looks into the first member that is set, whatever the type says; any other is refused as such.
+/// Validates the first member that is set, even if it doesn't match the type. Other members are
+/// violations by themselves.
 fn validate_first_source(
     causes: &mut Causes,
     path: &Path<'_>,
@@ -191,7 +193,7 @@ fn validate_resource_target(causes: &mut Causes, path: &Path<'_>, target: &Metri
     }
 }
 
-/// What holds for every target. Its type is not compared with the member that is set.
+/// The rules for all targets. The target's type is not compared with the member that is set.
 fn validate_target(causes: &mut Causes, path: &Path<'_>, target: &MetricTarget) {
     if let MetricTargetType::Other(other) = &target.target_type {
         if other.is_empty() {
@@ -210,7 +212,8 @@ fn validate_target(causes: &mut Causes, path: &Path<'_>, target: &MetricTarget) 
     }
 }
 
-/// The metric's name. Its selector is not looked at: the API server lets any pass, and the controller reports it.
+/// Validates the metric's name. The API server accepts any selector, and the controller reports
+/// invalid ones.
 fn validate_identifier(causes: &mut Causes, path: &Path<'_>, metric: &MetricIdentifier) {
     if metric.name.is_empty() {
         causes.required(&path.child("name"), "must specify a metric name");

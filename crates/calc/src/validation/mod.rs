@@ -1,8 +1,8 @@
-//! What the API server accepts as an autoscaler, and what it says about one that it does not.
+//! Validation of autoscalers, as the API server validates autoscaling/v2.
 //!
-//! The rules, their order and their words are those of the API server's validation of autoscaling/v2. A controller
-//! needs them for objects that it did not get from such a server, or from an older or newer one; a client, to know
-//! before it writes.
+//! The rules, their order and their messages are those of the API server. A controller needs them
+//! for objects of another API, or of an older or newer server; a client, before it writes an
+//! object.
 
 mod behavior;
 mod field;
@@ -23,17 +23,17 @@ use self::{
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
 use crate::go_text::Quoted;
 
-/// Why a field's value is refused: the `reason` of a meta/v1 `StatusCause`.
+/// Why a value is invalid: the `reason` of a meta/v1 `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CauseReason {
-    /// The value goes against a rule.
+    /// The value violates a rule.
     Invalid,
-    /// There must be a value.
+    /// A value is required.
     Required,
-    /// There may not be a value, given the other fields.
+    /// A value is not allowed in combination with other fields.
     Forbidden,
-    /// The value is not one of the enumeration's.
+    /// The value is not one of the enumeration.
     NotSupported,
 }
 
@@ -55,14 +55,14 @@ impl fmt::Display for CauseReason {
     }
 }
 
-/// One thing that is wrong with an object: a meta/v1 `StatusCause`.
+/// One violation: a meta/v1 `StatusCause`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cause {
-    /// Why the value is refused.
+    /// Why the value is invalid.
     pub reason: CauseReason,
-    /// The same for a person, with the value.
+    /// The human-readable message, with the value.
     pub message: String,
-    /// The field's path, for example `spec.metrics[0].type`.
+    /// The path of the field, for example `spec.metrics[0].type`.
     pub field: String,
 }
 
@@ -76,12 +76,12 @@ impl fmt::Display for Cause {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ValidationOptions<'a> {
-    /// Whether `minReplicas` may be 0: the feature gate `HPAScaleToZero` (KEP-2021), on by default since
-    /// Kubernetes 1.37.
+    /// Whether `minReplicas` may be 0: the feature gate `HPAScaleToZero` (KEP-2021), on by default
+    /// since Kubernetes 1.37. Default true.
     pub scale_to_zero: bool,
-    /// The spec that is replaced, if one is. What was let in once and is not changed is not refused now: a
-    /// `minReplicas` of 0, the `apiVersion` of a `scaleTargetRef` whose kind stays too, and the `apiVersion` of every
-    /// object that a metric describes if it was wrong for one of them.
+    /// The stored spec, if the object is updated. Some violations that it already has are accepted:
+    /// a `minReplicas` of 0; the `apiVersion` of the `scaleTargetRef`, if its kind stays the same
+    /// too; and the `apiVersion` of all objects that metrics describe, if one of them was invalid.
     pub old: Option<&'a HorizontalPodAutoscalerSpec>,
 }
 
@@ -117,7 +117,7 @@ impl<'a> ValidationOptions<'a> {
             Some(old) if old.api_version == new.api_version && old.kind == new.kind => {
                 ApiVersionRule::Unchecked
             }
-            // The only kind with a scale in the core group, which has no name.
+            // The only kind with a scale subresource in the core group, the name of which is empty.
             _ if new.kind == "ReplicationController" => ApiVersionRule::GroupOptional,
             _ => ApiVersionRule::GroupRequired,
         }
@@ -137,12 +137,14 @@ impl<'a> ValidationOptions<'a> {
     }
 }
 
-/// What the API server finds wrong with a spec, after defaulting ([`crate::defaults::apply_defaults`]), in its order
-/// and with its words; empty if it accepts the spec (API reference of autoscaling/v2; KEP-853 for the rules of
-/// scaling, KEP-2021 for zero replicas, KEP-4951 for the tolerance).
+/// Validates a spec after defaulting ([`crate::defaults::apply_defaults`]). Returns the violations
+/// in the API server's order and with its messages, or none if the spec is valid.
 ///
-/// A cause may come up twice. Where several members of a metric are set that should not be, the server names them in
-/// no particular order.
+/// A violation may occur twice. If several members of a metric are set, the API server reports them
+/// in random order.
+///
+/// Sources: API reference of autoscaling/v2, KEP-853 (`behavior`), KEP-2021 (zero replicas),
+/// KEP-4951 (tolerance).
 pub fn validate(spec: &HorizontalPodAutoscalerSpec, options: &ValidationOptions<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::root("spec");
@@ -189,8 +191,8 @@ fn validate_bounds(
     }
 }
 
-/// What the API server finds wrong with an autoscaler's `metadata.name`: it must be a DNS subdomain of RFC 1123, of
-/// at most 253 bytes ("Object Names and IDs" in the Kubernetes documentation).
+/// Validates the `metadata.name` of an autoscaler: a DNS subdomain (RFC 1123) of at most 253 bytes
+/// ("Object Names and IDs" in the Kubernetes documentation).
 pub fn validate_name(name: &str) -> Vec<Cause> {
     let mut causes = Causes::default();
     let metadata = Path::root("metadata");
@@ -203,8 +205,9 @@ pub fn validate_name(name: &str) -> Vec<Cause> {
     causes.0
 }
 
-/// The `message` of the status with which the API server refuses an object: every cause once, in brackets if there are
-/// several. `kind_and_group` is, for example, `HorizontalPodAutoscaler.autoscaling`.
+/// The `message` of the Status with which the API server rejects an invalid object: every cause
+/// once, in brackets if there are several. `kind_and_group` is, for example,
+/// `HorizontalPodAutoscaler.autoscaling`.
 pub fn invalid_message(kind_and_group: &str, name: &str, causes: &[Cause]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(causes.len());
     for text in causes.iter().map(ToString::to_string) {
@@ -215,7 +218,7 @@ pub fn invalid_message(kind_and_group: &str, name: &str, causes: &[Cause]) -> St
     let name = Quoted(name);
     match texts.as_slice() {
         [] => format!("{kind_and_group} {name} is invalid"),
-        [one] => format!("{kind_and_group} {name} is invalid: {one}"),
+        [cause] => format!("{kind_and_group} {name} is invalid: {cause}"),
         several => format!("{kind_and_group} {name} is invalid: [{}]", several.join(", ")),
     }
 }

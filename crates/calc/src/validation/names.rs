@@ -1,4 +1,4 @@
-//! The names in a spec, and what is wrong with them.
+//! The rules for names in a spec.
 
 use super::field::{Causes, Path};
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
     },
 };
 
-/// The prefix under which a quota counts a resource.
+/// The prefix of resources that a quota counts.
 const QUOTA_PREFIX: &str = "requests.";
-/// The resources that core/v1 names, with what a quota may count.
+/// The resources of core/v1, including those that only quotas count.
 const STANDARD_RESOURCES: [&str; 20] = [
     "cpu",
     "memory",
@@ -35,7 +35,7 @@ const STANDARD_RESOURCES: [&str; 20] = [
     "services.loadbalancers",
 ];
 
-/// A name that becomes a segment of a URL's path. It may be empty, and as long as it likes.
+/// A name that becomes a segment of a URL path. Its length is not limited, and it may be empty.
 pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
     let forbidden: &[(bool, &str)] = match name {
         "." => &[(true, "may not be '.'")],
@@ -50,7 +50,7 @@ pub(super) fn path_segment(causes: &mut Causes, path: &Path<'_>, name: &str) {
     }
 }
 
-/// A label of a DNS name, as containers have it.
+/// A DNS label, such as the name of a container.
 pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
     if name.len() > LABEL_LEN {
         causes.invalid(path, Quoted(name), LABEL_TOO_LONG);
@@ -61,14 +61,15 @@ pub(super) fn dns_label(causes: &mut Causes, path: &Path<'_>, name: &str) {
     }
 }
 
-/// A DNS name, as objects have it.
+/// A DNS subdomain, such as the name of an object.
 pub(super) fn dns_subdomain(causes: &mut Causes, path: &Path<'_>, name: &str) {
     for detail in dns_subdomain_errors(name, SUBDOMAIN_TOO_LONG) {
         causes.invalid(path, Quoted(name), detail);
     }
 }
 
-/// A resource that a container can request: one of core/v1, or an extended resource like `example.com/gpu`.
+/// A resource that a container can request: one of core/v1, or an extended resource such as
+/// `example.com/gpu`.
 pub(super) fn container_resource(causes: &mut Causes, path: &Path<'_>, name: &str) {
     let qualified = qualified_name_errors(name);
     let plain = !name.contains('/');
@@ -96,7 +97,8 @@ fn is_standard_container_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-")
 }
 
-/// Whether a quota can count the resource under its own prefix; the name is known not to be Kubernetes' own.
+/// Whether the resource, which is not one of Kubernetes, has a valid name with the prefix of quotas
+/// too.
 fn is_extended_resource(name: &str) -> bool {
     !name.starts_with(QUOTA_PREFIX)
         && qualified_name_errors(&format!("{QUOTA_PREFIX}{name}")).is_empty()

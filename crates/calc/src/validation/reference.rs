@@ -1,4 +1,4 @@
-//! The rules for references to objects.
+//! The rules for object references.
 
 use super::{
     field::{Causes, Path},
@@ -7,19 +7,19 @@ use super::{
 use crate::api::CrossVersionObjectReference;
 use crate::go_text::Quoted;
 
-/// What an `apiVersion` must be.
+/// The rule for an `apiVersion`.
 #[derive(Clone, Copy)]
 pub(super) enum ApiVersionRule {
     /// `group/version`.
     GroupRequired,
-    /// `group/version`, `version` or nothing.
+    /// `group/version`, `version` or an empty text.
     GroupOptional,
-    /// Anything: it was wrong before and is not made worse.
+    /// Any text, because the stored object already violates the rule.
     Unchecked,
 }
 
 impl ApiVersionRule {
-    /// What is wrong with an `apiVersion` under this rule.
+    /// The violation of this rule by an `apiVersion`, if any.
     pub(super) fn violation(self, api_version: &str) -> Option<String> {
         let mut parts = api_version.split('/');
         let group = match (parts.next(), parts.next(), parts.next()) {

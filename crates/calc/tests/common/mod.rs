@@ -132,9 +132,10 @@ pub(crate) fn error(conclusion: &Conclusion) -> Option<String> {
     conclusion.error.as_ref().map(ToString::to_string)
 }
 
-pub(crate) const ABLE: &str = "AbleToScale=True SucceededGetScale: the HPA controller was able to get the target's current scale";
-pub(crate) const VALID: &str = "ScalingActive=True ValidMetricFound: the HPA was able to successfully calculate a replica count from external \
-     metric m(nil)";
+pub(crate) const ABLE: &str = "AbleToScale=True SucceededGetScale: the HPA controller was able to \
+    get the target's current scale";
+pub(crate) const VALID: &str = "ScalingActive=True ValidMetricFound: the HPA was able to \
+    successfully calculate a replica count from external metric m(nil)";
 pub(crate) const WITHIN: &str =
     "ScalingLimited=False DesiredWithinRange: the desired count is within the acceptable range";
 pub(crate) const NOT_TO_ZERO: &str =

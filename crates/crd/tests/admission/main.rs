@@ -1,5 +1,5 @@
-//! The definition against the recorded answers of an API server to autoscaling/v2, without an API server: defaults,
-//! bounds and rules are evaluated here. `cargo test --test crd` asks a real one.
+//! Compares the definition with recorded responses of an API server to autoscaling/v2. Defaults,
+//! bounds and rules are evaluated here; `cargo test --test crd` uses a real API server.
 
 #![allow(
     clippy::expect_used,
@@ -26,8 +26,8 @@ fn schema() -> Value {
     hpa_crd::definition().unwrap()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
-/// What is wrong with a spec.
-fn judge(schema: &Value, spec: &Value) -> Vec<String> {
+/// The violations of the schema by a spec.
+fn violations(schema: &Value, spec: &Value) -> Vec<String> {
     let mut object = json!({ "spec": spec });
     server::complete(&mut object, schema);
     let mut found = Vec::new();
@@ -36,14 +36,14 @@ fn judge(schema: &Value, spec: &Value) -> Vec<String> {
 }
 
 #[test]
-fn recorded_answers_are_the_same() {
+fn recorded_responses_match() {
     let schema = schema();
     let file = File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDED))
-        .expect("the recorded answers");
+        .expect("the recorded responses");
     let (mut accepted, mut refused) = (0, 0);
     for (number, line) in BufReader::new(GzDecoder::new(file)).lines().enumerate() {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let found = judge(&schema, &line["input"]);
+        let found = violations(&schema, &line["input"]);
         let expected = line["status"] == 201;
         assert_eq!(found.is_empty(), expected, "line {}: {found:?}\n{line}", number + 1);
         *if expected { &mut accepted } else { &mut refused } += 1;
@@ -51,8 +51,8 @@ fn recorded_answers_are_the_same() {
     assert!(accepted > 150 && refused > 150, "{accepted} accepted, {refused} refused");
 }
 
-/// A valid spec with the value at `place` replaced.
-fn spec(place: &str, value: Value) -> Value {
+/// A valid spec in which the value at `pointer` is replaced.
+fn spec(pointer: &str, value: Value) -> Value {
     let target = json!({ "type": "Utilization", "averageUtilization": 50 });
     let resource = json!({ "name": "cpu", "container": "app", "target": target });
     let external = json!({ "metric": { "name": "m" }, "target": { "type": "Value", "value": 1 } });
@@ -66,12 +66,12 @@ fn spec(place: &str, value: Value) -> Value {
         ],
         "behavior": { "scaleUp": { "tolerance": 0 } },
     });
-    *spec.pointer_mut(place).expect("a place") = value;
+    *spec.pointer_mut(pointer).expect("an existing field") = value;
     spec
 }
 
 #[test]
-fn texts_are_judged_as_core_does() {
+fn texts_are_validated_like_in_the_core_api() {
     let schema = schema();
     let kind = "/scaleTargetRef/kind";
     let api_version = "/scaleTargetRef/apiVersion";
@@ -79,7 +79,7 @@ fn texts_are_judged_as_core_does() {
     let container = "/metrics/0/containerResource/container";
     let value = "/metrics/1/external/target/value";
     let tolerance = "/behavior/scaleUp/tolerance";
-    for (place, good, bad) in [
+    for (pointer, valid, invalid) in [
         (kind, &["Deployment", "Any Kind", "..."][..], &["", ".", "..", "a/b", "a%b"][..]),
         (api_version, &["apps/v1", "apps/"], &["", "v1", "/v1", "/", "a/b/c"]),
         (
@@ -95,14 +95,22 @@ fn texts_are_judged_as_core_does() {
         ),
         (tolerance, &["0", "-0.0", "1m", "1e-30"], &["-1n", "-0.0000000001", "x", " -1 "]),
     ] {
-        for text in good {
-            assert_eq!(judge(&schema, &spec(place, (*text).into())), [""; 0], "{place} {text:?}");
+        for text in valid {
+            assert_eq!(
+                violations(&schema, &spec(pointer, (*text).into())),
+                [""; 0],
+                "{pointer} {text:?}"
+            );
         }
-        for text in bad {
-            assert_ne!(judge(&schema, &spec(place, (*text).into())), [""; 0], "{place} {text:?}");
+        for text in invalid {
+            assert_ne!(
+                violations(&schema, &spec(pointer, (*text).into())),
+                [""; 0],
+                "{pointer} {text:?}"
+            );
         }
     }
     let long = |count: usize| spec(container, "a".repeat(count).into());
-    assert_eq!(judge(&schema, &long(63)), [""; 0]);
-    assert_ne!(judge(&schema, &long(64)), [""; 0]);
+    assert_eq!(violations(&schema, &long(63)), [""; 0]);
+    assert_ne!(violations(&schema, &long(64)), [""; 0]);
 }

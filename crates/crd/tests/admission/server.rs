@@ -1,5 +1,5 @@
-//! What an API server does with an object and a structural schema, as far as the definition needs it: defaults, bounds,
-//! enumerations, rules in CEL.
+//! The parts of an API server that the definition needs: defaults, bounds, enumerations and CEL
+//! rules of a structural schema.
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
@@ -7,7 +7,7 @@ use cel::{Context, Program};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// Drops what is `null` and fills in defaults, from the outside in.
+/// Removes `null` and adds defaults, from the outside in.
 pub(crate) fn complete(value: &mut Value, schema: &Value) {
     match value {
         Value::Object(members) => complete_members(members, schema),
@@ -28,7 +28,7 @@ fn complete_members(members: &mut Map<String, Value>, schema: &Value) {
     }
 }
 
-/// What is wrong with a value, each with its field.
+/// Adds the violations of a value, each with its field.
 pub(crate) fn errors(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     bounds(value, schema, path, found);
     for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
@@ -85,12 +85,12 @@ fn bounds(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 thread_local! {
-    /// What was compiled already.
+    /// Compiled rules and patterns.
     static PROGRAMS: RefCell<HashMap<String, Rc<Program>>> = RefCell::default();
     static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
-/// A rule that cannot be evaluated does not hold, as in the API server.
+/// Whether a rule holds. One that can't be evaluated doesn't, as in the API server.
 fn holds(rule: &str, value: &Value) -> bool {
     let compile =
         || Rc::new(Program::compile(rule).unwrap_or_else(|error| panic!("{rule}: {error}")));

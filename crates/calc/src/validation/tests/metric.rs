@@ -3,12 +3,12 @@ use serde_json::{Value, json};
 
 use super::{super::*, causes, external, spec, texts, without};
 
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
-    start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
-    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
-    with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
-    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters \
+    or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
+    regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const NAME_PART: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and \
+    must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
+    '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const NOT_STANDARD: &str = "must be a standard resource type or fully qualified";
 const NOT_FOR_CONTAINERS: &str = "must be a standard resource for containers";
 const NOT_EXTENDED: &str = "doesn't follow extended resource name standard";
@@ -30,8 +30,8 @@ fn zero_needs_a_metric_without_pods(
     #[case] permitted: bool,
 ) {
     let found = causes(json!({ "minReplicas": min, "metrics": [{ "type": source_type }] }));
-    let text = "Forbidden spec.metrics: Forbidden: must specify at least one Object or External metric to support \
-        scaling to zero replicas";
+    let text = "Forbidden spec.metrics: Forbidden: must specify at least one Object or External \
+        metric to support scaling to zero replicas";
     assert_eq!(!found.contains(&text.to_owned()), permitted, "{found:?}");
 }
 
@@ -70,11 +70,13 @@ fn metric_without_its_member(#[case] source_type: &str, #[case] member: &str) {
 #[rstest]
 #[case::the_right_one("External", &["external"], &[])]
 #[case::a_wrong_one("Pods", &["external"],
-    &["Required spec.metrics[0].pods: Required value: must populate information for the given metric source"])]
+    &["Required spec.metrics[0].pods: Required value: must populate information for the given \
+        metric source"])]
 #[case::one_too_many("External", &["external", "pods"],
     &["Forbidden spec.metrics[0].pods: Forbidden: must populate the given metric source only"])]
 #[case::two_wrong_ones("Resource", &["external", "pods"], &[
-    "Required spec.metrics[0].resource: Required value: must populate information for the given metric source",
+    "Required spec.metrics[0].resource: Required value: must populate information for the given \
+        metric source",
     "Forbidden spec.metrics[0].external: Forbidden: must populate the given metric source only",
     "Forbidden spec.metrics[0].pods: Forbidden: must populate the given metric source only",
 ])]
@@ -88,7 +90,8 @@ fn metric_members(#[case] source_type: &str, #[case] members: &[&str], #[case] e
     assert_eq!(causes(json!({ "metrics": [metric] })), expected);
 }
 
-const RAW_AND_UTILIZATION: &str = "Forbidden averageValue: Forbidden: may not set both a target raw value and a target utilization";
+const RAW_AND_UTILIZATION: &str = "Forbidden averageValue: Forbidden: may not set both a target \
+    raw value and a target utilization";
 const VALUE_AND_AVERAGE: &str =
     "Forbidden value: Forbidden: may not set both a target value for metric and a per-pod target";
 
@@ -98,7 +101,8 @@ const VALUE_AND_AVERAGE: &str =
 #[case::object_value("object", json!({ "value": "1" }), &[])]
 #[case::object_both("object", json!({ "value": "1", "averageValue": "1" }), &[])]
 #[case::external_none("external", json!({}),
-    &["Required averageValue: Required value: must set either a target value for metric or a per-pod target"])]
+    &["Required averageValue: Required value: must set either a target value for metric or a \
+        per-pod target"])]
 #[case::external_average("external", json!({ "averageValue": "1" }), &[])]
 #[case::external_both("external", json!({ "value": "1", "averageValue": "1" }),
     &[VALUE_AND_AVERAGE])]
@@ -106,15 +110,21 @@ const VALUE_AND_AVERAGE: &str =
     &["Required averageValue: Required value: must specify a positive target averageValue"])]
 #[case::pods_average("pods", json!({ "averageValue": "1" }), &[])]
 #[case::resource_none("resource", json!({ "value": "1" }),
-    &["Required averageUtilization: Required value: must set either a target raw value or a target utilization"])]
+    &["Required averageUtilization: Required value: must set either a target raw value or a target \
+        utilization"])]
 #[case::resource_both("resource", json!({ "averageUtilization": 1, "averageValue": "1" }),
     &[RAW_AND_UTILIZATION])]
 #[case::container_none("containerResource", json!({}),
-    &["Required averageUtilization: Required value: must set either a target raw value or a target utilization"])]
+    &["Required averageUtilization: Required value: must set either a target raw value or a target \
+        utilization"])]
 #[case::container_both("containerResource", json!({ "averageUtilization": 1, "averageValue": "1" }),
     &[RAW_AND_UTILIZATION])]
 #[case::smallest_value("external", json!({ "value": "1n" }), &[])]
-#[case::zero_value("external", json!({ "value": "0" }), &[r#"Invalid value: Invalid value: "0": must be positive"#])]
+#[case::zero_value(
+    "external",
+    json!({ "value": "0" }),
+    &[r#"Invalid value: Invalid value: "0": must be positive"#]
+)]
 #[case::negative_average("external", json!({ "averageValue": "-1n" }),
     &[r#"Invalid averageValue: Invalid value: "-1n": must be positive"#])]
 #[case::printed_canonically("external", json!({ "averageValue": "-0.5" }),
@@ -168,7 +178,12 @@ fn second_metric_has_its_own_index() {
 
 #[test]
 fn resource_metric_takes_any_name_but_none() {
-    let of = |name: &str| json!({ "type": "Resource", "resource": { "name": name, "target": utilization() } });
+    let of = |name: &str| {
+        json!({
+            "type": "Resource",
+            "resource": { "name": name, "target": utilization() },
+        })
+    };
     let expected =
         "Required spec.metrics[0].resource.name: Required value: must specify a resource name";
     assert_eq!(causes(json!({ "metrics": [of("")] })), [expected]);

@@ -47,21 +47,32 @@ fn without(texts: &[String], part: &str) -> Vec<String> {
 
 #[rstest]
 #[case::at_least(0, 1, true, &[])]
-#[case::below_least(-1, 1, true, &["Invalid spec.minReplicas: Invalid value: -1: must be greater than or equal to 0"])]
+#[case::below_least(
+    -1,
+    1,
+    true,
+    &["Invalid spec.minReplicas: Invalid value: -1: must be greater than or equal to 0"]
+)]
 #[case::at_least_without_gate(1, 1, false, &[])]
 #[case::below_least_without_gate(0, 1, false,
     &["Invalid spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"])]
 #[case::lowest(i32::MIN, 1, true,
     &["Invalid spec.minReplicas: Invalid value: -2147483648: must be greater than or equal to 0"])]
 #[case::max_at_one(1, 1, true, &[])]
-#[case::max_at_zero(0, 0, true, &["Required spec.maxReplicas: Required value: must be set and greater than 0"])]
+#[case::max_at_zero(
+    0,
+    0,
+    true,
+    &["Required spec.maxReplicas: Required value: must be set and greater than 0"]
+)]
 #[case::max_negative(-1, -1, true, &[
     "Invalid spec.minReplicas: Invalid value: -1: must be greater than or equal to 0",
     "Invalid spec.maxReplicas: Invalid value: -1: must be greater than or equal to 1",
 ])]
 #[case::max_at_min(5, 5, true, &[])]
 #[case::max_just_under_min(5, 4, true,
-    &["Invalid spec.maxReplicas: Invalid value: 4: must be greater than or equal to `minReplicas`"])]
+    &["Invalid spec.maxReplicas: Invalid value: 4: must be greater than or equal to \
+        `minReplicas`"])]
 #[case::max_zero_under_min(1, 0, true, &[
     "Required spec.maxReplicas: Required value: must be set and greater than 0",
     "Invalid spec.maxReplicas: Invalid value: 0: must be greater than or equal to `minReplicas`",
@@ -84,7 +95,12 @@ fn unset_min_replicas_is_not_compared() {
 
 #[rstest]
 #[case::grouped("Deployment", "web", "apps/v1", &[])]
-#[case::kind_and_name_empty("", "", "a/v1", &["Required kind: Required value", "Required name: Required value"])]
+#[case::kind_and_name_empty(
+    "",
+    "",
+    "a/v1",
+    &["Required kind: Required value", "Required name: Required value"]
+)]
 #[case::dot(".", "web", "a/v1", &[r#"Invalid kind: Invalid value: ".": may not be '.'"#])]
 #[case::two_dots("K", "..", "a/v1", &[r#"Invalid name: Invalid value: "..": may not be '..'"#])]
 #[case::three_dots("K", "...", "a/v1", &[])]
@@ -92,11 +108,36 @@ fn unset_min_replicas_is_not_compared() {
     r#"Invalid name: Invalid value: "a%/": may not contain '/'"#,
     r#"Invalid name: Invalid value: "a%/": may not contain '%'"#,
 ])]
-#[case::quoted("K", "\"\n/", "a/v1", &[r#"Invalid name: Invalid value: "\"\n/": may not contain '/'"#])]
-#[case::no_api_version("K", "n", "", &[r#"Invalid apiVersion: Invalid value: "": apiVersion must specify API group"#])]
-#[case::slash_alone("K", "n", "/", &[r#"Invalid apiVersion: Invalid value: "/": apiVersion must specify API group"#])]
-#[case::no_group("K", "n", "v1", &[r#"Invalid apiVersion: Invalid value: "v1": apiVersion must specify API group"#])]
-#[case::empty_group("K", "n", "/v1", &[r#"Invalid apiVersion: Invalid value: "/v1": apiVersion must specify API group"#])]
+#[case::quoted(
+    "K",
+    "\"\n/",
+    "a/v1",
+    &[r#"Invalid name: Invalid value: "\"\n/": may not contain '/'"#]
+)]
+#[case::no_api_version(
+    "K",
+    "n",
+    "",
+    &[r#"Invalid apiVersion: Invalid value: "": apiVersion must specify API group"#]
+)]
+#[case::slash_alone(
+    "K",
+    "n",
+    "/",
+    &[r#"Invalid apiVersion: Invalid value: "/": apiVersion must specify API group"#]
+)]
+#[case::no_group(
+    "K",
+    "n",
+    "v1",
+    &[r#"Invalid apiVersion: Invalid value: "v1": apiVersion must specify API group"#]
+)]
+#[case::empty_group(
+    "K",
+    "n",
+    "/v1",
+    &[r#"Invalid apiVersion: Invalid value: "/v1": apiVersion must specify API group"#]
+)]
 #[case::empty_version("K", "n", "a/", &[])]
 #[case::two_slashes("K", "n", "a/b/c",
     &[r#"Invalid apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c"#])]
@@ -122,24 +163,35 @@ const NO_POLICY: &str = "Required policies: Required value: must specify at leas
 #[rstest]
 #[case::window_at_zero(json!({ "stabilizationWindowSeconds": 0 }), &[])]
 #[case::window_below_zero(json!({ "stabilizationWindowSeconds": -1 }),
-    &["Invalid stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to zero"])]
+    &["Invalid stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to \
+        zero"])]
 #[case::window_at_limit(json!({ "stabilizationWindowSeconds": 3600 }), &[])]
 #[case::window_over_limit(json!({ "stabilizationWindowSeconds": 3601 }),
-    &["Invalid stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600"])]
+    &["Invalid stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to \
+        3600"])]
 #[case::select_policy_empty(json!({ "selectPolicy": "" }),
     &[r#"NotSupported selectPolicy: Unsupported value: "": supported values: "Disabled", "Max", "Min""#])]
 #[case::no_policy(json!({ "policies": [] }), &[NO_POLICY])]
 #[case::policies_not_defaulted(json!({ "policies": null }),
     &[NO_POLICY])]
-#[case::smallest_policy(json!({ "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1 }] }), &[])]
-#[case::largest_policy(json!({ "policies": [{ "type": "Percent", "value": i32::MAX, "periodSeconds": 1800 }] }), &[])]
+#[case::smallest_policy(
+    json!({ "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1 }] }),
+    &[]
+)]
+#[case::largest_policy(
+    json!({ "policies": [{ "type": "Percent", "value": i32::MAX, "periodSeconds": 1800 }] }),
+    &[]
+)]
 #[case::everything_under(json!({ "policies": [{ "type": "pods" }] }), &[
     r#"NotSupported policies[0].type: Unsupported value: "pods": supported values: "Percent", "Pods""#,
     "Invalid policies[0].value: Invalid value: 0: must be greater than zero",
     "Invalid policies[0].periodSeconds: Invalid value: 0: must be greater than zero",
 ])]
-#[case::period_over_limit(json!({ "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1801 }] }),
-    &["Invalid policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800"])]
+#[case::period_over_limit(json!({
+    "policies": [{ "type": "Pods", "value": 1, "periodSeconds": 1801 }],
+}),
+    &["Invalid policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to \
+        1800"])]
 #[case::tolerance_zero(json!({ "tolerance": "0" }), &[])]
 #[case::tolerance_below_zero(json!({ "tolerance": "-1n" }),
     &[r#"Invalid tolerance: Invalid value: "-1n": must be greater than or equal to 0"#])]
@@ -179,8 +231,9 @@ fn causes_come_in_the_order_of_the_fields() {
     assert_eq!(fields, expected);
 }
 
-const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+    characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+    'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
 #[rstest]
@@ -189,7 +242,10 @@ const NO_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower
 #[case::label_longer_than_63(&"a".repeat(64), &[])]
 #[case::at_limit(&"a".repeat(253), &[])]
 #[case::over_limit(&"a".repeat(254), &["must be no more than 253 characters"])]
-#[case::over_limit_and_malformed(&"A".repeat(254), &["must be no more than 253 characters", NO_SUBDOMAIN])]
+#[case::over_limit_and_malformed(
+    &"A".repeat(254),
+    &["must be no more than 253 characters", NO_SUBDOMAIN]
+)]
 #[case::upper_case("Web", &[NO_SUBDOMAIN])]
 #[case::hyphen_first("-a", &[NO_SUBDOMAIN])]
 #[case::dot_last("a.", &[NO_SUBDOMAIN])]

@@ -36,7 +36,11 @@ fn scale_target(
     #[case] new: (&str, &str, &str),
     #[case] expected: bool,
 ) {
-    let reference = |(kind, api_version, name): (&str, &str, &str)| json!({ "scaleTargetRef": { "kind": kind, "apiVersion": api_version, "name": name } });
+    let reference = |(kind, api_version, name): (&str, &str, &str)| {
+        json!({
+            "scaleTargetRef": { "kind": kind, "apiVersion": api_version, "name": name },
+        })
+    };
     assert_eq!(is_accepted(reference(old), reference(new), true), expected);
 }
 
