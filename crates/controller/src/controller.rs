@@ -46,7 +46,7 @@ pub struct Dependencies {
     pub metrics: Arc<dyn MetricsClient>,
     /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
-    /// Receives every reconcile, besides `telemetry`.
+    /// Receives every reconcile, in addition to `telemetry`.
     pub observer: Arc<dyn Observer>,
     pub telemetry: Arc<Telemetry>,
     /// `None`: this instance is the only one.

@@ -1,20 +1,19 @@
 //! A reconcile in dry run: decides, compares the decision with another controller's, writes
 //! nothing.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
+    api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
-    plan::Plan,
+    plan::{Plan, ScaleReadError},
 };
 use tracing::{debug, info, warn};
 
 use super::{
     Reconciler,
     observer::{Finished, Reconciled},
-    read::ScaleUnavailable,
 };
 use crate::{
     cache::{Autoscaler, ErrorClass},
@@ -38,24 +37,10 @@ impl Reconciler {
         let record = self.shadow.record(key, autoscaler, hpa, &self.settings, started);
         let observation = record.lock().observe(hpa);
         let peer = &hpa.status;
-        let is_answer = observation.as_ref().is_some_and(|observation| observation.is_answer);
-        let target = self.read_target(hpa).await;
-        if observation.is_some()
-            && !is_answer
-            && let Ok(target) = &target
-            && target.read.scale.spec_replicas != peer.current_replicas
-        {
+        let Some(scale) = self.scale_to_compare(key, hpa, observation.as_ref()).await else {
             debug!("the other controller's status does not have the current replicas yet");
             return;
-        }
-        if target.as_ref().is_err_and(|unavailable: &ScaleUnavailable| unavailable.is_gone) {
-            self.selectors.set(key, None);
-        }
-        let mut scale =
-            target.map(|target| target.read.scale).map_err(|unavailable| unavailable.error);
-        if is_answer {
-            scale = scale.map(|scale| scale_as_seen_by_peer(peer, scale));
-        }
+        };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
         if let Some(observation) = &observation {
             decided_on.status = observation.before.clone();
@@ -71,41 +56,73 @@ impl Reconciler {
             selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
         let earlier = record.lock().add_inputs(inputs);
         let decision = plan.decide(readings, history.clone(), now.wall);
-        let conclusion = match observation {
-            Some(Observation { is_answer, is_compared, .. }) => {
-                let earlier = earlier.iter().map(|inputs| {
-                    let (scale, history) = (scale.clone(), history.clone());
-                    inputs.decide(&decided_on, scale, &self.settings, history, now.wall)
-                });
-                let comparison = compare_any(decision, earlier, peer, is_answer, now.wall);
-                if is_compared {
-                    let evaluation = record.lock().evaluate(&comparison, peer, now.monotonic);
-                    self.report_comparison(key, peer, &comparison, &evaluation);
-                } else {
-                    let ours = &comparison.conclusion.explanation;
-                    debug!(%ours, "decided; the other controller may not have");
-                }
-                comparison.conclusion
+        let conclusion = if let Some(Observation { is_answer, is_compared, .. }) = observation {
+            let earlier = earlier.iter().map(|inputs| {
+                let (scale, history) = (scale.clone(), history.clone());
+                inputs.decide(&decided_on, scale, &self.settings, history, now.wall)
+            });
+            let comparison = compare_any(decision, earlier, peer, is_answer, now.wall);
+            if is_compared {
+                let evaluation = record.lock().evaluate(&comparison, peer, now.monotonic);
+                self.report_comparison(key, peer, &comparison, &evaluation);
+            } else {
+                let ours = &comparison.conclusion.explanation;
+                debug!(%ours, "decided; the other controller may not have decided yet");
             }
-            None => conclude_unwritten(decision, now.wall),
+            comparison.conclusion
+        } else {
+            conclude_unwritten(decision, now.wall)
         };
         let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.observer.reconciled(&Reconciled {
-            key,
-            hpa,
-            conclusion: &conclusion,
-            duration,
-            read_durations: &read_durations,
-        });
-        let is_decided = conclusion.error.as_ref().is_none_or(ReconcileError::is_partial);
+        self.report_dry_run(key, hpa, &conclusion, duration, &read_durations);
+        autoscaler.set_history(conclusion.history, now);
+    }
+
+    /// The scale to decide on. `None` if the peer has not written a status for the current replicas
+    /// yet.
+    async fn scale_to_compare(
+        &self,
+        key: &HpaKey,
+        hpa: &HorizontalPodAutoscaler,
+        observation: Option<&Observation>,
+    ) -> Option<Result<Scale, ScaleReadError>> {
+        let peer = &hpa.status;
+        let scale = match self.read_target(hpa).await {
+            Ok(target) => target.read.scale,
+            Err(unavailable) => {
+                if unavailable.is_gone {
+                    self.selectors.set(key, None);
+                }
+                return Some(Err(unavailable.error));
+            }
+        };
+        match observation {
+            Some(observation) if observation.is_answer => {
+                Some(Ok(scale_as_seen_by_peer(peer, scale)))
+            }
+            Some(_) if scale.spec_replicas != peer.current_replicas => None,
+            _ => Some(Ok(scale)),
+        }
+    }
+
+    fn report_dry_run(
+        &self,
+        key: &HpaKey,
+        hpa: &HorizontalPodAutoscaler,
+        conclusion: &Conclusion,
+        duration: Duration,
+        read_durations: &[Duration],
+    ) {
+        let error = conclusion.error.as_ref();
+        self.observer.reconciled(&Reconciled { key, hpa, conclusion, duration, read_durations });
+        let is_decided = error.is_none_or(ReconcileError::is_partial);
         self.observer.finished(&Finished {
             key,
             scaled: None,
             desired_replicas: is_decided.then_some(conclusion.explanation.desired_replicas),
-            error: conclusion.error.as_ref().map(ErrorClass::from),
+            error: error.map(ErrorClass::from),
             duration,
         });
-        autoscaler.set_history(conclusion.history, now);
     }
 
     fn report_comparison(

@@ -99,9 +99,9 @@ impl Reconciler {
         }
     }
 
-    /// The cached autoscaler, unless its current spec can't be decoded. In that case it is read
-    /// once more: a response garbled in transit decodes the next time, and the informer backs off
-    /// its relists because of it.
+    /// The cached autoscaler, unless its current spec can't be decoded. Before giving up, reads it
+    /// from the API server: the watch event may have been corrupted in transit, and full relists
+    /// back off.
     async fn decodable_autoscaler(&self, key: &HpaKey) -> Option<Arc<Autoscaler>> {
         let autoscaler = self.autoscalers.get(key)?;
         if autoscaler.is_suspended() {

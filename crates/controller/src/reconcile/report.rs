@@ -75,7 +75,7 @@ pub(super) fn log_conclusion(conclusion: &Conclusion, autoscaler: &Autoscaler) {
         }
         (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
         (None, None, FailureChange::Ended) => {
-            info!(decision = %explanation, "reconcile succeeds again")
+            info!(decision = %explanation, "reconcile succeeds again");
         }
         (None, None, _) => debug!(decision = %explanation, "kept the current replicas"),
     }

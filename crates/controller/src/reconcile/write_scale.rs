@@ -84,8 +84,8 @@ impl Attempt<'_> {
     async fn verify_hpa_unchanged(&mut self) -> Result<(), ScaleWrite> {
         let latest = match self.reconciler.read_hpa(self.key).await {
             Ok(latest) => latest,
-            // Only the watch tells a deleted autoscaler from an API group that is briefly not
-            // served.
+            // A 404 can also mean that the API group is briefly not served. Only the watch reports
+            // deletions.
             Err(error) if error.is_not_found() => return Err(ScaleWrite::HpaChanged),
             Err(error) => return Err(ScaleWrite::Done(Err(ScaleNotWritten::VerifyHpa(error)))),
         };

@@ -9,7 +9,7 @@ use hpa_calc::{
     decide::Decision,
     history::{History, Recommendation, ScaleEvent},
     plan::{Plan, SelectedPods},
-    readings::{ReadError, Reading, Readings},
+    readings::{Reading, Readings},
     settings::Settings,
 };
 use jiff::Timestamp;
@@ -24,8 +24,8 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn reading(value: MilliValue) -> Result<Reading, ReadError> {
-    Ok(Reading::External(vec![value]))
+fn readings(value: MilliValue) -> Readings {
+    Readings::from_iter([(0, Ok(Reading::External(vec![value])))])
 }
 
 fn now() -> Timestamp {
@@ -61,11 +61,7 @@ fn decide<T>(replicas: i32, jobs: i64, then: impl FnOnce(Decision<'_>) -> T) -> 
     let scale =
         Scale { spec_replicas: replicas, status_replicas: replicas, selector: "app=web".into() };
     let plan = Plan::new(&hpa, Ok(scale), &settings, |_| SelectedPods::default());
-    then(plan.decide(
-        Readings::from_iter([(0, reading(MilliValue::from_units(jobs)))]),
-        History::default(),
-        now(),
-    ))
+    then(plan.decide(readings(MilliValue::from_units(jobs)), History::default(), now()))
 }
 
 /// Our decision compared with a status that the peer has just written.
@@ -144,7 +140,7 @@ fn compared_any(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
     let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), answer(2, peer_jobs));
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
-        let readings = Readings::from_iter([(0, reading(MilliValue::from_units(*jobs)))]);
+        let readings = readings(MilliValue::from_units(*jobs));
         let inputs = DecisionInputs { selected: SelectedPods::default(), readings };
         inputs.decide(&hpa, Ok(scale.clone()), &settings, History::default(), now())
     });
@@ -245,25 +241,26 @@ fn difference_under_a_policy_counts_after_four_comparisons() {
 fn last_inputs_are_kept_until_the_spec_changes() {
     let mut record = record(false);
     let read = |jobs: i64| {
-        let readings = Readings::from_iter([(0, reading(MilliValue::from_milli(jobs)))]);
+        let readings = readings(MilliValue::from_milli(jobs));
         Some(DecisionInputs { selected: SelectedPods::default(), readings })
     };
     let add = |record: &mut ShadowRecord, jobs: Option<i64>| -> Vec<_> {
         let earlier = record.add_inputs(jobs.and_then(read));
         earlier.iter().map(|inputs| inputs.readings.get(0).cloned()).collect()
     };
-    let readings = |jobs: &[i64]| -> Vec<_> {
-        jobs.iter().map(|jobs| Some(reading(MilliValue::from_milli(*jobs)))).collect()
+    let of_jobs = |jobs: &[i64]| -> Vec<_> {
+        let reading = |jobs: &i64| Reading::External(vec![MilliValue::from_milli(*jobs)]);
+        jobs.iter().map(|jobs| Some(Ok(reading(jobs)))).collect()
     };
-    assert_eq!(add(&mut record, Some(1)), readings(&[]));
-    assert_eq!(add(&mut record, Some(2)), readings(&[1]));
-    assert_eq!(add(&mut record, Some(3)), readings(&[2, 1]));
-    assert_eq!(add(&mut record, None), readings(&[3, 2]));
-    assert_eq!(add(&mut record, Some(4)), readings(&[3]), "the last reconcile read nothing");
+    assert_eq!(add(&mut record, Some(1)), of_jobs(&[]));
+    assert_eq!(add(&mut record, Some(2)), of_jobs(&[1]));
+    assert_eq!(add(&mut record, Some(3)), of_jobs(&[2, 1]));
+    assert_eq!(add(&mut record, None), of_jobs(&[3, 2]));
+    assert_eq!(add(&mut record, Some(4)), of_jobs(&[3]), "the last reconcile read nothing");
     let mut changed = hpa(json!({}));
     changed.spec.max_replicas = 3;
     record.observe(&Arc::new(changed));
-    assert_eq!(add(&mut record, Some(5)), readings(&[]));
+    assert_eq!(add(&mut record, Some(5)), of_jobs(&[]));
 }
 
 #[test]
@@ -351,4 +348,20 @@ fn summary_lists_the_autoscalers_with_differences() {
         "{text}"
     );
     assert!(text.contains("\n  theirs: 2 -> 5; AbleToScale True SucceededRescale: "), "{text}");
+}
+
+#[test]
+fn recreated_autoscaler_starts_a_new_record() {
+    let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
+    let key = HpaKey::new("shop", "web");
+    let record = |hpa: HorizontalPodAutoscaler| {
+        autoscalers.apply(&key, hpa.clone(), Origin::List);
+        let autoscaler = autoscalers.get(&key).expect("it was applied");
+        records.record(&key, &autoscaler, &Arc::new(hpa), &Settings::default(), MINUTE)
+    };
+    let first = record(hpa(json!({})));
+    assert!(Arc::ptr_eq(&first, &record(hpa(json!({})))));
+    let mut recreated = hpa(json!({}));
+    recreated.metadata.uid = "b".into();
+    assert!(!Arc::ptr_eq(&first, &record(recreated)));
 }
