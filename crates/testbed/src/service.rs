@@ -92,25 +92,26 @@ where
     if let Some(client) = client {
         (*client).clone_into(&mut api_request.info.client);
     }
-    let action = server.config.interceptor.as_ref().map(|one| one.intercept(&api_request.info));
+    let interceptor = server.config.interceptor.as_ref();
+    let action = interceptor.map(|interceptor| interceptor.intercept(&api_request.info));
     let action = action.unwrap_or_default();
     if let Action::Hold(gate) = &action {
         gate.clone().pass().await;
     }
-    let met = action.into_faults();
-    if met.is_empty() {
+    let faults = action.into_faults();
+    if faults.is_empty() {
         return Ok(
             router::route(&server, &api_request).unwrap_or_else(|error| response::error(&error))
         );
     }
     // Boxed, because its large state isn't needed for requests without faults.
-    Box::pin(fault_injection::handle(&server, api_request, met)).await
+    Box::pin(fault_injection::handle(&server, api_request, faults)).await
 }
 
 /// Handles an HTTP request. To close the connection without a response, the body fails at once.
 pub(crate) async fn handle_http(server: Arc<Server>, request: Request<Body>) -> Response<Body> {
-    handle(server, None, request).await.unwrap_or_else(|broken| {
-        let body = futures::stream::once(async move { Err::<Bytes, _>(broken) });
+    handle(server, None, request).await.unwrap_or_else(|disconnected| {
+        let body = futures::stream::once(async move { Err::<Bytes, _>(disconnected) });
         Response::new(Body::from_stream(body))
     })
 }

@@ -45,7 +45,7 @@ pub(crate) async fn handle(
         };
         match outcome {
             Outcome::Continue => {}
-            Outcome::Stalled(turn) => tickets.push(turn),
+            Outcome::Stalled(ticket) => tickets.push(ticket),
             Outcome::Respond(response) => return Ok(response),
         }
     }
@@ -65,9 +65,9 @@ async fn before_handling(
     match &fault.effect {
         Effect::Slow { by } => tokio::time::sleep(*by).await,
         Effect::Stall => {
-            let turn = fault.window.wait_in_line().await;
+            let ticket = fault.window.wait_in_line().await;
             let too_many = Effect::TooManyRequests { retry_after_seconds: Some(1) };
-            return Ok(turn.map_or_else(|| reject(&too_many, request), Outcome::Stalled));
+            return Ok(ticket.map_or_else(|| reject(&too_many, request), Outcome::Stalled));
         }
         Effect::Disconnect { applied: false } => return Err(Disconnected),
         Effect::Html { code } => return Ok(Outcome::Respond(html(*code))),

@@ -46,7 +46,7 @@ pub(super) fn break_off(server: &Server, body: Body, fault: ActiveFault) -> Body
     };
     Body::from_stream(stream::unfold(watch, |mut watch| async move {
         match watch.next().await {
-            Step::Send(piece) => Some((Ok::<_, Infallible>(piece), watch)),
+            Step::Send(chunk) => Some((Ok::<_, Infallible>(chunk), watch)),
             Step::End => None,
         }
     }))

@@ -50,10 +50,10 @@ impl TablePrinter {
             "" | "Metadata" => Include::Metadata,
             "Object" => Include::Object,
             other => {
-                let why = "must be 'Metadata', 'Object', 'None', or empty";
+                let rule = "must be 'Metadata', 'Object', 'None', or empty";
                 let text = format!(
                     "Unable to convert to Table as requested: includeObject: \
-                     Invalid value: \"{other}\": {why}"
+                      Invalid value: \"{other}\": {rule}"
                 );
                 return Err(ApiError::bad_request(text));
             }

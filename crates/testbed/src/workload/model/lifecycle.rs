@@ -126,20 +126,20 @@ impl Lifecycle {
         if self.running_since.is_some_and(|since| now - since > BACKOFF_RESET) {
             self.crashes = 0;
         }
-        let pause =
+        let backoff =
             if self.crashes == 0 { 0.0 } else { FIRST_BACKOFF * 2_f64.powi(self.crashes - 1) };
         self.crashes = self.crashes.saturating_add(1);
         self.restarts = self.restarts.saturating_add(1);
         self.last_crash_at = Some(now);
-        self.set_unready(now);
+        self.record_unready(now);
         self.running_since = None;
-        self.state = PodState::Backoff { until: now + pause.min(MAX_BACKOFF) };
+        self.state = PodState::Backoff { until: now + backoff.min(MAX_BACKOFF) };
     }
 
     /// Fails the readiness probe for a while.
     pub(crate) fn flap(&mut self, now: f64, duration: f64) {
         if self.is_ready() {
-            self.set_unready(now);
+            self.record_unready(now);
             self.state = PodState::Unready { until: now + duration };
         }
     }
@@ -147,7 +147,7 @@ impl Lifecycle {
     /// Evicts the pod, as the kubelet does under node pressure.
     pub(crate) fn evict(&mut self, now: f64) {
         if self.is_active() {
-            self.set_unready(now);
+            self.record_unready(now);
             self.running_since = None;
             self.state = PodState::Evicted { since: now };
         }
@@ -157,11 +157,11 @@ impl Lifecycle {
     pub(crate) fn terminate(&mut self, now: f64) {
         // Without a running container there is nothing to terminate.
         let grace = if self.running_since.is_some() { self.delays.termination } else { 0.0 };
-        self.set_unready(now);
+        self.record_unready(now);
         self.state = PodState::Terminating { until: now + grace };
     }
 
-    fn set_unready(&mut self, now: f64) {
+    fn record_unready(&mut self, now: f64) {
         if self.is_ready() {
             self.ready_transition = now;
         }
