@@ -1,4 +1,4 @@
-//! Annotations by which the owner of an autoscaler controls this controller.
+//! The annotations on autoscalers that this controller reads.
 
 use hpa_calc::{api::HorizontalPodAutoscaler, pause::Pause};
 

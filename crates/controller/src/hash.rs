@@ -1,7 +1,7 @@
-//! The hasher for values that outlive the object they were computed from.
+//! The hasher for hashes that are stored and compared later, such as a spec's.
 
 use std::{hash::RandomState, sync::LazyLock};
 
-/// Hashes are keyed per process, so that collisions can't be crafted, and comparable for as long
-/// as the process lives.
+/// The keys are random, so that collisions can't be crafted, and stay the same until the process
+/// exits, so that hashes can be compared.
 pub(crate) static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);

@@ -19,13 +19,13 @@ impl Worker {
     /// Reconciles until the queue is shut down.
     pub(crate) async fn run(self) {
         let Self { queue, reconciler, telemetry, sync_period } = self;
-        while let Some(lease) = queue.get().await {
+        while let Some(item) = queue.get().await {
             let started = Instant::now();
             // Counts from when the key was due, so that a slow reconcile does not delay the next
             // ones.
-            let next = started - lease.lateness() + sync_period;
-            let key = lease.key().clone();
-            telemetry.dequeued(&key, lease.lateness(), sync_period);
+            let next = started - item.lateness() + sync_period;
+            let key = item.key().clone();
+            telemetry.dequeued(&key, item.lateness(), sync_period);
             // A panic on one autoscaler must not stop the others.
             if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
                 error!(hpa = %key, "reconcile panicked; retrying at the next sync");
@@ -38,7 +38,7 @@ impl Worker {
                 reconciler.selectors.remove(&key);
             }
             telemetry.processed(started.elapsed());
-            lease.done();
+            item.done();
         }
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A stabilization window needs past recommendations. The reference loses them when its process
 //! ends, and starts with the current replicas as the only recommendation. Here the leader writes
-//! the relevant part of all histories to a few ConfigMaps beside the lease, asynchronously to its
-//! decisions. An unchanged recommendation is not written again: the last renewal of the lease tells
-//! how long it held.
+//! the relevant part of all histories to a few ConfigMaps in the namespace of the lease. Decisions
+//! don't wait for these writes. An unchanged recommendation is not written again: the successor
+//! assumes that it held until the last renewal of the lease.
 
 mod shard;
 mod snapshot;
@@ -111,9 +111,9 @@ impl HistoryStore {
         }
     }
 
-    /// Restores the stored histories of the cached autoscalers. `valid_until` is how long the last
-    /// recommendations held, if the last leader stored its histories. If the ConfigMaps can't be
-    /// read, the autoscalers start without a history, as in the reference.
+    /// Restores the stored histories of the cached autoscalers. `valid_until` is the time until
+    /// which the last recommendations held, or `None` if the last leader stored no histories. If
+    /// the ConfigMaps can't be read, the autoscalers start without a history, as in the reference.
     pub(crate) async fn restore(&self, valid_until: Option<Timestamp>) {
         match self.read_shards().await {
             Ok(shards) => {

@@ -50,11 +50,11 @@ pub(super) fn shard_count(autoscalers: usize) -> usize {
 
 /// The shard of an autoscaler: the FNV-1a hash of its namespace and name, the same in every
 /// process.
-pub(super) fn shard_of(key: &HpaKey, shards: usize) -> usize {
+pub(super) fn shard_index(key: &HpaKey, shards: usize) -> usize {
     let (offset, prime) = (0xcbf2_9ce4_8422_2325_u64, 0x0100_0000_01b3_u64);
     let bytes = key.namespace.bytes().chain([b'/']).chain(key.name.bytes());
     let hash = bytes.fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(prime));
-    // The low bits alone hardly depend on the first characters.
+    // Mixes in the high bits, because the low bits depend little on the first characters.
     let hash = usize::try_from((hash ^ (hash >> 32)) & 0xffff).unwrap_or_default();
     hash % shards.max(1)
 }
@@ -173,8 +173,8 @@ mod tests {
         let mut counts = [0; 8];
         for index in 0..4000 {
             let key = HpaKey::new(format!("team-{}", index % 7), format!("web-{index}"));
-            counts[shard_of(&key, 8)] += 1;
-            assert_eq!(shard_of(&key, 8) % 4, shard_of(&key, 4));
+            counts[shard_index(&key, 8)] += 1;
+            assert_eq!(shard_index(&key, 8) % 4, shard_index(&key, 4));
         }
         assert!(counts.iter().all(|count| (400..600).contains(count)), "{counts:?}");
     }

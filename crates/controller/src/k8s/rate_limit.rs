@@ -13,7 +13,7 @@ use tower::{Layer, Service};
 /// How many requests may be sent in a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Requests per second in the long run. Zero, a negative number and NaN mean one a day.
+    /// Requests per second in the long run. Zero, a negative number and NaN mean one request a day.
     pub qps: f64,
     /// How many requests may be sent at once after a pause. Zero means one.
     pub burst: u32,

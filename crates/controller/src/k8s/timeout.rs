@@ -137,8 +137,8 @@ where
     }
 }
 
-/// Waits for the deadline; without one, for ever. The timer is created on the first wait, because
-/// most bodies arrive together with the header and need none.
+/// Waits for the deadline, or forever if there is none. The timer is created on the first wait:
+/// most bodies arrive together with the header and don't need one.
 fn poll_deadline(
     mut timer: Pin<&mut Option<Sleep>>,
     deadline: Option<Instant>,

@@ -18,7 +18,7 @@ pub(super) struct LeaseRecord {
     pub(super) renewed: Option<Timestamp>,
     /// How often the holder changed.
     pub(super) transitions: i32,
-    /// The holder stores histories for its successor.
+    /// Whether the holder stores histories for its successor.
     pub(super) keeps_history: bool,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct LeaseRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeaseObservation {
     record: Option<LeaseRecord>,
-    /// Until when another instance may act as the leader, even if the lease is deleted meanwhile.
+    /// Another instance may act as the leader until this time, even if the lease is deleted.
     held_until: Option<Instant>,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Step {
     Acquire,
     /// Renew our lease.
     Renew,
-    /// Another instance may be the leader until then.
+    /// Wait: another instance may be the leader until this time.
     Wait(Instant),
     /// We were the leader and must stop.
     Lost,

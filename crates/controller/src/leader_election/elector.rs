@@ -79,8 +79,8 @@ impl Elector {
         (elector, receiver)
     }
 
-    /// Takes part until the leadership is lost, or until `release` is cancelled: then releases the
-    /// lease.
+    /// Runs until the leadership is lost or `release` is cancelled, then releases the lease if this
+    /// instance still holds it.
     pub(super) async fn run(mut self, release: CancellationToken) {
         while !release.is_cancelled() && !self.read().await {
             self.wait(self.next_poll(), &release).await;
@@ -122,7 +122,7 @@ impl Elector {
         Instant::now() + self.config.retry_period.mul_f64(1.0 + 1.2 * jitter)
     }
 
-    /// Waits, at most until the end of our leadership.
+    /// Waits until a time, but not beyond the end of our leadership.
     async fn wait(&mut self, until: Instant, release: &CancellationToken) {
         let until = self.leader_until().map_or(until, |end| end.min(until));
         tokio::select! {
@@ -270,7 +270,7 @@ impl Elector {
             Ok(Ok(lease)) => {
                 self.log_success();
                 self.observe(Some(lease));
-                self.lead(sent + self.config.renew_deadline);
+                self.set_leader_until(sent + self.config.renew_deadline);
                 return LeaseWrite::Done;
             }
             Ok(Err(error)) => ApiError::from(error),
@@ -284,7 +284,7 @@ impl Elector {
         LeaseWrite::Failed
     }
 
-    fn lead(&mut self, until: Instant) {
+    fn set_leader_until(&mut self, until: Instant) {
         self.watch = None;
         if self.leader_until().is_none() {
             let identity = &self.config.identity;

@@ -16,19 +16,19 @@ use tower::{BoxError, service_fn};
 pub struct Predecessor {
     /// When it last renewed or released the lease, by its own wall clock.
     pub renewed: Timestamp,
-    /// It stored its histories.
+    /// Whether it stored histories for its successor.
     pub kept_history: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Standby,
-    /// Leader until then, unless the lease is renewed.
+    /// Leader until this time, or longer if the lease is renewed.
     Leading {
         until: Instant,
         predecessor: Option<Predecessor>,
     },
-    /// Not the leader, and not taking part any more.
+    /// Not the leader, and no longer in the election.
     Ended,
 }
 
@@ -46,7 +46,7 @@ pub struct Leadership {
 pub struct NotLeader;
 
 impl Leadership {
-    /// The leadership of an only instance.
+    /// The leadership of a single instance, which never ends.
     pub fn without_election() -> Self {
         Self { state: None }
     }

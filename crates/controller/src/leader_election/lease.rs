@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::decision::LeaseRecord;
 
-/// The annotation by which the lease holder says that it stores histories.
+/// The annotation that a lease holder sets if it stores histories for its successor.
 const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
 
 impl From<&Lease> for LeaseRecord {

@@ -53,8 +53,8 @@ pub struct Election {
     pub config: ElectionConfig,
 }
 
-/// An instance that takes part in an election, or is the only one. If it is dropped without
-/// [`Candidate::release`], the lease has to expire.
+/// An instance in an election, or a single instance without one. If it is dropped without
+/// [`Candidate::release`], its successor has to wait until the lease expires.
 pub struct Candidate {
     leadership: Leadership,
     release: CancellationToken,
@@ -62,8 +62,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Takes part in the election; without one, it is the leader. `clock` provides the times that
-    /// are written to the lease.
+    /// Joins the election. Without one, this instance is the leader. `clock` provides the times
+    /// that are written to the lease.
     pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
         let release = CancellationToken::new();
         let Some(election) = election else {
@@ -78,7 +78,7 @@ impl Candidate {
         &self.leadership
     }
 
-    /// Releases the lease, if this instance holds it. Nothing may be written after that.
+    /// Releases the lease, if this instance holds it. The caller must not write anything after that.
     pub async fn release(self) {
         self.release.cancel();
         if let Some(elector) = self.elector {

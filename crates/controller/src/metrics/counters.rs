@@ -160,8 +160,7 @@ impl Counters {
     }
 }
 
-/// Registers a collector. A test renders all of them.
-#[expect(clippy::expect_used, reason = "names and labels are constants")]
+#[expect(clippy::expect_used, reason = "names and labels are constants, and a test renders all")]
 fn register<C: Collector + Clone + 'static>(
     registry: &Registry,
     collector: prometheus::Result<C>,

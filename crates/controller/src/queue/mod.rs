@@ -182,13 +182,13 @@ impl<K: Clone + Eq + Hash> WorkItem<K> {
         &self.key
     }
 
-    /// The time between due time and start. A key that was added while it was in progress is due
-    /// when that ends.
+    /// How much later than its due time the key was started. A key that was added while it was in
+    /// progress is due when that progress ends.
     pub fn lateness(&self) -> Duration {
         self.lateness
     }
 
-    /// Ends the progress, as dropping does.
+    /// Finishes the key, as dropping the item does.
     pub fn done(self) {}
 }
 

@@ -152,8 +152,8 @@ impl<K: Clone + Eq + Hash> State<K> {
     pub(super) fn done(&mut self, key: &K, now: Instant) -> bool {
         self.last_progress = Some(now);
         match self.in_progress.remove_entry(key) {
-            // Behind the keys that became due meanwhile: a key that is always added again must not
-            // starve them.
+            // Due now and not earlier, so that a key that is added again all the time doesn't
+            // starve the keys that became due while it was in progress.
             Some((key, Progress { requeue_at: Some(at), .. })) if !self.is_shut_down => {
                 self.insert(key, at.max(now))
             }

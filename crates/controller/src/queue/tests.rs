@@ -39,10 +39,10 @@ async fn delayed_key_is_returned_when_due_with_its_lateness() {
     let start = Instant::now();
     queue.add_after("a", seconds(5));
     assert_eq!((queue.len(), queue.depth()), (1, 0));
-    let lease = next(&queue).await;
+    let item = next(&queue).await;
     assert_eq!(start.elapsed(), seconds(5));
-    assert_eq!(lease.lateness(), Duration::ZERO);
-    drop(lease);
+    assert_eq!(item.lateness(), Duration::ZERO);
+    drop(item);
 
     queue.add_after("a", seconds(5));
     sleep(seconds(7)).await;
@@ -72,13 +72,13 @@ async fn earlier_due_time_wins() {
 async fn key_is_processed_by_one_worker_at_a_time() {
     let queue = WorkQueue::new();
     queue.add("a");
-    let lease = next(&queue).await;
+    let item = next(&queue).await;
     queue.add("a");
     assert!(nothing_due(&queue));
     assert_eq!((queue.len(), queue.in_progress()), (0, 1));
     sleep(seconds(3)).await;
     queue.add("b");
-    drop(lease);
+    drop(item);
     // It is due when the progress ended, behind the key that was due already.
     assert_eq!(*next(&queue).await.key(), "b");
     let again = next(&queue).await;
@@ -92,11 +92,11 @@ async fn delay_runs_while_the_key_is_in_progress() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add("a");
-    let lease = next(&queue).await;
+    let item = next(&queue).await;
     queue.add_after("a", seconds(10));
     queue.add_after("a", seconds(20));
     sleep(seconds(4)).await;
-    drop(lease);
+    drop(item);
     next(&queue).await.done();
     assert_eq!(start.elapsed(), seconds(10));
 }
@@ -141,10 +141,10 @@ async fn removed_key_is_not_returned() {
     assert!(nothing_due(&queue));
 
     queue.add("a");
-    let lease = next(&queue).await;
+    let item = next(&queue).await;
     queue.add("a");
     assert!(queue.remove(&"a"));
-    drop(lease);
+    drop(item);
     assert!(nothing_due(&queue));
 }
 
@@ -155,9 +155,9 @@ async fn every_waiting_worker_gets_a_key() {
         .map(|_| {
             let queue = queue.clone();
             tokio::spawn(async move {
-                let lease = next(&queue).await;
+                let item = next(&queue).await;
                 sleep(seconds(1)).await;
-                (*lease.key(), Instant::now())
+                (*item.key(), Instant::now())
             })
         })
         .collect();
@@ -200,12 +200,12 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
     queue.add_after("a", seconds(10));
     let sleeper = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|lease| *lease.key()) }
+        async move { queue.get().await.map(|item| *item.key()) }
     });
     tokio::task::yield_now().await;
     let waiter = tokio::spawn({
         let queue = queue.clone();
-        async move { queue.get().await.map(|lease| *lease.key()) }
+        async move { queue.get().await.map(|item| *item.key()) }
     });
     tokio::task::yield_now().await;
     sleeper.abort();
@@ -218,7 +218,7 @@ async fn dropped_get_hands_the_sleep_to_another_worker() {
 async fn shut_down_ends_workers_but_not_keys_in_progress() {
     let queue = WorkQueue::new();
     queue.add("a");
-    let lease = next(&queue).await;
+    let item = next(&queue).await;
     queue.add_after("b", seconds(5));
     let waiting: Vec<_> = (0..3)
         .map(|_| {
@@ -232,8 +232,8 @@ async fn shut_down_ends_workers_but_not_keys_in_progress() {
     for worker in waiting {
         assert!(timeout(seconds(1), worker).await.unwrap().unwrap());
     }
-    assert_eq!(*lease.key(), "a");
-    drop(lease);
+    assert_eq!(*item.key(), "a");
+    drop(item);
     queue.add("c");
     assert!(queue.is_empty());
     assert!(queue.get().await.is_none());
@@ -271,8 +271,8 @@ proptest! {
             let workers: Vec<_> = (0..workers).map(|_| {
                 let (queue, seen) = (queue.clone(), std::sync::Arc::clone(&seen));
                 tokio::spawn(async move {
-                    while let Some(lease) = queue.get().await {
-                        seen.lock().push((*lease.key(), start.elapsed().as_secs()));
+                    while let Some(item) = queue.get().await {
+                        seen.lock().push((*item.key(), start.elapsed().as_secs()));
                     }
                 })
             }).collect();

@@ -27,8 +27,7 @@ use crate::{
     key::HpaKey,
 };
 
-/// Attempts to write the scale in one reconcile. A conflict, or replicas that changed since they
-/// were read, takes one.
+/// The maximum number of scale writes in one reconcile. A conflict makes another one necessary.
 const MAX_SCALE_WRITES: usize = 5;
 
 /// One reconcile of one autoscaler.
@@ -42,7 +41,7 @@ pub(super) struct Attempt<'a> {
     /// Start of the reconcile, in monotonic time.
     started: Duration,
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
-    /// be stale and lacks an own write whose response was lost.
+    /// be stale, and lacks a write of this controller whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
     /// `ScaledToZero=True` was persisted before the scale write.
     pub(super) zero_premarked: bool,
@@ -57,14 +56,14 @@ pub(super) struct Attempt<'a> {
 pub(super) enum Outcome<'a> {
     /// The autoscaler was decided on, and its status was written or the write failed.
     Finished(Finished<'a>),
-    /// The autoscaler changed or was deleted, so that the decision is void.
+    /// The autoscaler changed or was deleted, so the decision was discarded.
     Superseded,
 }
 
 /// A decision on one set of inputs.
 struct Decided<'a> {
     decision: Decision<'a>,
-    /// The time the decision was made with; the timestamps of the history relate to it.
+    /// The time that the decision was made with. The timestamps in the history refer to it.
     at: Instants,
     /// How long the read of each metric took.
     read_durations: Vec<Duration>,
@@ -114,7 +113,7 @@ impl<'a> Attempt<'a> {
         Outcome::Superseded
     }
 
-    /// Decides and writes the scale, again and again while the inputs of the decision change.
+    /// Decides and writes the scale, and repeats both if an input of the decision has changed.
     /// `None` if the autoscaler itself changed.
     async fn decide_and_scale(&mut self) -> Option<Concluded> {
         if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {

@@ -27,18 +27,18 @@ pub(crate) fn keep_scaled_to_zero(
     status: &mut HorizontalPodAutoscalerStatus,
     from: &HorizontalPodAutoscalerStatus,
 ) {
-    let Some(kept) = from.condition(&ConditionType::ScaledToZero).cloned() else { return };
-    let is_same_type = |condition: &&mut Condition| condition.condition_type == kept.condition_type;
+    let Some(source) = from.condition(&ConditionType::ScaledToZero).cloned() else { return };
+    let is_same_type = |it: &&mut Condition| it.condition_type == source.condition_type;
     match status.conditions.iter_mut().find(is_same_type) {
-        Some(condition) => *condition = kept,
-        None => status.conditions.push(kept),
+        Some(condition) => *condition = source,
+        None => status.conditions.push(source),
     }
 }
 
 /// The JSON merge patch (RFC 7386) from the object's status to `status`; `None` if they are equal.
 ///
 /// The patch has the object's UID, so that the API server refuses it for a re-created object. It
-/// has no resource version: a concurrent edit of the spec must not lose the status.
+/// has no resource version, so that a concurrent edit of the spec doesn't cause a conflict.
 pub(crate) fn patch<'a>(
     object: &'a HorizontalPodAutoscaler,
     status: &'a HorizontalPodAutoscalerStatus,

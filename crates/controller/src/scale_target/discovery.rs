@@ -20,7 +20,7 @@ pub(super) struct GroupResources {
 
 impl GroupResources {
     /// The mappings of a kind. As in client-go, the kind may be in lower case.
-    pub(super) fn mappings_of(&self, kind: &str) -> Vec<Mapping> {
+    pub(super) fn mappings_for(&self, kind: &str) -> Vec<Mapping> {
         let serves_kind =
             |mapping: &&Mapping| *mapping.kind == *kind || mapping.kind.to_lowercase() == *kind;
         self.mappings.iter().filter(serves_kind).cloned().collect()

@@ -171,7 +171,7 @@ impl Group {
 }
 
 fn find(resources: &GroupResources, kind: &GroupKind) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = resources.mappings_of(&kind.kind);
+    let mappings = resources.mappings_for(&kind.kind);
     if !mappings.is_empty() {
         return Ok(mappings);
     }
@@ -187,6 +187,6 @@ fn find_after_failure(
     kind: &GroupKind,
     error: RequestError,
 ) -> Result<Vec<Mapping>, MapperError> {
-    let mappings = resources.map(|it| it.mappings_of(&kind.kind)).unwrap_or_default();
+    let mappings = resources.map(|it| it.mappings_for(&kind.kind)).unwrap_or_default();
     if mappings.is_empty() { Err(MapperError::Discovery(error)) } else { Ok(mappings) }
 }

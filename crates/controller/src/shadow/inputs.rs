@@ -1,4 +1,4 @@
-//! The inputs of a decision, kept to decide on them again.
+//! The inputs of an earlier reconcile, to decide on them once more.
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Scale},

@@ -1,5 +1,5 @@
-//! Shadow mode: compares the decisions of this controller with those of another one, the peer,
-//! which does the writing. Pure functions and records; `reconcile` reads the inputs.
+//! Shadow mode: compares the decisions of this controller with the decisions of a peer, which is
+//! the controller that writes. Pure functions and records; `reconcile` reads the inputs.
 //!
 //! The peer's decision is the status that it wrote. Ours is made right after, when the watch
 //! delivers that status, on the inputs the peer had, as far as they can be known:
@@ -13,9 +13,9 @@
 //!   metrics that the peer decided on, its scaling also counts as our recommendation.
 //!
 //! A status that is unchanged for two sync periods is the peer's answer to the current replicas,
-//! and is compared as such. The peer is taken to have renewed its recommendation once a period, as
-//! we do, although its status doesn't show that. While the status is unchanged, the peer has not
-//! decided on metric values that changed since, so our history doesn't follow them either.
+//! and is compared as such. The peer is assumed to renew its recommendation once a period, as this
+//! controller does, although its status doesn't show that. While the status is unchanged, the peer
+//! has not decided on newer metric values, so they don't enter our history either.
 //!
 //! Compared are `desiredReplicas` and the status and reason of each condition. `ScaledToZero=False`
 //! equals no such condition. Texts, metric values and times are not compared.

@@ -28,16 +28,16 @@ const WEIGHT_UNSEEN: usize = 1;
 
 /// The weight of consecutive comparisons that makes a difference count.
 const THRESHOLD: usize = 2 * WEIGHT;
-/// The same if timing matters: the two read different metric values, or a window or a policy
-/// changed a decision. The times of their recommendations and scale events differ by up to a sync
+/// The threshold if timing matters: the two controllers read different metric values, or a window
+/// or a policy changed a decision. The times of their recommendations and scale events differ by up to a sync
 /// period, so that windows and policies end that much earlier for one of them.
 const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
 
 /// The syncs after which an unchanged status counts as the answer to the current inputs.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
-/// How many reconciles' inputs are kept besides the current ones. The peer reads at some time
-/// between two of our reconciles, and the later of them may have read during its scaling.
+/// How many earlier inputs are kept. The peer reads at some time between two of our reconciles, and
+/// the later of them may have read while the peer scaled.
 const EARLIER_INPUTS: usize = 2;
 
 /// The result of a comparison.
@@ -70,7 +70,7 @@ pub struct Evaluation {
     pub is_new: bool,
 }
 
-/// What a reconcile can compare with.
+/// The status of the peer that a reconcile can compare its decision with.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The status that the peer's reconcile started from.
@@ -195,14 +195,14 @@ impl ShadowRecord {
         }
     }
 
-    /// Updates the record with the current autoscaler. `None` if there is nothing to compare with:
-    /// the peer has not answered to the autoscaler, or not to a spec that changed since.
+    /// Updates the record with the current autoscaler. `None` if there is no status to compare with:
+    /// the peer has not written one yet, or not since the spec changed.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let before = std::mem::replace(&mut self.last_seen, hpa.clone());
         let is_answer = before.status != hpa.status;
         let is_spec_changed = before.spec != hpa.spec;
         if is_spec_changed {
-            // Readings of other metrics.
+            // They are of the old spec's metrics.
             self.inputs.clear();
         }
         self.unchanged_syncs = if is_answer { 0 } else { self.unchanged_syncs.saturating_add(1) };

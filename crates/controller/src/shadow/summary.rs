@@ -31,9 +31,9 @@ pub struct Row {
     pub different: u64,
     /// The differences of the last of these.
     pub differences: Vec<String>,
-    /// The explanation of our decision then.
+    /// The explanation of our decision in that comparison.
     pub ours: String,
-    /// The peer's status then.
+    /// The peer's status in that comparison.
     pub theirs: String,
 }
 

@@ -112,7 +112,7 @@ fn changed_status_replaces_the_pod() {
 #[test]
 fn finished_list_replaces_everything() {
     let index = shop();
-    let kept = index.get("shop", "web-1").unwrap();
+    let unchanged = index.get("shop", "web-1").unwrap();
     index.begin_list();
     index.list_apply("shop", pod("web-0", &[("app", "web"), ("tier", "front")], 100));
     index.list_apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));
@@ -121,7 +121,7 @@ fn finished_list_replaces_everything() {
     assert_eq!(names(&index, "shop", ""), ["web-0", "web-1"]);
     assert!(names(&index, "bank", "").is_empty());
     assert_eq!(index.interned("shop"), (1, 2, 1));
-    assert!(Arc::ptr_eq(&kept, &index.get("shop", "web-1").unwrap()));
+    assert!(Arc::ptr_eq(&unchanged, &index.get("shop", "web-1").unwrap()));
 
     // The shared pod has its own allocation of the label set. A change still finds its group.
     index.apply("shop", pod("web-1", &[("app", "web"), ("tier", "front")], 100));

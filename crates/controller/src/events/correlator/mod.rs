@@ -14,13 +14,13 @@ use lru::LruCache;
 
 use super::event::{ObjectReference, RecordedEvent, truncate};
 
-/// The most entries in each LRU cache.
+/// The maximum number of entries in each LRU cache.
 const CACHE_ENTRIES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
-/// Similar events are combined from this number of different messages on.
+/// Similar events are combined once they have this many different messages.
 const SIMILAR_EVENTS: usize = 10;
-/// Similar events are forgotten after this time without another one.
+/// The messages of similar events are discarded after this time without another one.
 const SIMILAR_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
-/// An object's budget: how many events at once.
+/// The maximum budget of an object: how many events it can have at once.
 const BUDGET_BURST: f64 = 25.0;
 /// The time after which a budget grows by one event.
 const BUDGET_REFILL: SignedDuration = SignedDuration::from_secs(300);
@@ -107,7 +107,7 @@ impl Correlator {
             event_type == EventType::Normal && reason == EventReason::SuccessfulRescale.as_str();
         let similar =
             SimilarKey { object: object_id.clone(), event_type, reason: reason.to_string() };
-        let key = if self.is_one_of_many(&similar, &message, at) {
+        let key = if self.should_combine(&similar, &message, at) {
             message.insert_str(0, "(combined from similar events): ");
             truncate(&mut message);
             (similar, None)
@@ -136,8 +136,8 @@ impl Correlator {
         })
     }
 
-    /// Whether there were too many similar events with different messages.
-    fn is_one_of_many(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
+    /// Whether there are so many similar events with different messages that they are combined.
+    fn should_combine(&mut self, key: &SimilarKey, message: &str, at: Timestamp) -> bool {
         let similar =
             self.similar.get_or_insert_mut_ref(key, || Similar { messages: Vec::new(), last: at });
         if at.duration_since(similar.last) > SIMILAR_INTERVAL {

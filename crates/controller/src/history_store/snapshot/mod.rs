@@ -69,9 +69,9 @@ impl HistorySnapshot {
         }
     }
 
-    /// Whether this must be stored although `stored` is. Not if the last recommendation was
-    /// renewed, which the renewals of the lease imply, and not if old points have dropped out.
-    pub(super) fn differs_from(&self, stored: &Self) -> bool {
+    /// Whether this snapshot has to replace `stored`. A renewal of the last recommendation doesn't
+    /// count, because the renewals of the lease imply it. Neither do old points that were dropped.
+    pub(super) fn must_replace(&self, stored: &Self) -> bool {
         let last = |snapshot: &Self| snapshot.recommendations.last().map(|(replicas, _)| *replicas);
         last(self) != last(stored)
             || self.desired_replicas != stored.desired_replicas
@@ -81,8 +81,8 @@ impl HistorySnapshot {
     }
 
     /// The history at `now`, given that the last recommendation held until `valid_until`. A scaling
-    /// that only the status records is added. Empty if nothing matters any more: then the
-    /// autoscaler starts like a new one.
+    /// that only the status records is added. If every point is outside its window or period, the
+    /// history is empty, and the autoscaler starts like a new one.
     pub(super) fn restore(
         &self,
         spec: &HorizontalPodAutoscalerSpec,
@@ -96,7 +96,7 @@ impl HistorySnapshot {
         if let Some((_, at)) = snapshot.recommendations.last_mut() {
             *at = (*at).max(milliseconds(valid_until));
         }
-        // No time is in the future: the clock of the last leader may have been ahead.
+        // Limits times to now, because the clock of the last leader may have been ahead.
         let latest = milliseconds(now);
         let points = |points: &[Point], span: SignedDuration| -> Vec<(i32, Timestamp)> {
             let cutoff = milliseconds_before(now, span);
@@ -135,7 +135,7 @@ impl HistorySnapshot {
         let change = i32::try_from(desired.abs_diff(self.desired_replicas)).unwrap_or(i32::MAX);
         let is_up = desired > self.desired_replicas;
         if is_up {
-            // At least as much was recommended.
+            // A scale-up implies a recommendation of at least this many replicas.
             self.recommendations.push((desired, at));
         }
         if change > 0 && spec.behavior.is_some() {

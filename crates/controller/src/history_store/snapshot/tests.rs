@@ -146,7 +146,7 @@ fn scaling_that_was_not_stored_is_restored_from_the_status() {
 fn snapshot_differs_if_the_successor_needs_the_change() {
     let stored = snapshot(&recommended(&[(8, 9_800), (5, 9_900)]), 8, Some(9_000));
     let differs = |history: &[(i32, i64)], desired, scaled| {
-        snapshot(&recommended(history), desired, Some(scaled)).differs_from(&stored)
+        snapshot(&recommended(history), desired, Some(scaled)).must_replace(&stored)
     };
     assert!(!differs(&[(8, 9_800), (5, 9_900), (5, 9_915)], 8, 9_000), "renewed");
     assert!(!differs(&[(5, 9_915)], 8, 9_000), "an old point dropped out");
@@ -155,7 +155,7 @@ fn snapshot_differs_if_the_successor_needs_the_change() {
     assert!(differs(&[(8, 9_800), (5, 9_900)], 8, 9_990), "scaled");
     let scaled =
         History { scale_downs: vec![event(1, 9_990)], ..recommended(&[(8, 9_800), (5, 9_900)]) };
-    assert!(snapshot(&scaled, 8, Some(9_000)).differs_from(&stored), "a scale event");
+    assert!(snapshot(&scaled, 8, Some(9_000)).must_replace(&stored), "a scale event");
 }
 
 #[test]

@@ -9,20 +9,21 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use super::{
-    shard::{shard_count, shard_of},
+    shard::{shard_count, shard_index},
     snapshot::HistorySnapshot,
 };
 use crate::key::HpaKey;
 
-/// How long a change waits for others, to be written together.
+/// How long a change waits, so that others are written together with it.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 /// The delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-/// Per autoscaler, a shard is written at most once in this many milliseconds.
-const WRITE_INTERVAL_PER_AUTOSCALER: u64 = 60_000;
+/// A shard of N autoscalers is written at most N times in this many milliseconds.
+const WRITE_INTERVAL_PER_AUTOSCALER_MS: u64 = 60_000;
 /// The minimum interval between writes of a shard, however many autoscalers it has.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(5);
-/// The average write rate of a shard. All 16 shards together put at most 64 KiB/s on etcd.
+/// The maximum average write rate of a shard. All 16 shards together write at most 64 KiB/s to
+/// etcd.
 const BYTES_PER_SECOND: u32 = 4096;
 
 /// A snapshot, to be written with its shard.
@@ -59,8 +60,8 @@ pub(super) fn min_write_interval(autoscalers: usize, bytes: usize) -> Duration {
     let by_size =
         Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX) / BYTES_PER_SECOND;
     // Rounded up to the resolution of timers.
-    let by_count = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER.div_ceil(autoscalers));
-    let max = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER);
+    let by_count = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER_MS.div_ceil(autoscalers));
+    let max = Duration::from_millis(WRITE_INTERVAL_PER_AUTOSCALER_MS);
     by_count.max(by_size).clamp(MIN_WRITE_INTERVAL, max)
 }
 
@@ -82,7 +83,7 @@ impl WriteSchedule {
 
     /// Inserts a snapshot that is already stored.
     pub(super) fn insert_stored(&mut self, key: HpaKey, snapshot: PendingSnapshot) {
-        let index = shard_of(&key, self.shards.len());
+        let index = shard_index(&key, self.shards.len());
         if let Some(shard) = self.shards.get_mut(index) {
             shard.snapshots.insert(key, snapshot);
         }
@@ -102,14 +103,14 @@ impl WriteSchedule {
         }
     }
 
-    /// Updates the snapshot of an autoscaler. Returns `true` if its shard becomes due by that.
+    /// Updates the snapshot of an autoscaler. Returns whether this makes a shard due.
     pub(super) fn update(&mut self, key: &HpaKey, snapshot: PendingSnapshot, now: Instant) -> bool {
-        let index = shard_of(key, self.shards.len());
+        let index = shard_index(key, self.shards.len());
         let Some(shard) = self.shards.get_mut(index) else { return false };
         let is_changed = match shard.snapshots.get_mut(key) {
             Some(known) => {
                 let is_changed =
-                    known.uid != snapshot.uid || snapshot.history.differs_from(&known.history);
+                    known.uid != snapshot.uid || snapshot.history.must_replace(&known.history);
                 *known = snapshot;
                 is_changed
             }
@@ -144,9 +145,9 @@ impl WriteSchedule {
         }
     }
 
-    /// The shard to write next, and when. Of several that are due, the last: a reader learns the
-    /// number of shards from the first ones, so those are written after the shards that they
-    /// announce.
+    /// The shard to write next, and when. Of several that are due at the same time, it is the one
+    /// with the highest index: a reader takes the number of shards from the headers of the first
+    /// ones, so these must be written last.
     pub(super) fn next(&self) -> Option<(Instant, usize)> {
         let shards = self.shards.iter().enumerate();
         let due = shards.filter_map(|(index, shard)| Some((shard.due()?, index)));

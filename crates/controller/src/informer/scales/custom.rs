@@ -102,9 +102,9 @@ fn split_path(path: &str) -> Vec<String> {
     path.trim_start_matches('.').split('.').map(ToOwned::to_owned).collect()
 }
 
-/// Reads a kind's scale paths from its definition. Retries until that succeeds, which may be never:
-/// kinds of aggregated APIs have no definition, and RBAC may forbid to read it. Meanwhile the
-/// kind's scales are read at each reconcile.
+/// Reads a kind's scale paths from its definition, and retries until that succeeds. It may never
+/// succeed: kinds of aggregated APIs have no definition, and RBAC may forbid reading it. Until
+/// then, each reconcile reads its target's scale.
 pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePaths {
     let mut is_logged = false;
     loop {

@@ -38,7 +38,7 @@ use crate::{
     scope::Scope,
 };
 
-/// How long to wait before retrying what is forbidden or not found.
+/// The delay before a watch that is forbidden, or a missing definition, is requested again.
 const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The scales of all kinds that autoscalers name as targets.
@@ -92,8 +92,8 @@ impl ScaleInformers {
         }
     }
 
-    /// The caches of a kind, whose informer is started if need be. `None` for cluster-scoped
-    /// kinds: an autoscaler's target is in its namespace.
+    /// The caches of a kind. The first call for a kind starts its informer. `None` for
+    /// cluster-scoped kinds: an autoscaler's target is in its namespace.
     fn kind(&self, mapping: &Mapping) -> Option<Arc<KindCaches>> {
         if !mapping.namespaced {
             return None;

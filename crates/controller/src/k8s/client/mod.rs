@@ -43,7 +43,7 @@ pub struct ClientLimits {
 }
 
 impl Default for ClientLimits {
-    /// 64 concurrent requests at any rate, with a timeout of 30 s.
+    /// 64 concurrent requests, no rate limit, and a timeout of 30 s.
     fn default() -> Self {
         const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
         Self { concurrency: CONCURRENCY, rate: None, request_timeout: Duration::from_secs(30) }
