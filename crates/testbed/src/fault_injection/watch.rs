@@ -11,7 +11,7 @@ use crate::{
     server::Server,
 };
 
-/// A watch that a fault ends or silences after some events.
+/// A watch that ends or stops sending events, because of a fault.
 struct FaultyWatch {
     events: BodyDataStream,
     fault: ActiveFault,

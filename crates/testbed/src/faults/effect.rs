@@ -80,7 +80,7 @@ pub enum Effect {
         #[serde(default)]
         after: usize,
     },
-    /// Objects in responses have a field with a wrong value, or without one.
+    /// A field of objects in responses has another value, or is missing.
     Malformed {
         /// Name of the object, or of the object that a metric describes. Empty for all.
         #[serde(default)]

@@ -9,13 +9,13 @@ pub trait Interceptor: Send + Sync {
     fn intercept(&self, request: &RequestInfo) -> Action;
 }
 
-/// What happens to a request.
+/// How the server treats a request.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
-    /// It is handled normally.
+    /// Handle the request normally.
     #[default]
     Pass,
-    /// It gets this error.
+    /// Respond with this error.
     Status {
         code: u16,
         /// Such as `TooManyRequests`.
@@ -24,13 +24,13 @@ pub enum Action {
         /// `Retry-After` header, in seconds.
         retry_after: Option<u32>,
     },
-    /// It is handled after a delay.
+    /// Handle the request after a delay.
     Delay(Duration),
-    /// It is handled when the gate opens, with the state at that time.
+    /// Handle the request when the gate opens, with the state at that time.
     Hold(Gate),
-    /// It is handled normally. A watch ends after this many events.
+    /// Handle the request normally, but end a watch after this many events.
     DropWatchAfter(usize),
-    /// These faults affect it, in this order.
+    /// Apply these faults, in this order.
     Faults(Vec<ActiveFault>),
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn admit_status(target: &Target, object: &mut Value) -> Result<(), Ap
     let causes = match (target.resource.group.as_str(), target.resource.plural.as_str()) {
         ("autoscaling", "horizontalpodautoscalers") => autoscaler_status(object),
         ("apps", _) | ("", "replicationcontrollers") => {
-            without_zeros(object);
+            omit_zero_counters(object);
             Vec::new()
         }
         _ => Vec::new(),
@@ -72,20 +72,20 @@ fn autoscaler_status(object: &mut Value) -> Vec<Cause> {
     causes
 }
 
-/// Removes the counters of a workload's status that the API omits when they are 0.
-fn without_zeros(object: &mut Value) {
-    let kept: &[&str] = match json::str_at(object, "/kind") {
+/// Removes counters that are 0 from a workload's status, except for those that the API always has.
+fn omit_zero_counters(object: &mut Value) {
+    let always_present: &[&str] = match json::str_at(object, "/kind") {
         "StatefulSet" => &["replicas", "availableReplicas"],
         "Deployment" => &[],
         _ => &["replicas"],
     };
-    let kept: Vec<String> = kept.iter().map(|&name| name.to_owned()).collect();
+    let always_present: Vec<String> = always_present.iter().map(|&name| name.to_owned()).collect();
     if !object.get("status").is_some_and(Value::is_object) {
         json::set(object, &["status"], json!({}));
     }
     let Some(status) = object.pointer_mut("/status").and_then(Value::as_object_mut) else { return };
-    status.retain(|name, value| kept.contains(name) || value.as_i64() != Some(0));
-    for name in kept {
+    status.retain(|name, value| always_present.contains(name) || value.as_i64() != Some(0));
+    for name in always_present {
         status.entry(name).or_insert_with(|| 0.into());
     }
 }
@@ -101,12 +101,12 @@ fn autoscaler(
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<Vec<Cause>, ApiError> {
-    let mut spec = spec_of(object).map_err(|error| {
+    let mut spec = hpa_spec(object).map_err(|error| {
         let text = "HorizontalPodAutoscaler in version \"v2\" cannot be handled as a \
             HorizontalPodAutoscaler";
         ApiError::bad_request(format!("{text}: {error}"))
     })?;
-    let old = old.and_then(|old| spec_of(old).ok());
+    let old = old.and_then(|old| hpa_spec(old).ok());
     apply_defaults(&mut spec);
     let options = ValidationOptions::default()
         .with_scale_to_zero(config.scale_to_zero)
@@ -117,14 +117,14 @@ fn autoscaler(
     Ok(causes)
 }
 
-fn spec_of(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
+fn hpa_spec(object: &Value) -> Result<HorizontalPodAutoscalerSpec, serde_json::Error> {
     let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
     serde_json::from_value(spec)
 }
 
 fn workload(object: &mut Value) {
     json::set_default(object, &["spec", "replicas"], 1);
-    without_zeros(object);
+    omit_zero_counters(object);
     if json::str_at(object, "/kind") == "Deployment" {
         let bound = json!({ "maxSurge": "25%", "maxUnavailable": "25%" });
         let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": bound });

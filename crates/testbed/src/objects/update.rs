@@ -29,10 +29,10 @@ pub(crate) fn update(
     let Some(old) = state.store.get(&key, &id).cloned() else {
         return Err(ApiError::not_found(&target.reference()));
     };
-    // The stored object may have another version than the request's.
-    let mut shown = (*old).clone();
-    json::set(&mut shown, &["apiVersion"], target.resource.api_version(&target.version));
-    let mut new = change(&shown)?;
+    // The object may be stored in another version than the requested one.
+    let mut current = (*old).clone();
+    json::set(&mut current, &["apiVersion"], target.resource.api_version(&target.version));
+    let mut new = change(&current)?;
     check_type(target, &mut new)?;
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
@@ -90,7 +90,7 @@ fn keep_server_fields(new: &mut Value, old: &Value) {
     }
 }
 
-/// Discards the changes outside of the part that the request may write.
+/// Discards changes to parts of the object that this request may not write.
 fn restrict_to_subresource(
     target: &Target,
     subresource: Subresource,

@@ -44,7 +44,7 @@ pub(super) fn handle(
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
-    Ok(response::json(StatusCode::OK, &scale_of(&object, paths)?))
+    Ok(response::json(StatusCode::OK, &scale_for(&object, paths)?))
 }
 
 /// Writes the replicas of the scale. `change` computes the new scale from the current one.
@@ -75,7 +75,7 @@ fn scale_to_write(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError>
     if object.pointer(&paths.spec_replicas).is_none() {
         json::set_pointer(&mut object, &paths.spec_replicas, 0);
     }
-    scale_of(&object, paths)
+    scale_for(&object, paths)
 }
 
 fn check(
@@ -120,7 +120,7 @@ fn check(
 }
 
 /// The `autoscaling/v1` Scale of an object.
-fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
+fn scale_for(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let Some(replicas) = json::i64_at(object, &paths.spec_replicas) else {
         let path = paths.spec_replicas.replace('/', ".");
         return Err(ApiError::internal(format!(

@@ -23,7 +23,7 @@ use crate::{Testbed, json, names};
 /// Runs every controller once. Returns whether they have more to do even if no object changes.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, start: Timestamp) -> bool {
     let before = testbed.resource_version();
-    forget_deleted_pods(testbed, model);
+    remove_deleted_pods(testbed, model);
     let owners = list_owners(testbed);
     for deployment in owners.iter().filter(|owner| owner.is("Deployment")) {
         deployment::reconcile(testbed, model, deployment, &owners);
@@ -64,8 +64,8 @@ pub(super) fn write_pods(testbed: &Testbed, model: &mut ClusterModel, start: Tim
     }
 }
 
-/// Removes pods from the model whose objects a client deleted.
-fn forget_deleted_pods(testbed: &Testbed, model: &mut ClusterModel) {
+/// Removes the pods whose objects a client deleted from the model.
+fn remove_deleted_pods(testbed: &Testbed, model: &mut ClusterModel) {
     let objects = testbed.objects(&pods_key());
     let existing: BTreeSet<&str> =
         objects.iter().map(|pod| json::str_at(pod, "/metadata/uid")).collect();
