@@ -2,12 +2,13 @@
 
 use std::{
     fmt::{self, Display},
+    ops::RangeInclusive,
     path::PathBuf,
     str::FromStr,
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::RangedI64ValueParser};
 use jiff::SignedDuration;
 
 use crate::controller::Controller;
@@ -46,20 +47,20 @@ pub(crate) struct RunArguments {
     #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
     pub(crate) controllers: Vec<Controller>,
     /// Length of the measurement, which begins when all autoscalers are decided
-    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = positive_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub(crate) duration: Duration,
     /// Time to wait until all autoscalers are decided; then the measurement begins without the rest
-    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = positive_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
     pub(crate) within: Duration,
     /// Rounds in which each controller is measured in turn; the result is the medians
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(1..=100))]
     pub(crate) repeat: u32,
     /// Autoscalers to create one by one during the measurement, to measure how soon they are
     /// decided
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = count(0..=1000))]
     pub(crate) extra: u32,
     /// The controllers' --concurrent-horizontal-pod-autoscaler-syncs
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = count(1..=10_000))]
     pub(crate) concurrent_syncs: u32,
     /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
@@ -90,13 +91,13 @@ pub(crate) struct ServeArguments {
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Population {
     /// Autoscalers, each with a Deployment
-    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = count(1..=100_000))]
     pub(crate) autoscalers: u32,
     /// Initial pods of each Deployment
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = count(1..=1000))]
     pub(crate) pods: u32,
     /// Namespaces over which the autoscalers are distributed
-    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = count(1..=10_000))]
     pub(crate) namespaces: u32,
     /// Metric of the autoscalers
     #[arg(long, value_name = "KIND", default_value = "cpu")]
@@ -105,7 +106,7 @@ pub(crate) struct Population {
     #[arg(long, value_name = "KIND", default_value = "jitter")]
     pub(crate) change: Change,
     /// Sync period of the controllers; metrics change twice as often
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = positive_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub(crate) period: Duration,
 }
 
@@ -180,9 +181,14 @@ impl Population {
     }
 }
 
+/// Parses a number in a range.
+fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(range)
+}
+
 const MAX_DURATION: Duration = Duration::from_hours(24);
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     let duration =
         text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
     match duration {

@@ -137,7 +137,11 @@ impl Load {
             one => vec![one.to_owned()],
         };
         let mut body = format!(
-            r#"{{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/{version}","metadata":{{}},"items":["#
+            concat!(
+                r#"{{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/{version}","#,
+                r#""metadata":{{}},"items":["#
+            ),
+            version = version
         );
         for namespace in namespaces {
             for (app, items) in self.measure(&namespace).iter() {
@@ -194,7 +198,19 @@ impl Load {
             // Writing to a string cannot fail.
             let _ = write!(
                 items,
-                r#"{comma}{{"metadata":{{"name":"{pod}","namespace":"{namespace}","creationTimestamp":"{now}","labels":{{"app":"{name}"}}}},"timestamp":"{now}","window":"{window}s","containers":[{{"name":"app","usage":{{"cpu":"{each:.0}n","memory":"131072Ki"}}}}]}}"#
+                concat!(
+                    r#"{comma}{{"metadata":{{"name":"{pod}","namespace":"{namespace}","#,
+                    r#""creationTimestamp":"{now}","labels":{{"app":"{name}"}}}},"#,
+                    r#""timestamp":"{now}","window":"{window}s","containers":[{{"name":"app","#,
+                    r#""usage":{{"cpu":"{each:.0}n","memory":"131072Ki"}}}}]}}"#,
+                ),
+                comma = comma,
+                pod = pod,
+                namespace = namespace,
+                now = now,
+                name = name,
+                window = window,
+                each = each,
             );
         }
         items

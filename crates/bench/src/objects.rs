@@ -101,31 +101,44 @@ pub(crate) fn deployment(namespace: &str, name: &str, replicas: u32) -> Value {
 pub(crate) fn deployment_status(replicas: u32) -> Value {
     json!({
         "observedGeneration": 1,
-        "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+        "replicas": replicas, "updatedReplicas": replicas,
+        "readyReplicas": replicas, "availableReplicas": replicas,
     })
 }
 
 fn pod_spec() -> Value {
     json!({
         "containers": [container()], "restartPolicy": "Always",
-        "serviceAccountName": "default", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-        "tolerations": [{ "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 }],
-        "volumes": [{ "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } }],
+        "serviceAccountName": "default", "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "tolerations": [{
+            "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 300,
+        }],
+        "volumes": [{
+            "name": "token",
+            "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] },
+        }],
     })
 }
 
 fn container() -> Value {
     json!({
-        "name": "app", "image": "registry.example/team/application:1.2.3", "imagePullPolicy": "IfNotPresent",
+        "name": "app", "image": "registry.example/team/application:1.2.3",
+        "imagePullPolicy": "IfNotPresent",
         "ports": [{ "name": "http", "containerPort": 8080, "protocol": "TCP" }],
-        "env": [{ "name": "LOG_LEVEL", "value": "info" }, { "name": "UPSTREAM", "value": "http://upstream:8080" }],
+        "env": [
+            { "name": "LOG_LEVEL", "value": "info" },
+            { "name": "UPSTREAM", "value": "http://upstream:8080" },
+        ],
         "resources": {
             "requests": { "cpu": format!("{CPU_REQUEST}m"), "memory": "128Mi" },
             "limits": { "memory": "256Mi" },
         },
         "readinessProbe": { "httpGet": { "path": "/ready", "port": "http" }, "periodSeconds": 10 },
         "volumeMounts": [{
-            "name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true,
+            "name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+            "readOnly": true,
         }],
     })
 }
@@ -154,11 +167,13 @@ pub(crate) fn pod(namespace: &str, app: &str, index: u32, now: Timestamp) -> Val
         },
         "spec": spec,
         "status": {
-            "phase": "Running", "podIP": "10.0.0.1", "hostIP": "192.168.0.1", "startTime": since, "conditions": conditions,
+            "phase": "Running", "podIP": "10.0.0.1", "hostIP": "192.168.0.1", "startTime": since,
+            "conditions": conditions,
             "containerStatuses": [{
                 "name": "app", "ready": true, "started": true, "restartCount": 0,
                 "image": "registry.example/team/application:1.2.3",
-                "imageID": "registry.example/team/application@sha256:0123456789abcdef", "state": { "running": { "startedAt": since } },
+                "imageID": "registry.example/team/application@sha256:0123456789abcdef",
+                "state": { "running": { "startedAt": since } },
             }],
         },
     })
@@ -169,12 +184,18 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
     let metric = match population.metric {
         Metric::Cpu => json!({
             "type": "Resource",
-            "resource": { "name": "cpu", "target": { "type": "Utilization", "averageUtilization": CPU_TARGET } },
+            "resource": {
+                "name": "cpu",
+                "target": { "type": "Utilization", "averageUtilization": CPU_TARGET },
+            },
         }),
         Metric::External => json!({
             "type": "External",
             "external": {
-                "metric": { "name": EXTERNAL_METRIC, "selector": { "matchLabels": { "app": name } } },
+                "metric": {
+                    "name": EXTERNAL_METRIC,
+                    "selector": { "matchLabels": { "app": name } },
+                },
                 "target": { "type": "AverageValue", "averageValue": EXTERNAL_TARGET.to_string() },
             },
         }),

@@ -52,7 +52,8 @@ const SERVER_ROWS: &[(&str, OptionalCell)] = &[
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
     let mut text = format!(
-        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, measured for {:?} against {}{}\n\n",
+        "{} autoscalers of {} pods in {} namespaces, {:?} metric, {:?} load, period {:?}, \
+         measured for {:?} against {}{}\n\n",
         population.autoscalers,
         population.pods,
         population.namespaces,

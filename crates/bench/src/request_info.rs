@@ -116,10 +116,26 @@ mod tests {
     #[case(Method::GET, "/api/v1/pods?a=b&watch=true", ["watch", "pods", "", "", ""])]
     #[case(Method::GET, "/api/v1/namespaces/n", ["get", "namespaces", "", "", "n"])]
     #[case(Method::POST, "/api/v1/namespaces/n/events", ["create", "events", "", "n", ""])]
-    #[case(Method::GET, "/apis/apps/v1/namespaces/n/deployments/w/scale", ["get", "deployments.apps", "scale", "n", "w"])]
-    #[case(Method::PUT, "/apis/apps/v1/namespaces/n/deployments/w/scale", ["update", "deployments.apps", "scale", "n", "w"])]
-    #[case(Method::GET, "/apis/metrics.k8s.io/v1/namespaces/n/pods", ["list", POD_METRICS, "", "n", ""])]
-    #[case(Method::GET, "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m", ["list", EXTERNAL_METRICS, "", "n", ""])]
+    #[case(
+        Method::GET,
+        "/apis/apps/v1/namespaces/n/deployments/w/scale",
+        ["get", "deployments.apps", "scale", "n", "w"]
+    )]
+    #[case(
+        Method::PUT,
+        "/apis/apps/v1/namespaces/n/deployments/w/scale",
+        ["update", "deployments.apps", "scale", "n", "w"]
+    )]
+    #[case(
+        Method::GET,
+        "/apis/metrics.k8s.io/v1/namespaces/n/pods",
+        ["list", POD_METRICS, "", "n", ""]
+    )]
+    #[case(
+        Method::GET,
+        "/apis/external.metrics.k8s.io/v1beta1/namespaces/n/m",
+        ["list", EXTERNAL_METRICS, "", "n", ""]
+    )]
     fn request_is_parsed(
         #[case] method: Method,
         #[case] uri: &'static str,

@@ -39,7 +39,8 @@
 //!
 //! use hpa_calc::{api::ResourceName, readings::MetricQuery, selector::Selector};
 //! use hpa_metrics_client::{
-//!     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient, ResourceNames,
+//!     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
+//!     ResourceNames,
 //! };
 //!
 //! /// Knows the resources of the objects whose metrics are read.

@@ -124,7 +124,7 @@ impl ResourceNames for Names {
     }
 }
 
-type PodMetricsResponse = dyn Fn(&str, &str) -> Result<Vec<PodMetrics>, FetchError> + Send + Sync;
+type PodMetricsResult = Result<Vec<PodMetrics>, FetchError>;
 
 /// A source with a delay. It returns pod metrics by namespace and selector, and records the
 /// requests.
@@ -132,13 +132,13 @@ type PodMetricsResponse = dyn Fn(&str, &str) -> Result<Vec<PodMetrics>, FetchErr
 pub(crate) struct Source {
     requests: Arc<Mutex<Vec<String>>>,
     delay: Duration,
-    pod_metrics: Arc<PodMetricsResponse>,
+    pod_metrics: Arc<dyn Fn(&str, &str) -> PodMetricsResult + Send + Sync>,
 }
 
 impl Source {
     pub(crate) fn new(
         delay: Duration,
-        pod_metrics: impl Fn(&str, &str) -> Result<Vec<PodMetrics>, FetchError> + Send + Sync + 'static,
+        pod_metrics: impl Fn(&str, &str) -> PodMetricsResult + Send + Sync + 'static,
     ) -> Self {
         Self { requests: Arc::default(), delay, pod_metrics: Arc::new(pod_metrics) }
     }

@@ -67,7 +67,9 @@ mod tests {
 
     #[test]
     fn median_is_taken_of_each_number() {
-        let one = json!({ "name": "a", "inner": { "x": 0.5, "once": 7, "y": 1 }, "gone": 1, "never": null });
+        let one = json!({
+            "name": "a", "inner": { "x": 0.5, "once": 7, "y": 1 }, "gone": 1, "never": null,
+        });
         let two = json!({ "name": "a", "inner": { "x": 10.25 }, "gone": null, "never": null });
         let three = json!({ "name": "a", "inner": { "x": 9.5, "y": 2 }, "gone": 4, "never": null });
         let expected =

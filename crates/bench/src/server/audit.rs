@@ -104,7 +104,21 @@ mod tests {
     /// As kube-apiserver 1.36 writes it.
     fn line(stage: &str, verb: &str, uri: &str, code: u16) -> String {
         format!(
-            r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"8ab1a4f4","stage":"{stage}","requestURI":"{uri}","verb":"{verb}","user":{{"username":"measured-controller","groups":["system:masters","system:authenticated"]}},"sourceIPs":["127.0.0.1"],"userAgent":"hpa","objectRef":{{"resource":"x"}},"responseStatus":{{"metadata":{{}},"code":{code}}},"requestReceivedTimestamp":"2026-11-21T10:00:00.000100Z","stageTimestamp":"2026-11-21T10:00:00.002600Z","annotations":{{"authorization.k8s.io/decision":"allow"}}}}"#
+            concat!(
+                r#"{{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","#,
+                r#""auditID":"8ab1a4f4","stage":"{stage}","requestURI":"{uri}","verb":"{verb}","#,
+                r#""user":{{"username":"measured-controller","#,
+                r#""groups":["system:masters","system:authenticated"]}},"#,
+                r#""sourceIPs":["127.0.0.1"],"userAgent":"hpa","objectRef":{{"resource":"x"}},"#,
+                r#""responseStatus":{{"metadata":{{}},"code":{code}}},"#,
+                r#""requestReceivedTimestamp":"2026-11-21T10:00:00.000100Z","#,
+                r#""stageTimestamp":"2026-11-21T10:00:00.002600Z","#,
+                r#""annotations":{{"authorization.k8s.io/decision":"allow"}}}}"#,
+            ),
+            stage = stage,
+            uri = uri,
+            verb = verb,
+            code = code,
         )
     }
 

@@ -115,6 +115,8 @@ pub struct Coalescing<S> {
     external_values: SingleFlight<Request, Vec<ExternalMetricValue>>,
 }
 
+type PodReading = Result<PodSamples, ReadError>;
+
 impl<S: MetricsSource> Coalescing<S> {
     /// Creates a client that sends its requests to `source`.
     pub fn new(source: S, settings: CoalescingSettings) -> Self {
@@ -136,8 +138,8 @@ impl<S: MetricsSource> Coalescing<S> {
         &self,
         namespace: &str,
         pods: &Selector,
-        reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> Result<PodSamples, ReadError> + Sync,
-    ) -> Result<Result<PodSamples, ReadError>, FetchError> {
+        reduce: impl Fn(&mut dyn Iterator<Item = &PodMetrics>) -> PodReading + Sync,
+    ) -> Result<PodReading, FetchError> {
         if self.sharing.should_share(namespace, pods)
             && let Some(list) = self.namespace_list(namespace).await?
         {

@@ -123,7 +123,8 @@ mod tests {
     fn items<'a>(labels: impl IntoIterator<Item = &'a [(String, String)]>) -> Vec<PodMetrics> {
         let item = |(name, labels): (usize, &[(String, String)])| {
             let labels: BTreeMap<_, _> = labels.iter().cloned().collect();
-            json!({ "metadata": { "name": name.to_string(), "labels": labels }, "window": "15s", "containers": [] })
+            let metadata = json!({ "name": name.to_string(), "labels": labels });
+            json!({ "metadata": metadata, "window": "15s", "containers": [] })
         };
         let items: Vec<_> = labels.into_iter().enumerate().map(item).collect();
         decode_list(json!({ "items": items }).to_string().as_bytes()).unwrap()
@@ -180,11 +181,12 @@ mod tests {
             let labels: Vec<_> = pods.iter().map(labelled).collect();
             let items = items(labels.iter().map(Vec::as_slice));
             let selector = Selector::parse(&requirements.join(",")).unwrap();
+            let name = |item: &PodMetrics| item.metadata.name.clone();
             let expected: Vec<_> =
-                items.iter().filter(|item| selector.matches(&item.metadata.labels)).map(|item| item.metadata.name.clone()).collect();
+                items.iter().filter(|item| selector.matches(&item.metadata.labels)).map(name).collect();
             let list = PodList::for_namespace(items);
             prop_assume!(list.is_selectable());
-            let selected: Vec<_> = list.select(&selector).into_iter().map(|item| item.metadata.name.clone()).collect();
+            let selected: Vec<_> = list.select(&selector).into_iter().map(name).collect();
             prop_assert_eq!(selected, expected);
         }
     }

@@ -88,7 +88,8 @@ mod tests {
 
     use super::*;
 
-    const STATUS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the metric m for pods","reason":"NotFound","code":404}"#;
+    const STATUS: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
+        "message":"the server could not find the metric m for pods","reason":"NotFound","code":404}"#;
 
     #[rstest]
     #[case(404, "application/json", STATUS, "the server could not find the metric m for pods")]
@@ -108,13 +109,15 @@ mod tests {
         500,
         "text/plain; charset=utf-8",
         " oh \"no\"\n",
-        r#"an error on the server ("oh \"no\"") has prevented the request from succeeding (get pods.g)"#
+        "an error on the server (\"oh \\\"no\\\"\") has prevented the request from succeeding \
+         (get pods.g)"
     )]
     #[case(
         502,
         "application/json",
         "{}",
-        r#"an error on the server ("unknown") has prevented the request from succeeding (get pods.g)"#
+        "an error on the server (\"unknown\") has prevented the request from succeeding \
+         (get pods.g)"
     )]
     #[case(403, "text/plain", "go away", "go away (get pods.g)")]
     #[case(401, "", "", "the server has asked for the client to provide credentials (get pods.g)")]
@@ -128,7 +131,8 @@ mod tests {
         418,
         "",
         "",
-        "the server responded with the status code 418 but did not return more information (get pods.g)"
+        "the server responded with the status code 418 \
+         but did not return more information (get pods.g)"
     )]
     fn messages_are_those_of_the_reference(
         #[case] code: u16,

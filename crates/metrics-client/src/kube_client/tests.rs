@@ -284,7 +284,8 @@ async fn connection_failure_is_an_error() {
     assert_eq!(
         message,
         "unable to fetch metrics from resource metrics API: \
-         request failed (get pods.metrics.k8s.io): ServiceError: connection refused by https://host/x"
+         request failed (get pods.metrics.k8s.io): \
+         ServiceError: connection refused by https://host/x"
     );
 }
 

@@ -73,12 +73,14 @@ fn usage_of_a_container_is_that_of_the_first_with_its_name(
 
 #[test]
 fn pod_metrics_list_is_decoded() {
-    let body = br#"{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[
+    let body = br#"{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1",
+        "metadata":{},"items":[
         {"metadata":{"name":"web-1","namespace":"ns","creationTimestamp":"2000-01-01T00:00:00Z",
           "labels":{"app":"web","tier":"a\"b","empty":""}},
          "timestamp":"2000-01-01T00:00:47Z","window":"1m0.5s",
          "containers":[{"name":"app","usage":{"cpu":"4805m","memory":"817664381"}}]},
-        {"metadata":{"name":"web-2"},"containers":[{"name":"app","usage":{"example.com/gpu":"2"}}]}]}"#;
+        {"metadata":{"name":"web-2"},
+         "containers":[{"name":"app","usage":{"example.com/gpu":"2"}}]}]}"#;
     let items: Vec<PodMetrics> = decode_list(body).unwrap();
     let memory = resource_samples(&items, &ResourceName::Memory, None).unwrap();
     let expected = PodSample {
@@ -115,12 +117,13 @@ fn labels_with_nul_are_skipped() {
 
 #[test]
 fn both_versions_of_custom_metrics_are_decoded() {
-    let old =
-        br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},"items":[
-        {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"/v1"},"metricName":"m",
+    let old = br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1",
+        "metadata":{},"items":[
+        {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"/v1"},
+         "metricName":"m",
          "timestamp":"2000-01-01T00:00:10Z","window":30,"value":"500m","selector":null}]}"#;
-    let new =
-        br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2","metadata":{},"items":[
+    let new = br#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta2",
+        "metadata":{},"items":[
         {"describedObject":{"kind":"Pod","namespace":"ns","name":"web-1","apiVersion":"v1"},
          "metric":{"name":"m","selector":{"matchLabels":{"a":"b"}}},
          "timestamp":"2000-01-01T00:00:10Z","windowSeconds":30,"value":"500m"}]}"#;
@@ -173,8 +176,8 @@ fn response_without_items_is_an_empty_error(#[case] body: &str) {
 fn object_metric_has_exactly_one_value() {
     let message = |count| {
         format!(
-            "unable to fetch metrics from custom metrics API: the custom metrics API server returned {count} \
-             results when we asked for exactly one"
+            "unable to fetch metrics from custom metrics API: \
+             the custom metrics API server returned {count} results when we asked for exactly one"
         )
     };
     let two: Vec<MetricValue> = serde_json::from_str("[{},{}]").unwrap();

@@ -1,0 +1,218 @@
+//! Measurements on a running API server, which must be cleaned up.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    net::{Ipv4Addr, SocketAddr},
+    process::{Child, Command, Stdio},
+};
+
+use hpa_kube_apiserver::assets;
+use hpa_testbed::{ServerHandle, Testbed};
+use rstest::rstest;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::harness::{HPA, WRITE_SCALE, WRITE_STATUS, bench, measure, number, requests};
+
+/// A testbed that serves HTTP.
+struct Served {
+    testbed: Testbed,
+    folder: TempDir,
+    _handle: ServerHandle,
+    _runtime: Runtime,
+}
+
+impl Served {
+    fn new() -> Self {
+        let (testbed, runtime) = (Testbed::default(), Runtime::new().expect("a runtime"));
+        let served = testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+        let (address, handle) = runtime.block_on(served).expect("a port");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("cluster.yaml"), Testbed::kubeconfig(address))
+            .expect("a file");
+        Self { testbed, folder, _handle: handle, _runtime: runtime }
+    }
+
+    /// Returns the flag that selects it as the server.
+    fn flag(&self) -> String {
+        format!("--server=kubeconfig={}", self.folder.path().join("cluster.yaml").display())
+    }
+
+    fn names(&self, api_version: &str, kind: &str) -> Vec<String> {
+        let objects = self.testbed.list(api_version, kind);
+        objects
+            .iter()
+            .map(|object| object["metadata"]["name"].as_str().expect("a name").to_owned())
+            .collect()
+    }
+
+    /// Returns whether it has no objects except those of an empty cluster.
+    fn is_clean(&self) -> bool {
+        let left = [("v1", "Pod"), ("v1", "Event"), ("apps/v1", "Deployment")];
+        left.iter().all(|(version, kind)| self.names(version, kind).is_empty())
+            && self.names("v1", "Namespace") == ["default", "kube-system"]
+    }
+}
+
+#[test]
+fn running_server_is_measured_and_cleaned_up() {
+    let served = Served::new();
+    let other = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": "other" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "x" },
+            "maxReplicas": 2,
+        },
+    });
+    let other = served.testbed.apply(other).expect("an autoscaler of another owner");
+    let (numbers, output) = measure(&[&served.flag(), "--repeat=2", "--change=wave"]);
+    let first = &numbers[0]["rounds"][0];
+    assert_eq!(number(first, "/decided/count"), 20.0, "{output}");
+    assert_eq!(number(first, "/extra_decided/count"), 2.0, "{output}");
+    let (made, due) = (number(first, "/reconciles"), number(first, "/reconciles_due"));
+    assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{first:#}");
+    let written =
+        requests(first, "/count", WRITE_STATUS) - requests(first, "/failed", WRITE_STATUS);
+    assert_eq!(made, written);
+    assert_eq!(
+        requests(first, "/failed", WRITE_STATUS),
+        0.0,
+        "the other autoscaler is hidden: {output}"
+    );
+    assert!(
+        requests(first, "/at_start", WRITE_SCALE) + requests(first, "/count", WRITE_SCALE) >= 5.0,
+        "{output}"
+    );
+    for read in ["list pods.metrics.k8s.io", "watch horizontalpodautoscalers.autoscaling"] {
+        assert!(requests(first, "/bytes", read) > 1000.0, "{read}: {first:#}");
+    }
+    assert_eq!([first.get("server_cpus"), first.get("server_peak_memory")], [None; 2]);
+    assert!(
+        !output.contains("server's CPUs") && output.contains("\nserver's response time"),
+        "{output}"
+    );
+    assert!(served.is_clean());
+    let found = served.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", "default", "other");
+    assert_eq!(found, Some(other));
+}
+
+#[test]
+fn existing_namespace_is_reported_and_not_changed() {
+    let served = Served::new();
+    let namespace =
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bench-1" } });
+    served.testbed.apply(namespace).expect("a namespace");
+    let controller = format!("ours={}", HPA.display());
+    let (success, _, errors) =
+        bench(&["--controller", &controller, "--autoscalers=2", "--pods=1", &served.flag()]);
+    assert!(!success && errors.contains("the namespace bench-1 exists already"), "{errors}");
+    assert_eq!(served.names("v1", "Namespace"), ["bench-1", "default", "kube-system"]);
+}
+
+/// Starts `hpa-bench` and waits until its standard error contains a text.
+fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
+    let mut child = command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut lines =
+        BufReader::new(child.stderr.take().expect("errors")).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains(text)), "it never said {text:?}");
+    // Otherwise its next line would fail with a broken pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+#[rstest]
+#[case::while_populating("the server is", Signal::INT)]
+#[case::while_measuring("measuring", Signal::TERM)]
+fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
+    let served = Served::new();
+    let controller = format!("--controller=ours={}", HPA.display());
+    let small = ["run", "--autoscalers=40", "--pods=10", "--period=200ms"];
+    let mut child =
+        start_and_wait_for(&[&small[..], &[&controller, &served.flag()]].concat(), text);
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(id, signal).expect("a signal");
+    assert!(!child.wait().expect("it ends").success());
+    assert!(served.is_clean());
+}
+
+/// As on a cluster without kube-controller-manager, nothing else finishes the deletion of
+/// namespaces.
+#[test]
+#[ignore = "needs etcd and kube-apiserver"]
+fn running_kube_apiserver_is_cleaned_up() {
+    let assets = assets::find().expect("etcd and kube-apiserver").display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("cluster.yaml").display().to_string();
+    let server = format!("--server=kube-apiserver={assets}");
+    let small = [
+        "serve",
+        "--autoscalers=1",
+        "--pods=1",
+        "--namespaces=1",
+        "--kubeconfig",
+        &kubeconfig,
+        &server,
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
+    let mut serving = command.args(small).stdout(Stdio::piped()).spawn().expect("it runs");
+    let lines = BufReader::new(serving.stdout.take().expect("output")).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.starts_with("http://")), "it serves");
+    let flag = format!("--server=kubeconfig={kubeconfig}");
+    let (success, _, errors) = bench(&["--controller=ours=/bin/true", &flag]);
+    assert!(!success && errors.contains("the namespace bench-0 exists already"), "{errors}");
+    let runtime = Runtime::new().expect("a runtime");
+    let (config, options) = (
+        kube::config::Kubeconfig::read_from(&kubeconfig),
+        kube::config::KubeConfigOptions::default(),
+    );
+    let config = config.expect("a kubeconfig");
+    let config = runtime
+        .block_on(kube::Config::from_custom_kubeconfig(config, &options))
+        .expect("a context");
+    let client = runtime.block_on(async { kube::Client::try_from(config) }).expect("a client");
+    let ask = |method: &str, path: &str, body: Value| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request =
+            request.header("content-type", "application/json").body(body.to_string().into_bytes());
+        runtime.block_on(client.request::<Value>(request.expect("a request"))).expect("an answer")
+    };
+    let names = || {
+        let namespaces = ask("GET", "/api/v1/namespaces", json!({}));
+        let items = namespaces["items"].as_array().expect("namespaces").clone();
+        items
+            .iter()
+            .map(|one| one["metadata"]["name"].as_str().expect("a name").to_owned())
+            .collect::<Vec<_>>()
+    };
+    let namespace = "/api/v1/namespaces/bench-0";
+    ask("DELETE", "/apis/autoscaling/v2/namespaces/bench-0/horizontalpodautoscalers", json!({}));
+    ask("DELETE", "/apis/apps/v1/namespaces/bench-0/deployments", json!({}));
+    ask("DELETE", &format!("{namespace}/pods"), json!({ "gracePeriodSeconds": 0 }));
+    ask("DELETE", namespace, json!({}));
+    let nothing_more = json!({ "metadata": { "name": "bench-0" }, "spec": {} });
+    ask("PUT", &format!("{namespace}/finalize"), nothing_more);
+    let before = names();
+
+    let (numbers, output) = measure(&[&flag, "--repeat=2"]);
+    let first = &numbers[0]["rounds"][0];
+    assert_eq!(number(first, "/decided/count"), 20.0, "{output}");
+    let (made, due) = (number(first, "/reconciles"), number(first, "/reconciles_due"));
+    assert!(made > due * 0.5 && made < due * 1.1 + 40.0, "{first:#}");
+    assert_eq!(requests(first, "/failed", WRITE_STATUS), 0.0, "{output}");
+    assert_eq!(names(), before);
+    for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/api/v1/serviceaccounts"] {
+        assert_eq!(ask("GET", path, json!({}))["items"], json!([]), "{path}");
+    }
+    let id = i32::try_from(serving.id()).ok().and_then(Pid::from_raw).expect("a process");
+    kill_process(id, Signal::TERM).expect("a signal");
+    assert!(serving.wait().expect("it ends").success());
+}
