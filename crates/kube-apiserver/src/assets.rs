@@ -89,7 +89,9 @@ mod tests {
         ] {
             let dir = store.path().join(format!("{version}-{}-{}", os(), arch()));
             fs::create_dir(&dir).expect("a directory");
-            files.iter().for_each(|file| fs::write(dir.join(file), "").expect("a file"));
+            for file in files {
+                fs::write(dir.join(file), "").expect("a file");
+            }
         }
         let expected = store.path().join(format!("1.36.2-{}-{}", os(), arch()));
         assert_eq!(newest(store.path()).expect("a version"), expected);

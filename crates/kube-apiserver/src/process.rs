@@ -183,7 +183,11 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
+    #![allow(
+        clippy::expect_used,
+        clippy::used_underscore_binding,
+        reason = "a failed setup fails the test, and the watchdog is used only here"
+    )]
 
     use super::*;
 

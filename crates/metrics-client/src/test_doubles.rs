@@ -125,6 +125,7 @@ impl ResourceNames for Names {
 }
 
 type PodMetricsResult = Result<Vec<PodMetrics>, FetchError>;
+type GetPodMetrics = dyn Fn(&str, &str) -> PodMetricsResult + Send + Sync;
 
 /// A source with a delay. It returns pod metrics by namespace and selector, and records the
 /// requests.
@@ -132,7 +133,7 @@ type PodMetricsResult = Result<Vec<PodMetrics>, FetchError>;
 pub(crate) struct Source {
     requests: Arc<Mutex<Vec<String>>>,
     delay: Duration,
-    pod_metrics: Arc<dyn Fn(&str, &str) -> PodMetricsResult + Send + Sync>,
+    pod_metrics: Arc<GetPodMetrics>,
 }
 
 impl Source {

@@ -64,7 +64,7 @@ pub(super) async fn follow(log: ChildStdout, cluster: Cluster) {
                 cluster.record_response(&request, at, took, success);
             }
             Err(error) => {
-                eprintln!("hpa-bench: cannot parse a line of the audit log: {error}\n{line}")
+                eprintln!("hpa-bench: cannot parse a line of the audit log: {error}\n{line}");
             }
         }
     }

@@ -76,12 +76,11 @@ impl Sharing {
                     is_shared
                 }
             };
-            match state.selectors.get_mut(selector) {
-                Some(known) => known.last_request = now,
-                None => {
-                    let known = SelectorUse { last_request: now, items: 0 };
-                    state.selectors.insert(selector.clone(), known);
-                }
+            if let Some(known) = state.selectors.get_mut(selector) {
+                known.last_request = now;
+            } else {
+                let known = SelectorUse { last_request: now, items: 0 };
+                state.selectors.insert(selector.clone(), known);
             }
             is_shared && state.suspended_until.is_none_or(|until| until <= now)
         })

@@ -84,7 +84,7 @@ async fn preferred_known_version_is_requested(
             );
         }
         None => {
-            assert_eq!(read.unwrap_err().to_string(), "no known available metric versions found")
+            assert_eq!(read.unwrap_err().to_string(), "no known available metric versions found");
         }
     }
 }
