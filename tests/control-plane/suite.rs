@@ -55,7 +55,7 @@ pub(crate) async fn run(
         let start = Instant::now();
         let result = stops_cleanly(&*plane, &mut shared).await;
         report.line(
-            &full_name(selection.plane, "shared_controller_ends_well"),
+            &full_name(selection.plane, "shared_controller_stops_cleanly"),
             result,
             start.elapsed(),
         );

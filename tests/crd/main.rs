@@ -109,10 +109,10 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
         ["Established", "NonStructuralSchema"].iter().any(|kind| condition(status, kind))
     })
     .await?;
-    let told = seen.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let conditions = seen.status.as_ref().and_then(|status| status.conditions.as_ref());
     ensure!(
         !condition(seen.status.as_ref(), "NonStructuralSchema"),
-        "the schema is not structural: {told:?}"
+        "the schema is not structural: {conditions:?}"
     );
     Ok(plane)
 }

@@ -25,6 +25,9 @@ use crate::{
 /// external metric and down to zero.
 pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
 
+/// Deadline of a scaling: a stabilization window and some periods.
+const SCALING_LIMIT: Duration = Duration::from_mins(5);
+
 pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
     pub(crate) clock: VirtualClock,
@@ -185,7 +188,10 @@ impl Cluster {
 
     /// Waits for `spec.replicas` of a target, with a precision of a millisecond.
     pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
+        let start = self.clock.age();
         while self.testbed.replicas(name) != replicas {
+            let waited = self.clock.age() - start;
+            assert!(waited < SCALING_LIMIT, "{name} is not scaled to {replicas}");
             self.sleep(Duration::from_millis(1)).await;
         }
     }
