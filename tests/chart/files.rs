@@ -43,6 +43,26 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
     object.keys().map(String::as_str).collect()
 }
 
+/// The schema's pattern for `log.level` has exactly the levels and modules that `--log-level`
+/// accepts.
+pub(crate) fn log_levels() -> Result<()> {
+    let code = std::fs::read_to_string(repository("crates/hpa/src/args/values.rs"))?;
+    let words = |name: &str| -> Result<String> {
+        let (_, rest) = code.split_once(&format!("const {name}: ")).context("no constant")?;
+        let (_, list) = rest.split_once("= [").context("no list")?;
+        let (list, _) = list.split_once(']').context("no end of the list")?;
+        Ok(list.split('"').skip(1).step_by(2).collect::<Vec<_>>().join("|"))
+    };
+    let (levels, targets) = (words("LOG_LEVELS")?, words("LOG_TARGETS")?);
+    let upper = levels.to_uppercase();
+    let directive = format!("(({targets})(::[a-z0-9_]+)*=)?({levels}|{upper})");
+    let expected = format!("^{directive}(,{directive})*$");
+    let schema = read("values.schema.json")?;
+    let pattern = &schema["properties"]["log"]["properties"]["level"]["pattern"];
+    ensure!(*pattern == *expected, "the pattern is {pattern}, expected {expected}");
+    Ok(())
+}
+
 /// The roles can be applied without helm, so their names are the defaults of the flags of `hpa
 /// run`.
 pub(crate) fn names() -> Result<()> {

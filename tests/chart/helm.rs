@@ -79,6 +79,11 @@ impl Helm {
         self.render(&["--set".to_owned(), set.to_owned()])
     }
 
+    /// Renders the chart for a version of Kubernetes.
+    pub(crate) fn template_on(&self, version: &str) -> Result<Vec<Value>> {
+        self.render(&["--kube-version".to_owned(), version.to_owned()])
+    }
+
     fn render(&self, values: &[String]) -> Result<Vec<Value>> {
         let output = self.run(&["template", RELEASE, "--namespace", NAMESPACE], values)?;
         if !output.status.success() {

@@ -76,6 +76,7 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 fn main() -> ExitCode {
     let mut report = Report::default();
     report.line("schema_has_exactly_the_values", files::schema());
+    report.line("schema_has_the_log_levels_of_the_flag", files::log_levels());
     report.line("role_names_match_flag_defaults", files::names());
     report.line("every_alert_is_documented", documents::alerts());
     report.line("every_reason_is_documented", documents::reasons());
@@ -114,6 +115,8 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     }
     report.line("switches_add_objects", rendered::switches(helm));
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
+    report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
+    report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
     match hpa_kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),
         Ok(assets) => {

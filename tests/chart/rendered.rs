@@ -255,10 +255,62 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("metrics.port=80", "port"),
         ("leaderElection.enabled=false", "replicas=1"),
         ("client.burst=5", "client.qps"),
+        (
+            "leaderElection.leaseDuration=5s",
+            "leaseDuration=5s must be greater than leaderElection.renewDeadline=10s",
+        ),
+        ("leaderElection.leaseDuration=1m,leaderElection.renewDeadline=60s", "renewDeadline=60s"),
+        (
+            "leaderElection.retryPeriod=9s",
+            "renewDeadline=10s must be greater than 1.2 times leaderElection.retryPeriod=9s",
+        ),
+        ("shutdownGracePeriod=30s", "less than terminationGracePeriodSeconds=30"),
+        ("terminationGracePeriodSeconds=10", "shutdownGracePeriod=10s"),
+        ("client.requestTimeout=5ms", "client.requestTimeout=5ms must be at least 10ms"),
+        ("autoscaling.downscaleStabilization=8761h", "at most 8760h"),
+        ("log.level=warning", "level"),
+        ("log.level=", "level"),
+        ("log.level=hpa_control=debug", "level"),
+        (r"log.level=info\,hpa_controller=debg", "level"),
     ];
     for (set, named) in bad {
         let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
         ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
+    }
+    Ok(())
+}
+
+/// Values at the edge of what is valid, which both the chart and `hpa run` accept.
+pub(crate) fn valid_values(helm: &Helm, binary: &Path) -> Result<()> {
+    let good = [
+        "leaderElection.leaseDuration=10001ms",
+        "leaderElection.retryPeriod=8333ms",
+        "shutdownGracePeriod=29.9s",
+        "shutdownGracePeriod=0s",
+        "autoscaling.downscaleStabilization=8760h",
+        "log.level=off",
+        "log.level=WARN",
+        r"log.level=info\,hpa_controller::reconcile=debug\,kube_client=trace",
+    ];
+    good.into_iter().try_for_each(|set| flags(&helm.template_with(set)?, binary).context(set))
+}
+
+/// The chart installs on 1.28 and later, with the version suffixes of vendors, and on development
+/// builds.
+pub(crate) fn kube_versions(helm: &Helm) -> Result<()> {
+    let supported = [
+        "v1.28.0",
+        "v1.33.5-gke.1080000",
+        "v1.33.4-eks-ba24e9c",
+        "v1.36.0+k3s1",
+        "v1.38.0-alpha.2",
+        "v0.0.0-abc1234",
+    ];
+    for version in supported {
+        helm.template_on(version).with_context(|| format!("{version} is refused"))?;
+    }
+    for version in ["v1.27.16", "v1.27.9-gke.100"] {
+        ensure!(helm.template_on(version).is_err(), "{version} is accepted");
     }
     Ok(())
 }

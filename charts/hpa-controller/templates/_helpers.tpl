@@ -90,13 +90,3 @@ subjects:
 {{- define "hpa-controller.scheme" -}}
 {{- ternary "HTTPS" "HTTP" (not (empty .Values.metrics.tls.secretName)) }}
 {{- end }}
-
-{{/* Checks that a JSON schema can't express. */}}
-{{- define "hpa-controller.check" -}}
-{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection.enabled) (not .Values.dryRun) }}
-{{- fail "leaderElection.enabled=false needs replicas=1: two instances would overwrite each other's decisions" }}
-{{- end }}
-{{- if and .Values.client.burst (not .Values.client.qps) }}
-{{- fail "client.burst needs client.qps" }}
-{{- end }}
-{{- end }}
