@@ -10,7 +10,7 @@
 //!
 //! - [`controller`], [`args`]: command lines, of the controllers and of `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
-//! - [`exposition`], [`summary`], [`usage`], [`request_info`], [`stats`]: what is measured
+//! - [`exposition`], [`summary`], [`usage`], [`request_info`], [`stats`]: measured values
 //! - [`object_store`], [`server`]: the API server
 //! - [`measure`], [`report`]: running both and comparing
 

@@ -1,4 +1,4 @@
-//! The two programs, and what is done with them over the API.
+//! Runs etcd and kube-apiserver, and sets up the cluster over the API.
 
 use std::{
     fmt::Debug,

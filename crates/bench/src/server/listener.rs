@@ -13,7 +13,7 @@ pub(super) async fn bind() -> Result<TcpListener> {
     Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?)
 }
 
-/// Prints the URL, which tells `hpa-bench run` that the server is ready, and serves.
+/// Prints the URL, which `hpa-bench run` waits for, and serves.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Result<()> {
     print_progress(&format!("http://{}", listener.local_addr()?))?;
     // As kube-apiserver does: a response must not wait for the acknowledgement of its first part.

@@ -80,8 +80,8 @@ async fn resource<S: MetricsSource>(
 /// All apps read at the same time. Each must get its own two pods.
 async fn sync(client: &Coalescing<Source>, apps: usize) {
     let selectors: Vec<String> = (0..apps).map(|app| format!("app=a{app}")).collect();
-    let answers = join_all(selectors.iter().map(|pods| cpu(client, pods))).await;
-    for (app, samples) in answers.into_iter().enumerate() {
+    let results = join_all(selectors.iter().map(|pods| cpu(client, pods))).await;
+    for (app, samples) in results.into_iter().enumerate() {
         let samples = samples.unwrap();
         assert_eq!(samples.len(), 2);
         for index in [app * 2, app * 2 + 1] {

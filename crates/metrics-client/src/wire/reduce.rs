@@ -80,7 +80,7 @@ where
         .collect())
 }
 
-/// The value of a metric of one object, in milli-units.
+/// Returns the value of a metric of one object.
 ///
 /// If the number of items is not one, the result is [`ReadError::Fetch`] with the text of the
 /// reference's client.
@@ -97,7 +97,7 @@ pub fn object_value(items: &[MetricValue]) -> Result<MilliValue, ReadError> {
     }
 }
 
-/// The value of every series, in milli-units and in the order of the answer.
+/// Returns the value of every series, in the order of the response.
 ///
 /// Without items, the result is [`ReadError::Empty`].
 pub fn external_values<'a, I>(items: I) -> Result<Vec<MilliValue>, ReadError>
