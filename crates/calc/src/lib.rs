@@ -62,6 +62,8 @@
 //! [`MetricQuery`] and [`Reading`] are not: a metrics source has to handle every query, so that an
 //! added one is a breaking change on purpose.
 
+#![warn(missing_docs)]
+
 pub mod api;
 pub mod behavior;
 mod combine;

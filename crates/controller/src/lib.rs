@@ -40,8 +40,6 @@
 //! | [`metrics`] | Prometheus metrics |
 //! | `config`, `worker`, `controller` | wiring |
 
-#![allow(missing_docs, reason = "not a library for others: names say what they are")]
-
 pub mod annotations;
 pub mod cache;
 mod clock;

@@ -12,6 +12,8 @@
 //! # Ok::<(), hpa_crd::DefinitionError>(())
 //! ```
 
+#![warn(missing_docs)]
+
 mod definition;
 mod path;
 mod rules;

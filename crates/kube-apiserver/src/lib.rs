@@ -4,7 +4,6 @@
 //! their own, and [`KubeApiserver::aggregate`] registers an [`HttpsServer`] of this process as an
 //! aggregated API. Everything ends when its handle is dropped, and the programs also end if this
 //! process is killed.
-#![allow(missing_docs, reason = "not published: used by the tests and hpa-bench only")]
 
 mod apiserver;
 pub mod assets;

@@ -72,6 +72,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 mod client;
 mod coalesce;
 mod error;

@@ -30,7 +30,6 @@
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
     clippy::panic,
-    missing_docs,
     reason = "test support: a failed step fails the test"
 )]
 

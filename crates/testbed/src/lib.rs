@@ -45,8 +45,6 @@
 //!
 //! Modules import only modules below them.
 
-#![allow(missing_docs, reason = "no other project embeds the testbed")]
-
 mod config;
 mod discovery;
 mod error;
