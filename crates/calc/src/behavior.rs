@@ -63,8 +63,8 @@ pub(crate) fn scale_up_limit(current: i32) -> i32 {
     current.saturating_mul(2).max(SCALE_UP_LIMIT_MINIMUM)
 }
 
-/// What an autoscaler's `behavior` and the controller's settings come to together: the windows,
-/// policies and tolerances that decisions use.
+/// The windows, policies and tolerances of decisions, which result from an autoscaler's `behavior`
+/// and the controller's settings.
 ///
 /// ```
 /// use hpa_calc::{EffectiveBehavior, HorizontalPodAutoscaler, Settings};

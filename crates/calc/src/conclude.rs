@@ -22,7 +22,7 @@ pub struct Conclusion {
     pub events: Vec<Event>,
     /// The history to pass to the autoscaler's next decision.
     pub history: History,
-    /// Why the decision is what it is.
+    /// The explanation of the decision.
     pub explanation: Explanation,
     /// The replicas that were written, if any.
     pub scaled_to: Option<i32>,
@@ -35,10 +35,10 @@ pub struct Conclusion {
 #[non_exhaustive]
 pub enum ScaleWriteError {
     /// The request failed, or the API server refused it. If there was no response, the scale may
-    /// have been written all the same.
+    /// have been written anyway.
     #[error("{0}")]
     Failed(String),
-    /// No request was sent, because something that has to be done before failed.
+    /// No request was sent, because a step before the write failed.
     #[error("{0}")]
     NotSent(String),
 }

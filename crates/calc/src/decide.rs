@@ -43,7 +43,7 @@ pub struct Decision<'a> {
 pub(crate) enum Outcome {
     /// The scale could not be read: only conditions change.
     ScaleUnavailable,
-    /// The desired replicas could not be computed: those of the status stay.
+    /// The desired replicas could not be computed. `status.desiredReplicas` stays.
     Undecided,
     /// The scale stays.
     Unchanged,
@@ -60,10 +60,10 @@ impl Outcome {
     }
 }
 
-/// Why a reconcile failed. The texts are those of the reference controller, with all causes; hence
-/// there is no `source`.
+/// Why a reconcile failed. The texts are those of the reference controller and include all causes,
+/// so there is no `source`.
 ///
-/// The scale may have been written all the same, see [`ReconcileError::is_partial`].
+/// The scale may have been written anyway, see [`ReconcileError::is_partial`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconcileError {
@@ -184,17 +184,17 @@ impl Decision<'_> {
         }
     }
 
-    /// Why the decision is what it is.
+    /// The explanation of the decision, per metric and limit.
     pub fn explanation(&self) -> &Explanation {
         &self.explanation
     }
 
-    /// The status as far as it is decided before the scale is written.
+    /// The status as decided before the scale is written.
     pub fn proposed_status(&self) -> &HorizontalPodAutoscalerStatus {
         &self.draft.status
     }
 
-    /// The events that the decision causes, without that of the scale's write.
+    /// The events of the decision, without the event about the scale write.
     pub fn events(&self) -> &[Event] {
         &self.events
     }
@@ -324,7 +324,7 @@ impl Decision<'_> {
         }
     }
 
-    /// Clears `ScaledToZero` if the target has replicas, whatever scaled it up (see
+    /// Clears `ScaledToZero` if the target has replicas, even if another client scaled it up (see
     /// [`Settings::strict_scale_to_zero`]).
     fn clear_stale_zero(&mut self) {
         if self.settings.strict_scale_to_zero
@@ -335,8 +335,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Applies `minReplicas` to a target that the autoscaler scaled to zero though no metric could
-    /// be read (see [`Settings::strict_scale_to_zero`]).
+    /// Applies `minReplicas` to a target at zero replicas, although no proposal could be computed
+    /// (see [`Settings::strict_scale_to_zero`]).
     fn scale_from_zero_to_min(&mut self) {
         let min = self.hpa.spec.effective_min_replicas();
         if self.settings.strict_scale_to_zero && self.current == 0 && min > 0 {

@@ -1,4 +1,4 @@
-//! Why a decision is what it is, as a value for logs, commands and tests.
+//! The explanation of a decision, as a value for logs, commands and tests.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::{after, before};
 
-/// What the metrics asked for at one time, before stabilization and limits.
+/// The replicas that the metrics asked for at one time, before stabilization and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recommendation {
     /// The recommended replicas.

@@ -73,8 +73,8 @@ impl Decision<'_> {
     /// written, and conditions and events are those of the decision.
     ///
     /// While a direction is paused, the status has the condition `Paused=True`. The reference has
-    /// no such condition. The conditions that it has stay as they are, so that alerts on them don't
-    /// take a pause for a failure. Without a pause, the condition is removed.
+    /// no such condition. All other conditions are unaffected, so that alerts on them don't mistake
+    /// a pause for a failure. Without a pause, the condition is removed.
     #[must_use]
     pub fn with_pause(mut self, pause: Pause) -> Self {
         if pause == Pause::NONE {

@@ -57,7 +57,7 @@ impl SelectedPods {
     }
 }
 
-/// What a reconcile is about to do, and the metrics that it has to read for that.
+/// The plan of a reconcile: whether metrics are needed, and which.
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) hpa: &'a HorizontalPodAutoscaler,
@@ -99,7 +99,7 @@ pub(crate) struct MetricsPlan {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans a reconcile of `hpa`, the scale of whose target was read as `scale`.
+    /// Plans a reconcile of `hpa`. `scale` is the target's scale, or why it could not be read.
     ///
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
     /// called at most once, and only if metrics are needed. They are not if the scale could not be

@@ -1,4 +1,4 @@
-//! What a decision asks of the metrics APIs, and their answers.
+//! The metric queries of a decision, and their results.
 
 use hashbrown::HashMap;
 use jiff::{SignedDuration, Timestamp};
@@ -75,7 +75,7 @@ pub struct PodSample {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodSamples {
     by_pod: HashMap<Box<str>, PodSample>,
-    /// The sum of all values in milli-units, kept up to date so that averages need no second pass.
+    /// The sum of all values in milli-units, so that averages need no second pass.
     total: i128,
 }
 

@@ -89,8 +89,8 @@ const DESCRIBED_OBJECT: &[Rule] =
 const GROUP_VERSION: &str = "!has(self.apiVersion) || self.apiVersion.matches('^[^/]*(/[^/]*)?$')";
 const GROUP_VERSION_MESSAGE: &str = "unexpected GroupVersion string: at most one '/'";
 
-/// The member that `type` names must be set, and no other. A single wrong member is reported as the
-/// missing right one.
+/// The member that `type` names must be set, and no other. If only a wrong member is set, the rules
+/// report the missing one.
 const METRIC: &[Rule] = &[
     on(".object", REQUIRED, "self.type != 'Object' || has(self.object)", SOURCE_MISSING),
     on(".pods", REQUIRED, "self.type != 'Pods' || has(self.pods)", SOURCE_MISSING),
@@ -185,7 +185,8 @@ const RESOURCE_TARGET: &[Rule] = &[
     ),
 ];
 
-/// A quantity is rounded away from zero, so that its sign is that of its digits.
+/// These rules read the digits. Quantities are rounded away from zero, so a text with a nonzero
+/// digit is never the number 0.
 const POSITIVE: &[Rule] =
     &[own(INVALID, r"string(self).matches('^\\s*[+]?[0.]*[1-9]')", "must be positive")];
 const NOT_NEGATIVE: &[Rule] = &[own(

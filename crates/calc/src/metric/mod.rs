@@ -1,4 +1,4 @@
-//! One metric of a spec: its query, its proposal, and its texts in the reference's words.
+//! One metric of a spec: its query, its proposal, and its texts, which equal the reference's.
 
 mod average;
 mod error;
@@ -27,7 +27,7 @@ use error::{EvaluateError, ReadingError};
 pub(crate) use status::status_without_value;
 use value::{external, is_object_average, object};
 
-/// What a proposal depends on besides the metric.
+/// The inputs of a proposal other than the metric.
 pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) scale: &'a Scale,
@@ -166,7 +166,7 @@ impl Source<'_> {
         }
     }
 
-    /// What follows [`Source::prefix`] if the metric could not be read or computed. The reference
+    /// The text after [`Source::prefix`] if the metric could not be read or computed. The reference
     /// parses the selector of an External metric later than those of other metrics, so that only
     /// its errors have the prefix.
     fn read_prefix(&self, is_selector_error: bool) -> String {

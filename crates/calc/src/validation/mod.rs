@@ -72,7 +72,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the rules depend on besides the object.
+/// The inputs of validation other than the object.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ValidationOptions<'a> {
