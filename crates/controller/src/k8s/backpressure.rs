@@ -1,4 +1,4 @@
-//! Holds requests back after the API server answered 429 (`TooManyRequests`).
+//! Holds requests back after a 429 response (`TooManyRequests`) of the API server.
 
 use std::{
     pin::Pin,

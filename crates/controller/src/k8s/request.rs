@@ -24,7 +24,7 @@ pub enum RequestError {
         path: String,
         cause: String,
     },
-    #[error("unable to decode the answer: {0}")]
+    #[error("unable to decode the response: {0}")]
     Decode(Arc<serde_json::Error>),
 }
 

@@ -43,7 +43,7 @@ impl Reconciler {
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
         if let Some(observation) = &observation {
-            decided_on.status = observation.before.clone();
+            decided_on.status = observation.previous_status.clone();
         }
         let mut selected = None;
         let plan = Plan::new(&decided_on, scale.clone(), &self.settings, |selector| {
@@ -56,12 +56,12 @@ impl Reconciler {
             selected.map(|selected| DecisionInputs { selected, readings: readings.clone() });
         let earlier = record.lock().add_inputs(inputs);
         let decision = plan.decide(readings, history.clone(), now.wall);
-        let conclusion = if let Some(Observation { is_answer, is_compared, .. }) = observation {
+        let conclusion = if let Some(Observation { is_new_status, is_compared, .. }) = observation {
             let earlier = earlier.iter().map(|inputs| {
                 let (scale, history) = (scale.clone(), history.clone());
                 inputs.decide(&decided_on, scale, &self.settings, history, now.wall)
             });
-            let comparison = compare_any(decision, earlier, peer, is_answer, now.wall);
+            let comparison = compare_any(decision, earlier, peer, is_new_status, now.wall);
             if is_compared {
                 let evaluation = record.lock().evaluate(&comparison, peer, now.monotonic);
                 self.report_comparison(key, peer, &comparison, &evaluation);
@@ -97,7 +97,7 @@ impl Reconciler {
             }
         };
         match observation {
-            Some(observation) if observation.is_answer => {
+            Some(observation) if observation.is_new_status => {
                 Some(Ok(scale_as_seen_by_peer(peer, scale)))
             }
             Some(_) if scale.spec_replicas != peer.current_replicas => None,
@@ -147,8 +147,8 @@ impl Reconciler {
     }
 }
 
-/// The conclusion of a decision that no status of the peer answers yet. Its history is that of a
-/// decision that was not carried out.
+/// The conclusion of a decision that can't be compared yet. The history has no scale event, because
+/// nothing was scaled.
 fn conclude_unwritten(decision: Decision<'_>, now: jiff::Timestamp) -> Conclusion {
     debug!(decision = %decision.explanation(), "decided; there is nothing to compare with yet");
     let mut conclusion = decision.clone().conclude(Ok(()), now);

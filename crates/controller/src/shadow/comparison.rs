@@ -49,15 +49,15 @@ pub fn scale_as_seen_by_peer(peer: &HorizontalPodAutoscalerStatus, scale: Scale)
     Scale { spec_replicas: peer.current_replicas, ..scale }
 }
 
-/// Compares a decision with the status that the peer wrote on the same inputs. `is_answer`: the
-/// peer wrote it since the last comparison, so that a scaling in it is new.
+/// Compares a decision with the status that the peer wrote on the same inputs. If `is_new_status`, the
+/// peer wrote it since the last comparison, so a scaling in it is new.
 pub fn compare(
     decision: Decision<'_>,
     peer: &HorizontalPodAutoscalerStatus,
-    is_answer: bool,
+    is_new_status: bool,
     now: Timestamp,
 ) -> Comparison {
-    let scaled_to = scaled_to(peer, is_answer);
+    let scaled_to = scaled_to(peer, is_new_status);
     let written = match peer.condition(&ConditionType::AbleToScale) {
         Some(able) if able.reason == ConditionReason::FailedUpdateScale => {
             Err(ScaleWriteError::failed(&able.message))
@@ -91,16 +91,16 @@ pub fn compare_any<'a>(
     decision: Decision<'a>,
     earlier: impl IntoIterator<Item = Decision<'a>>,
     peer: &HorizontalPodAutoscalerStatus,
-    is_answer: bool,
+    is_new_status: bool,
     now: Timestamp,
 ) -> Comparison {
-    let mut best = compare(decision, peer, is_answer, now);
+    let mut best = compare(decision, peer, is_new_status, now);
     for decision in earlier {
         let is_same = best.differences.is_empty();
         if is_same && best.same_metrics {
             break;
         }
-        let other = compare(decision, peer, is_answer, now);
+        let other = compare(decision, peer, is_new_status, now);
         match (is_same, other.differences.is_empty()) {
             (true, true) if other.same_metrics => best = other,
             (true, _) => {}
@@ -113,7 +113,7 @@ pub fn compare_any<'a>(
     }
     if !best.differences.is_empty()
         && !best.same_metrics
-        && let Some(replicas) = scaled_to(peer, is_answer)
+        && let Some(replicas) = scaled_to(peer, is_new_status)
     {
         let recommendations = &mut best.conclusion.history.recommendations;
         for recommendation in recommendations.iter_mut().filter(|ours| ours.at == now) {
@@ -124,10 +124,10 @@ pub fn compare_any<'a>(
 }
 
 /// The replicas that the peer has just scaled to.
-fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_answer: bool) -> Option<i32> {
+fn scaled_to(peer: &HorizontalPodAutoscalerStatus, is_new_status: bool) -> Option<i32> {
     let is_scaled =
         reason(peer, &ConditionType::AbleToScale) == Some(&ConditionReason::SucceededRescale);
-    (is_answer && is_scaled).then_some(peer.desired_replicas)
+    (is_new_status && is_scaled).then_some(peer.desired_replicas)
 }
 
 /// Adds the peer's scaling: policies count it even if we would not have scaled.

@@ -2,7 +2,7 @@
 //! the controller that writes. Pure functions and records; `reconcile` reads the inputs.
 //!
 //! The peer's decision is the status that it wrote. Ours is made right after, when the watch
-//! delivers that status, on the inputs the peer had, as far as they can be known:
+//! delivers that status, on the peer's inputs as far as they are known:
 //!
 //! - the spec, and the status before the peer's write;
 //! - the replicas that the peer read (`status.currentReplicas`): it may have scaled since;
@@ -12,7 +12,7 @@
 //! - a history of our recommendations and of the peer's scalings. If we have not seen the pods and
 //!   metrics that the peer decided on, its scaling also counts as our recommendation.
 //!
-//! A status that is unchanged for two sync periods is the peer's answer to the current replicas,
+//! If a status is unchanged for two sync periods, it is the peer's decision on the current replicas,
 //! and is compared as such. The peer is assumed to renew its recommendation once a period, as this
 //! controller does, although its status doesn't show that. While the status is unchanged, the peer
 //! has not decided on newer metric values, so they don't enter our history either.

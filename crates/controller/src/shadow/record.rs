@@ -33,7 +33,7 @@ const THRESHOLD: usize = 2 * WEIGHT;
 /// period, so that windows and policies end that much earlier for one of them.
 const THRESHOLD_IF_TIMING_MATTERS: usize = 4 * WEIGHT;
 
-/// The syncs after which an unchanged status counts as the answer to the current inputs.
+/// The syncs after which an unchanged status counts as the peer's decision on the current inputs.
 const MIN_UNCHANGED_SYNCS: u32 = 2;
 
 /// How many earlier inputs are kept. The peer reads at some time between two of our reconciles, and
@@ -74,10 +74,10 @@ pub struct Evaluation {
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     /// The status that the peer's reconcile started from.
-    pub(crate) before: HorizontalPodAutoscalerStatus,
-    /// The peer wrote the status since our last reconcile.
-    pub(crate) is_answer: bool,
-    /// The decision is compared. If not, it only adds to the history: the peer renews its
+    pub(crate) previous_status: HorizontalPodAutoscalerStatus,
+    /// Whether the peer wrote the status since our last reconcile.
+    pub(crate) is_new_status: bool,
+    /// Whether the decision is compared. If not, it only adds to the history: the peer renews its
     /// recommendation at each reconcile, although its status doesn't show it.
     pub(crate) is_compared: bool,
 }
@@ -199,19 +199,21 @@ impl ShadowRecord {
     /// the peer has not written one yet, or not since the spec changed.
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let before = std::mem::replace(&mut self.last_seen, hpa.clone());
-        let is_answer = before.status != hpa.status;
+        let is_new_status = before.status != hpa.status;
         let is_spec_changed = before.spec != hpa.spec;
         if is_spec_changed {
             // They are of the old spec's metrics.
             self.inputs.clear();
         }
-        self.unchanged_syncs = if is_answer { 0 } else { self.unchanged_syncs.saturating_add(1) };
-        if hpa.status.conditions.is_empty() || (!is_answer && is_spec_changed) {
+        self.unchanged_syncs =
+            if is_new_status { 0 } else { self.unchanged_syncs.saturating_add(1) };
+        if hpa.status.conditions.is_empty() || (!is_new_status && is_spec_changed) {
             self.unchanged_syncs = 0;
             return None;
         }
-        let is_compared = is_answer || self.unchanged_syncs >= MIN_UNCHANGED_SYNCS;
-        Some(Observation { before: before.status.clone(), is_answer, is_compared })
+        let is_compared = is_new_status || self.unchanged_syncs >= MIN_UNCHANGED_SYNCS;
+        let previous_status = before.status.clone();
+        Some(Observation { previous_status, is_new_status, is_compared })
     }
 
     /// Adds the inputs of a reconcile. Returns those of the reconciles before, newest first.

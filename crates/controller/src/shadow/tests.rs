@@ -69,14 +69,15 @@ fn compared(replicas: i32, jobs: i64, peer: &HorizontalPodAutoscalerStatus) -> C
     decide(replicas, jobs, |decision| compare(decision, peer, true, now()))
 }
 
-/// The status of a peer that decides like us on this many current replicas and jobs.
-fn answer(replicas: i32, jobs: i64) -> HorizontalPodAutoscalerStatus {
+/// The status of a peer that decides like this controller on these current replicas and jobs.
+fn peer_status(replicas: i32, jobs: i64) -> HorizontalPodAutoscalerStatus {
     decide(replicas, jobs, |decision| decision.conclude(Ok(()), now()).status)
 }
 
 #[test]
 fn same_decision_has_no_differences_and_adds_a_scale_event() {
-    let Comparison { conclusion, differences, same_metrics, .. } = compared(2, 5, &answer(2, 5));
+    let Comparison { conclusion, differences, same_metrics, .. } =
+        compared(2, 5, &peer_status(2, 5));
     assert_eq!((differences, same_metrics), (vec![], true));
     assert_eq!(
         conclusion.history.scale_ups,
@@ -86,7 +87,8 @@ fn same_decision_has_no_differences_and_adds_a_scale_event() {
 
 #[test]
 fn different_decision_is_reported_and_adds_the_scale_event_of_the_peer() {
-    let Comparison { conclusion, differences, same_metrics, .. } = compared(2, 7, &answer(2, 5));
+    let Comparison { conclusion, differences, same_metrics, .. } =
+        compared(2, 7, &peer_status(2, 5));
     let texts: Vec<_> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["desiredReplicas: ours 7, theirs 5"]);
     assert!(!same_metrics);
@@ -102,7 +104,7 @@ fn different_decision_is_reported_and_adds_the_scale_event_of_the_peer() {
 
 #[test]
 fn scaling_that_the_peer_did_not_do_is_no_scale_event() {
-    let Comparison { conclusion, differences, .. } = compared(2, 5, &answer(2, 2));
+    let Comparison { conclusion, differences, .. } = compared(2, 5, &peer_status(2, 2));
     assert_eq!(differences.len(), 2, "{differences:?}");
     assert_eq!(conclusion.history.scale_ups, []);
 }
@@ -119,7 +121,7 @@ fn scale_write_that_the_peer_could_not_do_is_no_scale_event() {
 #[test]
 fn scale_has_the_replicas_that_the_peer_read() {
     let scale = Scale { spec_replicas: 5, status_replicas: 2, selector: "app=web".into() };
-    assert_eq!(scale_as_seen_by_peer(&answer(2, 5), scale.clone()).spec_replicas, 2);
+    assert_eq!(scale_as_seen_by_peer(&peer_status(2, 5), scale.clone()).spec_replicas, 2);
     let failed = json!({ "type": "AbleToScale", "status": "False", "reason": "FailedGetScale" });
     let unread = status(json!({ "conditions": [failed], "currentReplicas": 3 }));
     assert_eq!(scale_as_seen_by_peer(&unread, scale).spec_replicas, 5);
@@ -127,7 +129,7 @@ fn scale_has_the_replicas_that_the_peer_read() {
 
 #[test]
 fn different_scaling_on_the_same_metrics_is_not_our_recommendation() {
-    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     let found =
         decide(2, 5, |decision| compare_any(decision.clone(), [decision], &theirs, true, now()));
     assert_eq!((found.differences.len(), found.same_metrics), (1, true));
@@ -137,7 +139,7 @@ fn different_scaling_on_the_same_metrics_is_not_our_recommendation() {
 /// Our decisions on the jobs read now and earlier, compared with the status of a peer that read
 /// `peer_jobs`.
 fn compared_any(now_and_earlier: &[i64], peer_jobs: i64) -> Comparison {
-    let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), answer(2, peer_jobs));
+    let (hpa, settings, theirs) = (hpa(json!({})), Settings::default(), peer_status(2, peer_jobs));
     let scale = Scale { spec_replicas: 2, status_replicas: 2, selector: "app=web".into() };
     let mut decisions = now_and_earlier.iter().map(|jobs| {
         let readings = readings(MilliValue::from_units(*jobs));
@@ -158,7 +160,7 @@ fn decision_on_earlier_inputs_counts_if_it_is_the_same() {
         (recommended(&found), found.differences, found.same_metrics),
         (Some(5), vec![], true)
     );
-    // The bounds make both decisions equal, on whatever metric values.
+    // The bounds make the decisions equal for all of these metric values.
     let seen = compared_any(&[20, 15], 15);
     assert_eq!((recommended(&seen), seen.differences, seen.same_metrics), (Some(15), vec![], true));
     let unseen = compared_any(&[20, 15], 17);
@@ -186,12 +188,12 @@ fn scaled_to_zero_false_equals_no_condition() {
 
 /// The record of an autoscaler that is new, or older than this process.
 fn record(has_past: bool) -> ShadowRecord {
-    let past = if has_past { json!(answer(2, 2)) } else { json!({}) };
+    let past = if has_past { json!(peer_status(2, 2)) } else { json!({}) };
     ShadowRecord::new(Arc::new(hpa(past)), &Settings::default(), MINUTE)
 }
 
 fn evaluate(record: &mut ShadowRecord, jobs: i64, theirs: i64, minute: u32) -> (Verdict, bool) {
-    let theirs = answer(2, theirs);
+    let theirs = peer_status(2, theirs);
     let evaluation = record.evaluate(&compared(2, jobs, &theirs), &theirs, MINUTE * minute);
     (evaluation.verdict, evaluation.is_new)
 }
@@ -214,7 +216,7 @@ fn persistent_difference_counts() {
 #[test]
 fn difference_on_the_same_metrics_counts_after_two_comparisons() {
     let mut record = record(false);
-    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     let verdicts = [1, 1]
         .map(|minute| record.evaluate(&compared(2, 5, &theirs), &theirs, MINUTE * minute).verdict);
     assert_eq!(verdicts, [Verdict::Unsettled, Verdict::Different]);
@@ -223,7 +225,7 @@ fn difference_on_the_same_metrics_counts_after_two_comparisons() {
 #[test]
 fn difference_under_a_policy_counts_after_four_comparisons() {
     let mut record = record(false);
-    let mut theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let mut theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     for condition in &mut theirs.conditions {
         if condition.condition_type == ConditionType::ScalingLimited {
             condition.reason = ConditionReason::ScaleUpLimit;
@@ -266,7 +268,7 @@ fn last_inputs_are_kept_until_the_spec_changes() {
 #[test]
 fn difference_on_earlier_metrics_counts_after_four_comparisons() {
     let mut record = record(false);
-    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..answer(2, 5) };
+    let theirs = HorizontalPodAutoscalerStatus { desired_replicas: 9, ..peer_status(2, 5) };
     let comparison = || {
         decide(2, 7, |decision| {
             decide(2, 5, |earlier| compare_any(decision, [earlier], &theirs, true, now()))
@@ -290,27 +292,27 @@ fn difference_does_not_count_before_the_past_is_known() {
 }
 
 #[test]
-fn status_is_compared_once_the_peer_has_answered() {
+fn status_is_compared_once_the_peer_has_written_it() {
     let begin =
         |status: Value| ShadowRecord::new(Arc::new(hpa(status)), &Settings::default(), MINUTE);
     let untouched = Arc::new(hpa(json!({})));
     let mut record = begin(json!({}));
     assert!(record.observe(&untouched).is_none(), "no controller has decided on it");
-    let answered = Arc::new(hpa(json!(answer(2, 5))));
-    let observation = record.observe(&answered).expect("an answer");
+    let decided = Arc::new(hpa(json!(peer_status(2, 5))));
+    let observation = record.observe(&decided).expect("a status to compare with");
     assert_eq!(
-        (observation.is_answer, observation.is_compared, observation.before),
+        (observation.is_new_status, observation.is_compared, observation.previous_status),
         (true, true, untouched.status.clone())
     );
     for is_compared in [false, true] {
-        let observation = record.observe(&answered).expect("an answer");
-        assert_eq!((observation.is_answer, observation.is_compared), (false, is_compared));
-        assert_eq!(observation.before, answered.status);
+        let observation = record.observe(&decided).expect("a status to compare with");
+        assert_eq!((observation.is_new_status, observation.is_compared), (false, is_compared));
+        assert_eq!(observation.previous_status, decided.status);
     }
-    let mut changed = HorizontalPodAutoscaler::clone(&answered);
+    let mut changed = HorizontalPodAutoscaler::clone(&decided);
     changed.spec.max_replicas = 3;
     let changed = Arc::new(changed);
-    assert!(record.observe(&changed).is_none(), "the peer has not answered to the new spec");
+    assert!(record.observe(&changed).is_none(), "the peer has not decided on the new spec");
     for is_compared in [false, true] {
         assert_eq!(record.observe(&changed).expect("an unchanged status").is_compared, is_compared);
     }

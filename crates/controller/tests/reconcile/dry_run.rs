@@ -31,10 +31,10 @@ impl Observer for Verdicts {
 }
 
 /// The autoscaler with the status of a peer that scaled the target from 2 to this many replicas.
-fn answered(desired: i32) -> HorizontalPodAutoscaler {
-    let mut answered = hpa();
+fn hpa_with_peer_status(desired: i32) -> HorizontalPodAutoscaler {
+    let mut hpa = hpa();
     let condition = |condition_type: &str, status: &str, reason: &str| json!({ "type": condition_type, "status": status, "reason": reason });
-    answered.status = serde_json::from_value(json!({
+    hpa.status = serde_json::from_value(json!({
         "currentReplicas": 2, "desiredReplicas": desired,
         "currentMetrics": [{ "type": "Resource", "resource": { "name": "cpu",
             "current": { "averageUtilization": 100, "averageValue": "100m" } } }],
@@ -43,22 +43,22 @@ fn answered(desired: i32) -> HorizontalPodAutoscaler {
             condition("ScalingLimited", "False", "DesiredWithinRange")],
     }))
     .expect("a status");
-    answered
+    hpa
 }
 
-/// The verdicts on a peer that answers with these desired replicas and has scaled the target to the
-/// first.
-async fn dry_run(answers: &[i32]) -> Vec<Verdict> {
-    let server = Arc::new(Mutex::new(Server { replicas: answers[0].into(), ..server() }));
+/// The verdicts on a peer that writes these desired replicas to its status, one after the other, and
+/// has scaled the target to the first.
+async fn dry_run(peer_replicas: &[i32]) -> Vec<Verdict> {
+    let server = Arc::new(Mutex::new(Server { replicas: peer_replicas[0].into(), ..server() }));
     let verdicts = Arc::new(Verdicts::default());
     let mut reconciler = reconciler(&server);
     (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
     reconciler.reconcile(&key()).await;
-    for (index, answer) in answers.iter().enumerate() {
-        let mut answered = answered(*answer);
+    for (index, replicas) in peer_replicas.iter().enumerate() {
+        let mut hpa = hpa_with_peer_status(*replicas);
         // Each status differs.
-        answered.status.conditions[0].message = index.to_string().into();
-        reconciler.autoscalers.apply(&key(), answered, Origin::List);
+        hpa.status.conditions[0].message = index.to_string().into();
+        reconciler.autoscalers.apply(&key(), hpa, Origin::List);
         reconciler.reconcile(&key()).await;
     }
     let server = server.lock();
@@ -93,7 +93,7 @@ async fn decision_before_a_scaling_is_compared() {
         reconciler.pods.index("shop").expect("an index").apply("shop", pod(name));
     }
     reconciler.metrics = Arc::new(usage(50));
-    reconciler.autoscalers.apply(&key(), answered(4), Origin::List);
+    reconciler.autoscalers.apply(&key(), hpa_with_peer_status(4), Origin::List);
     reconciler.reconcile(&key()).await;
     assert_eq!(*verdicts.0.lock(), [Verdict::Same]);
     // Our history continues with the peer's recommendation.
@@ -111,14 +111,14 @@ async fn decision_on_old_inputs_is_not_compared() {
     // With the default window, the first recommendation of 4 would still apply and scale up.
     let rules = json!({ "scaleDown": { "stabilizationWindowSeconds": 0 } });
     let behavior: Option<_> = serde_json::from_value(rules).expect("a behavior");
-    let [mut asked, mut answered] = [hpa(), answered(4)];
-    (asked.spec.behavior, answered.spec.behavior) = (behavior.clone(), behavior);
-    reconciler.autoscalers.apply(&key(), asked, Origin::List);
+    let [mut undecided, mut decided] = [hpa(), hpa_with_peer_status(4)];
+    (undecided.spec.behavior, decided.spec.behavior) = (behavior.clone(), behavior);
+    reconciler.autoscalers.apply(&key(), undecided, Origin::List);
     for milli in [100, 50, 50] {
         reconciler.metrics = Arc::new(usage(milli));
         reconciler.reconcile(&key()).await;
     }
-    reconciler.autoscalers.apply(&key(), answered, Origin::List);
+    reconciler.autoscalers.apply(&key(), decided, Origin::List);
     reconciler.reconcile(&key()).await;
     assert_eq!(*verdicts.0.lock(), [Verdict::Unsettled]);
 }
@@ -132,13 +132,13 @@ async fn unchanged_status_delays_our_recommendation() {
     (reconciler.dry_run, reconciler.observer) = (true, verdicts.clone());
     reconciler.metrics = Arc::new(usage(50));
     reconciler.reconcile(&key()).await;
-    let mut answered = answered(2);
-    answered.status.conditions[0].reason = ConditionReason::ReadyForNewScale;
-    answered.status.current_metrics[0] =
+    let mut decided = hpa_with_peer_status(2);
+    decided.status.conditions[0].reason = ConditionReason::ReadyForNewScale;
+    decided.status.current_metrics[0] =
         serde_json::from_value(json!({ "type": "Resource", "resource": {
         "name": "cpu", "current": { "averageUtilization": 50, "averageValue": "50m" } } }))
         .expect("a metric");
-    reconciler.autoscalers.apply(&key(), answered, Origin::List);
+    reconciler.autoscalers.apply(&key(), decided, Origin::List);
     let mut recommended = Vec::new();
     for milli in [50, 25, 25, 25] {
         reconciler.metrics = Arc::new(usage(milli));

@@ -108,7 +108,7 @@ fn status(code: u16, reason: &str, message: &str, name: &str) -> Value {
     "the server responded with the status code 418 but did not return more information \
      (get deployments web)"
 )]
-#[case(200, json!("no object"), "Request", "unable to decode the answer")]
+#[case(200, json!("no object"), "Request", "unable to decode the response")]
 #[tokio::test(start_paused = true)]
 async fn errors_print_as_in_the_reference(
     #[case] code: u16,
