@@ -3,9 +3,8 @@
 //! stabilization window survives a leader change.
 //!
 //! ```sh
-//! cargo test --test availability -- --nocapture                     # prints takeover times
-//! HPA_LONG_TESTS=1 cargo test --test availability -- --nocapture    # 50 leader changes instead of
-//! 10
+//! cargo test --test availability -- --nocapture     # 10 leader changes, prints takeover times
+//! HPA_LONG_TESTS=1 cargo test --test availability   # 50 leader changes
 //! ```
 //!
 //! The binary is built first, unless `HPA_BINARY` names one. The lease is much shorter than the

@@ -63,8 +63,8 @@ pub(crate) fn log_levels() -> Result<()> {
     Ok(())
 }
 
-/// The roles can be applied without helm, so their names are the defaults of the flags of `hpa
-/// run`.
+/// The roles can be applied without helm, so their names are the defaults of the flags of
+/// `hpa run`.
 pub(crate) fn names() -> Result<()> {
     for (file, kind) in [("files/clusterrole.yaml", "ClusterRole"), ("files/role.yaml", "Role")] {
         let role = read(file)?;

@@ -4,10 +4,11 @@
 //! installed:
 //!
 //! ```sh
-//! setup-envtest use 1.36            # once; or set KUBEBUILDER_ASSETS to a directory with etcd and
-//! kube-apiserver cargo test --test control-plane                  # all scenarios cargo test
-//! --test control-plane -- scale_to_zero # those whose names contain a word; see --list cargo test
-//! --test control-plane -- testbed::     # those of one control plane
+//! setup-envtest use 1.36                             # once
+//! cargo test --test control-plane                    # all scenarios
+//! cargo test --test control-plane -- scale_to_zero   # scenarios whose names contain a word
+//! cargo test --test control-plane -- testbed::       # the scenarios on one control plane
+//! cargo test --test control-plane -- --list
 //! ```
 //!
 //! The binaries come from `KUBEBUILDER_ASSETS`, or from the newest version that setup-envtest has
@@ -15,8 +16,8 @@
 //! built first, unless `HPA_BINARY` names a binary. The suite needs no cluster, container, network
 //! or root.
 //!
-//! Scenarios don't know which control plane they run against. All differences are in
-//! [`control_plane`]. One control plane serves all scenarios, each in its own namespace. Most run
+//! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. One control
+//! plane serves all scenarios, each in its own namespace. Most run
 //! concurrently under one controller, which has the chart's `ClusterRole` and no other permission.
 //! The suite replaces the rest of the cluster: [`workload`] runs the pods, [`metrics`] serves the
 //! metrics APIs. It waits by watches; no test sleeps to let something happen.

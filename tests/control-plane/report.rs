@@ -12,7 +12,7 @@ pub(crate) struct Report {
     passed: usize,
     failed: Vec<String>,
     skipped: usize,
-    /// Repeated at the end, so that nobody overlooks it.
+    /// Printed again at the end, after the long output of the tests.
     notice: Option<String>,
 }
 
