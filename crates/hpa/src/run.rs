@@ -80,8 +80,8 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
 /// The file that names the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Configures the election. It gets a client of its own without rate limits, so that renewals never
-/// queue behind other requests.
+/// Configures the election. It has its own client without rate limits, so that renewals never queue
+/// behind other requests.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
     let election = &arguments.election;
     // A dry run writes nothing, not even the lease.
@@ -93,9 +93,9 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let client = Clients::new(&config).await?.api;
     let is_in_cluster =
         arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let of_pod = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| is_in_cluster);
-    let given = election.leader_elect_resource_namespace.clone();
-    let namespace = given.or_else(of_pod).unwrap_or_else(|| "kube-system".to_owned());
+    let pod_namespace = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| is_in_cluster);
+    let flag = election.leader_elect_resource_namespace.clone();
+    let namespace = flag.or_else(pod_namespace).unwrap_or_else(|| "kube-system".to_owned());
     let config = ElectionConfig {
         namespace: namespace.trim().to_owned(),
         name: election.leader_elect_resource_name.clone(),

@@ -36,7 +36,7 @@ impl RunningController {
         outcome.expect("no panic").expect("an orderly shutdown");
     }
 
-    /// Stops the controller as SIGKILL does, in the middle of whatever it is doing.
+    /// Aborts the controller at once, as SIGKILL does.
     pub async fn kill(self) {
         self.task.abort();
         _ = self.task.await;

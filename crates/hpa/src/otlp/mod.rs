@@ -70,7 +70,7 @@ impl Traces {
         Ok(Some(Self { provider, status }))
     }
 
-    /// The layer that exports spans of the log as traces.
+    /// The layer that exports `tracing` spans as traces.
     pub(crate) fn layer(&self) -> TraceLayer {
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer("hpa-controller"))

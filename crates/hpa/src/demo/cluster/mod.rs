@@ -110,7 +110,7 @@ impl DemoCluster {
     }
 
     /// Continues at normal speed. A controller can't change its sync period, so another one
-    /// replaces it. Like any restarted controller, that one takes the current replicas as the first
+    /// replaces it. Like any restarted controller, it uses the current replicas as the first
     /// recommendation of each autoscaler.
     pub(crate) async fn slow_down(&mut self) {
         self.simulation.clock().set_speed(1.0);

@@ -22,7 +22,7 @@ const MAX_RECENT: usize = 50;
 
 #[derive(Debug)]
 pub(crate) struct Dashboard {
-    /// Those of the scenario first and in its order.
+    /// The scenario's autoscalers in its order, then others.
     pub(crate) autoscalers: Vec<AutoscalerHistory>,
     /// The last decisions that scaled, oldest first.
     pub(crate) recent_scalings: Vec<Decision>,

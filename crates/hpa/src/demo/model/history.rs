@@ -44,8 +44,8 @@ pub(crate) struct AutoscalerHistory {
     pub(crate) is_in_scenario: bool,
     /// Whether its workload drains a queue.
     pub(crate) has_queue: bool,
-    /// Whether the scenario sets a target load per pod. Without it, `needed` is what the capacity
-    /// of pods requires, and says nothing about too many replicas.
+    /// Whether the scenario sets a target load per pod. Without it, `needed` is computed from the
+    /// capacity of pods, which is no measure of too many replicas.
     pub(crate) has_target_load: bool,
     pub(crate) decisions: u32,
     pub(crate) scale_ups: u32,

@@ -48,8 +48,8 @@ fn first_failure(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Op
     Some(format!("{} cannot be read: {cause}", metric_name(hpa.spec.metrics.get(index)?)))
 }
 
-/// What changed the replicas that the metrics ask for, or why these are the current replicas
-/// although usage and target differ.
+/// The limit that changed the proposal, or why the proposal is the current replicas although usage
+/// and target differ.
 pub(super) fn limit(
     hpa: &HorizontalPodAutoscaler,
     explanation: &Explanation,

@@ -1,5 +1,5 @@
-//! Whether the controller followed the load. Judged by the data of the simulation, not by what the
-//! controller reports.
+//! Whether the controller followed the load, by the data of the simulation and not by the
+//! controller's reports.
 
 use super::history::{AutoscalerHistory, WorkloadSample};
 use crate::demo::format::{minutes, number};

@@ -26,9 +26,9 @@ use crate::{
     logging,
 };
 
-/// Default log level of the log file beside a live view.
+/// Default log level of the log file if the output is a live view.
 const LOG_LEVEL_LIVE: &str = "info";
-/// Default log level on standard error beside lines.
+/// Default log level on standard error if the output is lines.
 const LOG_LEVEL_LINES: &str = "warn";
 
 /// Facts about the demo that are known at the start.
@@ -90,8 +90,8 @@ impl Output {
         }
     }
 
-    /// Prints a decision if it scaled, or if its reason is not that of the `previous` decision of
-    /// the same autoscaler.
+    /// Prints a decision if it scaled, or if its reason differs from the `previous` decision of the
+    /// same autoscaler.
     pub(crate) fn decision(
         &self,
         decision: &Decision,
