@@ -8,8 +8,8 @@ use hpa_calc::{
 
 /// Answers the metric queries of autoscalers.
 ///
-/// The errors are those of the reference controller: [`ReadError::Fetch`] if the request failed,
-/// and [`ReadError::Empty`] if the response has no items.
+/// Errors match the reference controller: [`ReadError::Fetch`] if the request failed, and
+/// [`ReadError::Empty`] if the response has no items.
 #[async_trait]
 pub trait MetricsClient: Send + Sync {
     /// Answers a query of a [`Plan`](hpa_calc::plan::Plan).

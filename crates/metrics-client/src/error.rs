@@ -6,11 +6,11 @@ use hpa_calc::readings::{MetricsApi, ReadError};
 
 use crate::wire::WireError;
 
-/// Why a request to a metrics API failed. Cheap to clone, because all callers that waited for the
-/// request get it.
+/// Why a request to a metrics API failed. Cheap to clone, because every caller that waited for the
+/// request gets a copy.
 ///
 /// `request` names the request as the reference's client does, for example
-/// `get pods.metrics.k8s.io`. The texts end up in conditions of autoscalers.
+/// `get pods.metrics.k8s.io`. The texts appear in conditions of autoscalers.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -19,12 +19,12 @@ pub enum FetchError {
     Status {
         /// The HTTP status code.
         code: u16,
-        /// The message of the server's Status object, or else the reference client's text for the
-        /// code.
+        /// The message of the server's Status object, or the reference client's text for the code
+        /// if there is none.
         message: Box<str>,
     },
     /// The response was not complete in time.
-    #[error("context deadline exceeded: no answer within {deadline:?} ({request})")]
+    #[error("context deadline exceeded: no response within {deadline:?} ({request})")]
     Timeout {
         /// The time limit.
         deadline: Duration,
@@ -32,7 +32,7 @@ pub enum FetchError {
         request: Box<str>,
     },
     /// The response is larger than the limit.
-    #[error("the answer is larger than {limit} bytes ({request})")]
+    #[error("the response is larger than {limit} bytes ({request})")]
     TooLarge {
         /// The limit in bytes, after decompression.
         limit: usize,
@@ -40,7 +40,7 @@ pub enum FetchError {
         request: Box<str>,
     },
     /// The response could not be decoded.
-    #[error("unexpected answer ({request})")]
+    #[error("unexpected response ({request})")]
     Decode {
         /// The request.
         request: Box<str>,
@@ -102,13 +102,13 @@ impl FetchError {
 /// The error of [`ResourceNames::resource_for`](crate::ResourceNames::resource_for), if the lookup
 /// takes too long.
 #[derive(Debug, thiserror::Error)]
-#[error("context deadline exceeded: no answer within {deadline:?}")]
+#[error("context deadline exceeded: no response within {deadline:?}")]
 pub(crate) struct LookupTimeout {
     pub(crate) deadline: Duration,
 }
 
-/// In bytes. A metrics server may respond with a whole page, but conditions and events are meant
-/// for sentences.
+/// Limit in bytes. A metrics server may return a whole HTML page, which is too long for a condition
+/// or an event.
 const MAX_DESCRIPTION: usize = 4096;
 
 /// Formats an error and its causes in one line of at most 4096 bytes, without credentials of URLs,
@@ -119,8 +119,8 @@ pub fn describe(error: &dyn Error) -> String {
     text
 }
 
-/// Joins an error and its causes. A cause is left out if the text before contains it already, as
-/// with errors of kube.
+/// Joins an error and its causes. A cause is left out if the text before it already
+/// contains it, as in errors of the kube crate.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

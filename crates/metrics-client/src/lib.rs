@@ -24,12 +24,12 @@
 //! - [`wire`] has the types of the items, and pure functions from items to readings. It needs no
 //!   cluster.
 //!
-//! Queries and readings are those of [`hpa_calc::readings`]: a controller passes the queries of a
+//! Query and reading types come from [`hpa_calc::readings`]: a controller passes the queries of a
 //! [`Plan`](hpa_calc::plan::Plan) to [`MetricsClient::read`], and the readings to
 //! [`decide`](hpa_calc::decide).
 //!
 //! Nothing is retried, because the controller reads the metrics again in the next sync period.
-//! Paths, parameters, error texts and the reduction of items are those of the reference controller
+//! Paths, parameters, error texts and the reduction of items match the reference controller
 //! (`podautoscaler/metrics` in kube-controller-manager, and the clients in `k8s.io/metrics`).
 //!
 //! # Example
@@ -43,7 +43,7 @@
 //!     ResourceNames,
 //! };
 //!
-//! /// Knows the resources of the objects whose metrics are read.
+//! /// Maps the kinds whose metrics are read to their resources.
 //! struct Names;
 //!
 //! #[async_trait::async_trait]

@@ -22,8 +22,8 @@ pub trait MetricsSource: Send + Sync + 'static {
 /// A request to a metrics API.
 ///
 /// Requests are equal if their responses are interchangeable. A selector is sent as its canonical
-/// string. That of [`Selector::nothing`] is empty, so it selects everything, as in the reference
-/// controller.
+/// string. The string of [`Selector::nothing`] is empty, so the server selects everything, as with
+/// the reference controller.
 ///
 /// The enum is exhaustive on purpose: a source has to answer every kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -94,7 +94,7 @@ pub enum Items {
 }
 
 impl Request {
-    /// The request that answers a query. `pods` selects the pods of the scale target.
+    /// The request for a query. `pods` selects the pods of the scale target.
     pub fn new(namespace: &str, pods: &Selector, query: &MetricQuery) -> Self {
         let namespace = namespace.into();
         match query {

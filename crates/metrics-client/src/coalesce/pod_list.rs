@@ -1,4 +1,4 @@
-//! A list of pod metrics from which the items of a selector can be taken.
+//! A list of pod metrics that can be filtered by selector.
 
 use std::hash::BuildHasher;
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_everything_select_no_and_all_items() {
+    fn selector_of_nothing_selects_no_items_and_of_everything_all() {
         let list = PodList::for_namespace(items([&[("app".into(), "a".into())][..], &[]]));
         assert_eq!(list.select(&Selector::nothing()).len(), 0);
         assert_eq!(list.select(&Selector::everything()).len(), 2);
@@ -154,8 +154,8 @@ mod tests {
         };
         assert_eq!([1, 2, 3].map(is_shared), [true, false, false]);
         let groups = PodList::for_namespace(items).groups.unwrap();
-        let places: Vec<_> = groups.all.iter().map(|group| group.items.as_slice()).collect();
-        assert_eq!(places, [&[0, 1, 3][..], &[2]]);
+        let group_items: Vec<_> = groups.all.iter().map(|group| group.items.as_slice()).collect();
+        assert_eq!(group_items, [&[0, 1, 3][..], &[2]]);
     }
 
     fn requirement() -> impl Strategy<Value = String> {

@@ -9,13 +9,13 @@ const SHORT_LIST_ITEMS: usize = 2000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CoalescingSettings {
-    /// Time after the start of a request for which its response is reused. Zero: only while the
-    /// request is in flight.
+    /// How long a response is reused, from the start of its request. With zero, callers share a
+    /// response only while the request is in flight.
     pub freshness: Duration,
-    /// Time after its last request for which a selector counts as in use.
+    /// How long a selector counts as in use after its last request.
     pub window: Duration,
-    /// Number of selectors in use from which a namespace list is considered. `usize::MAX` disables
-    /// namespace lists.
+    /// Minimum number of selectors in use for a namespace list. `usize::MAX` disables namespace
+    /// lists.
     pub threshold: usize,
 }
 
@@ -45,8 +45,9 @@ impl CoalescingSettings {
         Self { threshold, ..self }
     }
 
-    /// Returns the freshness of a list: up to five times the usual one, so at most a third of the
-    /// sync period, depending on its length.
+    /// Returns the freshness of a list. It increases with the length of the list, up to five times
+    /// [`freshness`](Self::freshness), which [`for_sync_period`](Self::for_sync_period) makes a
+    /// third of the period.
     pub(super) fn freshness_for(&self, items: usize) -> Duration {
         let factor = (items / SHORT_LIST_ITEMS).clamp(1, 5);
         self.freshness.saturating_mul(u32::try_from(factor).unwrap_or(1))

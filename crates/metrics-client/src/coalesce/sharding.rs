@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 
 const SHARDS: usize = 16;
 
-/// A map in [`SHARDS`] shards. A lock is held for the duration of a closure, so never across an
+/// A map in [`SHARDS`] shards. A lock is held only while a closure runs, so never across an
 /// await.
 pub(crate) struct ShardedMap<K, V> {
     shards: [Mutex<HashMap<K, V>>; SHARDS],

@@ -14,8 +14,7 @@ use super::{CoalescingSettings, sharding::ShardedMap};
 const REQUEST_COST: u64 = 100;
 /// Cost of selecting items from a list, without the items themselves, in items.
 const SELECT_COST: u64 = 1;
-/// Number of windows for which the size of a namespace list is valid, and for which sharing is
-/// suspended.
+/// How long the size of a namespace list is valid, and how long sharing is suspended, in windows.
 const VALID_WINDOWS: u32 = 8;
 
 /// Statistics about the requests in each namespace.
@@ -27,7 +26,7 @@ pub(super) struct Sharing {
 #[derive(Default)]
 struct Namespace {
     selectors: HashMap<Selector, SelectorUse>,
-    /// The length of the namespace list, and when it was fetched.
+    /// Number of items in the last namespace list, and when it was fetched.
     list: Option<(usize, Instant)>,
     /// Set if the last namespace list could not be shared.
     suspended_until: Option<Instant>,
@@ -45,7 +44,7 @@ struct SharingDecision {
 #[derive(Clone, Copy)]
 struct SelectorUse {
     last_request: Instant,
-    /// Number of items that the selector matched last.
+    /// Number of items that the selector matched in the last response.
     items: usize,
 }
 
@@ -76,11 +75,11 @@ impl Sharing {
                     is_shared
                 }
             };
-            if let Some(known) = state.selectors.get_mut(selector) {
-                known.last_request = now;
+            if let Some(usage) = state.selectors.get_mut(selector) {
+                usage.last_request = now;
             } else {
-                let known = SelectorUse { last_request: now, items: 0 };
-                state.selectors.insert(selector.clone(), known);
+                let usage = SelectorUse { last_request: now, items: 0 };
+                state.selectors.insert(selector.clone(), usage);
             }
             is_shared && state.suspended_until.is_none_or(|until| until <= now)
         })
@@ -89,8 +88,8 @@ impl Sharing {
     /// Records how many items a selector matched.
     pub(super) fn record_matches(&self, namespace: &str, selector: &Selector, items: usize) {
         self.with(namespace, |state| {
-            if let Some(known) = state.selectors.get_mut(selector) {
-                known.items = items;
+            if let Some(usage) = state.selectors.get_mut(selector) {
+                usage.items = items;
             }
         });
     }
@@ -125,9 +124,10 @@ impl Sharing {
 }
 
 impl SharingDecision {
-    /// A decision takes time in proportion to the number of selectors, so it is not made for each
-    /// request. A decision against sharing becomes invalid when the number of selectors has
-    /// doubled: after a start, all autoscalers of a namespace appear within a second.
+    /// Whether the decision still applies. A decision takes time in proportion to the number of
+    /// selectors, so it is reused for later requests. A decision against sharing becomes invalid
+    /// when the number of selectors has doubled, because all autoscalers of a namespace appear
+    /// within a second after a start.
     fn is_valid(&self, now: Instant, selectors: usize) -> bool {
         now < self.valid_until
             && (self.is_shared || selectors < self.selectors.saturating_mul(2).max(1))
@@ -136,7 +136,7 @@ impl SharingDecision {
 
 impl Namespace {
     fn drop_expired(&mut self, now: Instant, window: Duration) {
-        self.selectors.retain(|_, known| now.duration_since(known.last_request) < window);
+        self.selectors.retain(|_, usage| now.duration_since(usage.last_request) < window);
         self.list = self.list.filter(|(_, at)| now.duration_since(*at) < window * VALID_WINDOWS);
     }
 
@@ -150,8 +150,9 @@ impl Namespace {
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let selectors = number(self.selectors.len());
         let matched =
-            self.selectors.values().map(|known| number(known.items)).fold(0, u64::saturating_add);
-        // If the size is unknown, the estimate is low, so that one list determines it.
+            self.selectors.values().map(|usage| number(usage.items)).fold(0, u64::saturating_add);
+        // If the size is unknown, the estimate is low on purpose: the first list then determines
+        // it.
         let list_items = self.list.map_or(matched, |(items, _)| number(items));
         let separate = selectors.saturating_mul(REQUEST_COST).saturating_add(matched);
         let freshness = settings.freshness_for(usize::try_from(list_items).unwrap_or(usize::MAX));
@@ -166,7 +167,7 @@ impl Namespace {
     /// the last request of every selector.
     fn bursts(&self, freshness: Duration) -> u64 {
         let mut requests: Vec<Instant> =
-            self.selectors.values().map(|known| known.last_request).collect();
+            self.selectors.values().map(|usage| usage.last_request).collect();
         requests.sort_unstable();
         let mut bursts = 0;
         let mut start: Option<Instant> = None;

@@ -34,7 +34,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// Returns the time after the start of its request for which a response is reused.
+/// Returns how long a response is reused, from the start of its request.
 type Freshness<T> = dyn Fn(&T) -> Duration + Send + Sync;
 
 /// Responses by key, with at most one request in flight for each key.

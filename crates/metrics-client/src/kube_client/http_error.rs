@@ -1,16 +1,15 @@
-//! Messages for HTTP errors, which are those of the reference's client (apimachinery's
-//! `api/errors`).
+//! Messages for HTTP errors, as in the reference's client (apimachinery's `api/errors`).
 
 use http::StatusCode;
 use serde::Deserialize;
 
 use crate::FetchError;
 
-/// Limit for quoting a body that is no Status object, in bytes.
+/// Limit for quoting a body that is not a Status object, in bytes.
 const MAX_QUOTE: usize = 2048;
 
-/// Returns the error for a response: the message of the server's Status object, or else a text for
-/// the code.
+/// Returns the error for a response: the message of the server's Status object, or a text for the
+/// code if there is none.
 ///
 /// `request` names the request, for example `get pods.metrics.k8s.io`.
 pub(super) fn status_error(
@@ -134,7 +133,7 @@ mod tests {
         "the server responded with the status code 418 \
          but did not return more information (get pods.g)"
     )]
-    fn messages_are_those_of_the_reference(
+    fn messages_match_the_reference(
         #[case] code: u16,
         #[case] content_type: &str,
         #[case] body: &str,

@@ -30,7 +30,7 @@ use crate::{
 /// Maps kinds to resources, as the discovery of the API server does.
 #[async_trait]
 pub trait ResourceNames: Send + Sync + 'static {
-    /// Returns the resource of a kind: its plural for the core group, or else `<plural>.<group>`.
+    /// Returns the resource of a kind: its plural for the core group, otherwise `<plural>.<group>`.
     /// It may be namespaced or not, because custom metrics of all objects except Namespaces are
     /// requested in the namespace of the autoscaler.
     ///
@@ -51,8 +51,8 @@ pub struct ClientSettings {
     pub deadline: Duration,
     /// Size limit of a response in bytes, after decompression. 256 MiB by default.
     pub max_body: usize,
-    /// Time for which the discovered versions of the APIs are valid, usually the controller's sync
-    /// period. 15 s by default.
+    /// How long discovered API versions are cached, usually the controller's sync period. 15 s by
+    /// default.
     pub version_lifetime: Duration,
 }
 
@@ -90,8 +90,8 @@ impl ClientSettings {
 ///
 /// - It prefers v1 of metrics.k8s.io over v1beta1, and v1beta2 of custom.metrics.k8s.io over
 ///   v1beta1. Discovery needs at most one request per API and [`ClientSettings::version_lifetime`].
-///   After a failed discovery, the next request repeats it. external.metrics.k8s.io has one version
-///   only.
+///   After a failed discovery, the next request repeats it. external.metrics.k8s.io has only one
+///   version, so it is not discovered.
 /// - Every request has a time limit. Nothing is retried, and `client` should not retry either
 ///   (`kube::Config::default_retry`).
 /// - The size of responses is limited.
@@ -271,7 +271,7 @@ impl Transport {
         Err(http_error::status_error(head.status, content_type, &body, &get.description))
     }
 
-    /// Reads a body. `length` is that of the header, which may be wrong.
+    /// Reads a body. `length` is the value of `Content-Length`, which may be wrong, or 0.
     async fn read(
         &self,
         get: &GetRequest,

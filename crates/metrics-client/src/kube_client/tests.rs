@@ -196,7 +196,7 @@ async fn external_metric_is_requested_in_lower_case_without_discovery() {
 #[case(
     "slow/v1",
     "Queue",
-    "unable to map kind Queue.slow to resource: context deadline exceeded: no answer within 10s"
+    "unable to map kind Queue.slow to resource: context deadline exceeded: no response within 10s"
 )]
 #[tokio::test(start_paused = true)]
 async fn unknown_kind_is_an_error(
@@ -241,15 +241,15 @@ async fn missing_api_is_an_error() {
 )]
 #[case(
     Reply::json("{").after(Duration::from_secs(11)),
-    "context deadline exceeded: no answer within 10s (get pods.metrics.k8s.io)"
+    "context deadline exceeded: no response within 10s (get pods.metrics.k8s.io)"
 )]
 #[case(
     Reply::json("x".repeat(4097)),
-    "the answer is larger than 4096 bytes (get pods.metrics.k8s.io)"
+    "the response is larger than 4096 bytes (get pods.metrics.k8s.io)"
 )]
 #[case(
     Reply::json("{"),
-    "unexpected answer (get pods.metrics.k8s.io): cannot decode PodMetricsList: \
+    "unexpected response (get pods.metrics.k8s.io): cannot decode PodMetricsList: \
      EOF while parsing an object at line 1 column 1"
 )]
 #[case(

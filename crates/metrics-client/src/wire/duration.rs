@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-/// Why a text is not a duration. The messages are those of Go's time package.
+/// Why a text is not a duration. The messages match Go's time package.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {

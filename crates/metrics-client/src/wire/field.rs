@@ -1,4 +1,4 @@
-//! Deserializers of fields, exactly as lenient as those of the reference.
+//! Field deserializers, exactly as lenient as the reference's decoder.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
 

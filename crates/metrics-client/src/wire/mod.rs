@@ -26,7 +26,7 @@ pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, res
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It is not JSON of the expected structure, or has an invalid value.
+    /// The response is not JSON of the expected structure, or has an invalid value.
     #[error("cannot decode {kind}")]
     Json {
         /// The kind of the requested list.
@@ -34,7 +34,7 @@ pub enum WireError {
         /// The cause, with its position.
         source: serde_json::Error,
     },
-    /// It has another kind.
+    /// The response has another kind than the requested list.
     #[error("the server didn't return {expected}, the type is {found}")]
     Kind {
         /// The kind of the requested list.
@@ -42,7 +42,7 @@ pub enum WireError {
         /// The kind of the response.
         found: Box<str>,
     },
-    /// It is a Status object with a failure, although the HTTP status was successful.
+    /// The response is a Status object with a failure, although the HTTP status was successful.
     #[error("{0}")]
     Failure(Box<str>),
 }
@@ -52,7 +52,7 @@ pub trait ListItem: DeserializeOwned {
     /// The kind of the list.
     const LIST_KIND: &'static str;
 
-    /// Replaces parts that equal those of the previous item by a reference to the same memory.
+    /// Makes parts that equal the previous item's share its memory.
     fn share_memory_with(&mut self, previous: &Self) {
         _ = previous;
     }
