@@ -266,10 +266,10 @@ mod tests {
 
     fn cpu(load: &Load, selector: &str) -> Vec<(String, String)> {
         let selector = Selector::parse(selector).expect("a selector");
-        let answer: Value =
+        let response: Value =
             serde_json::from_slice(&load.pod_metrics("v1", "n", &selector)).expect("JSON");
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        let items = answer["items"].as_array().expect("items").iter();
+        let items = response["items"].as_array().expect("items").iter();
         items
             .map(|item| {
                 (text(&item["metadata"]["name"]), text(&item["containers"][0]["usage"]["cpu"]))

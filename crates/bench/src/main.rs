@@ -6,7 +6,7 @@
 //! it starts, or a proxy to a running one. `hpa-bench run` starts a server and a controller, one
 //! controller after the other, and compares them.
 //!
-//! Modules, lowest first. A module imports only what stands above it in this list:
+//! Modules by layer, lowest first. A module imports only modules that are listed before it:
 //!
 //! - [`controller`], [`args`]: command lines, of the controllers and of `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them

@@ -1,4 +1,4 @@
-//! The objects of the cluster.
+//! Builds the objects of the measured cluster.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -205,7 +205,7 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
         "metadata": { "namespace": namespace, "name": name },
         "spec": {
             "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": name },
-            // The load is at most one and a half times the average.
+            // Above what is needed: the load is at most one and a half times the average.
             "minReplicas": 1, "maxReplicas": population.pods * 2,
             "metrics": [metric],
         },

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Count, percentiles and maximum of values, in their unit. All zero if there are no values.
+/// Count, percentiles and maximum of values, in the unit of the values. All zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     pub(crate) count: usize,

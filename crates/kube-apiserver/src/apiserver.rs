@@ -84,8 +84,8 @@ impl Options {
         self
     }
 
-    /// Has kube-apiserver write an audit log, for [`KubeApiserver::take_audit_log`]. The policy is
-    /// an `audit.k8s.io/v1` Policy.
+    /// Makes kube-apiserver write an audit log, for [`KubeApiserver::take_audit_log`]. The policy
+    /// is an `audit.k8s.io/v1` Policy.
     #[must_use]
     pub fn audit_policy(mut self, policy: Value) -> Self {
         self.audit_policy = Some(policy);
@@ -163,13 +163,13 @@ impl KubeApiserver {
         Ok([self.etcd.id()?, self.apiserver.id()?])
     }
 
-    /// Returns the audit log, the first time and if [`Options::audit_policy`] is set. The caller
-    /// must read it, because the API server blocks when the pipe is full.
+    /// Returns the audit log if [`Options::audit_policy`] is set, and `None` on later calls. The
+    /// caller must read it, because the API server blocks when the pipe is full.
     pub fn take_audit_log(&mut self) -> Option<ChildStdout> {
         self.audit_log.take()
     }
 
-    /// Creates a service account, if it doesn't exist, and returns a token of it.
+    /// Creates a service account, if it doesn't exist, and returns a token for it.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<String> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client(), namespace);
         create(&accounts, &from_json(json!({ "metadata": { "name": name } }))?).await?;
@@ -214,7 +214,7 @@ impl KubeApiserver {
             let name = format!("{version}.{group}");
             let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/{name}");
             self.wait_for(&path, is_available).await?;
-            // The proxy notices the availability later than the status shows it.
+            // The status reports the availability before the proxy acts on it.
             self.wait_for(&format!("/apis/{group}/{version}"), |_| true).await?;
         }
         Ok(())

@@ -5,19 +5,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The binaries were not found. The message says where they were looked for.
+/// The binaries were not found. The message names the searched location.
 #[derive(Debug, thiserror::Error)]
 pub enum NotFound {
-    #[error("KUBEBUILDER_ASSETS={} does not hold etcd and kube-apiserver", .0.display())]
+    #[error("KUBEBUILDER_ASSETS={} does not contain etcd and kube-apiserver", .0.display())]
     IncompleteDirectory(PathBuf),
-    #[error("no home directory to look for the store of setup-envtest in")]
+    #[error("no home directory, so the store of setup-envtest can't be located")]
     NoHome,
     #[error("KUBEBUILDER_ASSETS is not set, and {pattern} does not exist")]
     EmptyStore { pattern: String },
 }
 
-/// Returns the directory that holds `etcd` and `kube-apiserver`: `KUBEBUILDER_ASSETS`, or else the
-/// newest version in the store of setup-envtest.
+/// Returns the directory with `etcd` and `kube-apiserver`: `KUBEBUILDER_ASSETS`, or the newest
+/// version in the store of setup-envtest if the variable is not set.
 pub fn find() -> Result<PathBuf, NotFound> {
     if let Some(dir) = env::var_os("KUBEBUILDER_ASSETS").filter(|dir| !dir.is_empty()) {
         let dir = PathBuf::from(dir);

@@ -25,8 +25,8 @@ impl Rounds {
     }
 }
 
-/// Returns the median of each number in values of the same structure. Other fields are those of the
-/// first value that has them.
+/// Returns the median of each number in values of the same structure. Other fields are copied from
+/// the first value that has them.
 fn median(values: &[&Value]) -> Value {
     let present: Vec<&Value> = values.iter().copied().filter(|value| !value.is_null()).collect();
     match present.first() {
@@ -48,7 +48,8 @@ fn median(values: &[&Value]) -> Value {
     }
 }
 
-/// Returns the middle value, and the lower one of two, so that a count stays an integer.
+/// Returns the middle value, or the lower one of two middle values, so that a count stays an
+/// integer.
 fn median_number(values: &[&Value]) -> Value {
     let mut values = values.to_vec();
     values.sort_by(|one, other| number(one).total_cmp(&number(other)));

@@ -133,7 +133,7 @@ async fn measure_against(
     Ok(Outcome::new(measurement, &arguments.population))
 }
 
-/// Waits until all autoscalers are decided, and at most for the time of `--within`.
+/// Waits until all autoscalers are decided, at most as long as `--within`.
 async fn wait_until_decided(
     arguments: &RunArguments,
     server: &ServerProcess,
@@ -148,7 +148,7 @@ async fn wait_until_decided(
     Ok(())
 }
 
-/// Lets the time of the measurement pass. Adds autoscalers during its first half, so that the
+/// Waits for the duration of the measurement. Adds autoscalers during its first half, so that the
 /// second half remains for their decisions.
 async fn add_autoscalers(
     arguments: &RunArguments,

@@ -14,7 +14,7 @@ use crate::{
     usage::Usage,
 };
 
-/// All that is known at one time.
+/// All measured values at one time.
 pub(super) struct Snapshot {
     pub(crate) stats: Stats,
     pub(crate) own: OwnMetrics,
@@ -44,7 +44,8 @@ pub(crate) enum CountedBy {
     ScaleReads,
 }
 
-/// The numbers. Times are in seconds, sizes in bytes. The field names are those of `--json`.
+/// The numbers. Times are in seconds, sizes in bytes. The field names are part of the `--json`
+/// output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
     pub(crate) controller: String,
@@ -219,7 +220,7 @@ fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64
     cycles
 }
 
-/// Returns the time from the last status write, or else the creation, to the end.
+/// Returns the time from the last status write to the end, or from the creation if there is none.
 fn since_last_write(seen: &AutoscalerRecord, end: f64) -> f64 {
     let times = seen.written.iter().copied().filter(|at| *at <= end);
     end - times.max_by(f64::total_cmp).unwrap_or(seen.created)

@@ -1,4 +1,5 @@
-//! What a kube-apiserver and its etcd cost, from `/proc` and from the API server's own metrics.
+//! Resource usage of a kube-apiserver and its etcd, from `/proc` and from the API server's own
+//! metrics.
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -19,7 +20,7 @@ impl ApiserverStats {
     }
 
     /// Adds the bytes that the API server sent for each kind of request. Its metrics cover reads
-    /// and watches, of all clients; but only the controller sends the requests it is measured by.
+    /// and watches only. They include all clients, but only the controller sends these kinds.
     pub(super) async fn add_bytes(&self, requests: &mut [RequestCount]) -> Result<()> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.client.request_text(request).await;

@@ -1,4 +1,5 @@
-//! The state around the API server: objects, load, records, and the endpoints that report them.
+//! The state that all kinds of servers share: objects, load, records, and the endpoints that report
+//! them.
 
 use std::{
     sync::{
@@ -40,9 +41,9 @@ pub(super) struct Cluster {
     pub(super) load: Arc<Load>,
     pub(super) recorder: Arc<Recorder>,
     pub(super) population: Population,
-    /// Targets whose autoscalers are created on request.
+    /// Number of targets whose autoscalers are created on request.
     pub(super) extra: u32,
-    /// Autoscalers that were created on request.
+    /// Number of autoscalers that were created on request.
     added: Arc<AtomicU32>,
     scaled: mpsc::UnboundedSender<ScaledTarget>,
     processes: Processes,
@@ -83,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// Has populating fail as soon as the requests in flight have completed.
+    /// Makes populating fail as soon as the requests in flight have completed.
     pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -137,7 +138,7 @@ impl Cluster {
     async fn add(&self) -> Result<Progress> {
         let index = self.added.fetch_add(1, Ordering::Relaxed);
         let name = format!("{EXTRA}{index}");
-        ensure!(index < self.extra, "there are no more targets without an autoscaler");
+        ensure!(index < self.extra, "every target has an autoscaler already");
         self.recorder.record_creation(EXTRA_NAMESPACE, &name);
         self.store.create(objects::autoscaler(EXTRA_NAMESPACE, &name, &self.population)).await?;
         Ok(self.recorder.progress())

@@ -16,7 +16,8 @@ pub(super) async fn bind() -> Result<TcpListener> {
 /// Prints the URL, which `hpa-bench run` waits for, and serves.
 pub(super) async fn serve(listener: TcpListener, router: Router) -> Result<()> {
     print_progress(&format!("http://{}", listener.local_addr()?))?;
-    // As kube-apiserver does: a response must not wait for the acknowledgement of its first part.
+    // As in kube-apiserver: with Nagle's algorithm, a response would wait for the acknowledgement
+    // of its first part.
     let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
     axum::serve(listener, router).await.context("cannot serve")
 }

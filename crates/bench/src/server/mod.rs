@@ -1,8 +1,9 @@
 //! `hpa-bench serve`: the API server that a controller is measured against.
 //!
-//! Modules, lowest first: [`recorder`], [`metrics`], [`apiserver_stats`], [`pods`], [`cluster`],
-//! [`audit`], [`progress`], [`populate`], [`upstream`], [`proxy`], [`listener`], [`namespaces`],
-//! and one for each kind of server: [`testbed`], [`kube_apiserver`], [`kubeconfig`].
+//! Modules by layer, lowest first: [`recorder`], [`metrics`], [`apiserver_stats`], [`pods`],
+//! [`cluster`], [`audit`], [`progress`], [`populate`], [`upstream`], [`proxy`], [`listener`],
+//! [`namespaces`], and one for each kind of server: [`testbed`], [`kube_apiserver`],
+//! [`kubeconfig`].
 
 mod apiserver_stats;
 mod audit;

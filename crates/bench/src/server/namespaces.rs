@@ -24,7 +24,7 @@ type Kind = (&'static str, &'static str, &'static str);
 
 /// Namespaces that are deleted concurrently.
 const CONCURRENCY: usize = 8;
-/// Limit for the cluster to delete an almost empty namespace.
+/// Deadline for the cluster to delete an almost empty namespace.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(5);
 const POLL: Duration = Duration::from_millis(250);
 /// The kinds that `hpa-bench` and a controller create. Autoscalers are deleted first, because they
@@ -58,7 +58,7 @@ impl Namespaces {
 
     /// Fails if one of the namespaces exists, because its objects must not be deleted.
     pub(super) async fn ensure_absent(&self) -> Result<()> {
-        let api = self.all();
+        let api = self.namespaces();
         for name in &self.names {
             let found = api
                 .get_opt(name)
@@ -74,7 +74,7 @@ impl Namespaces {
 
     /// Creates the namespaces, each with the service account of its pods.
     pub(super) async fn create(&mut self, cluster: &Cluster) -> Result<()> {
-        let api = self.all();
+        let api = self.namespaces();
         for name in &self.names {
             ensure!(!cluster.is_stopped(), "stopped before all namespaces were created");
             let object = serde_json::from_value(objects::inert(objects::namespace(name)))?;
@@ -121,8 +121,9 @@ impl Namespaces {
     async fn delete_with_content(&self, Created { name, uid }: &Created) -> Result<()> {
         let has_namespace_controller = self.has_namespace_controller(name).await?;
         let same_uid = Preconditions { uid: Some(uid.clone()), resource_version: None };
-        // Before its objects: a terminating namespace accepts no new ones.
-        match self.all().delete(name, &DeleteParams::default().preconditions(same_uid)).await {
+        // The namespace first: once it is terminating, it accepts no new objects.
+        match self.namespaces().delete(name, &DeleteParams::default().preconditions(same_uid)).await
+        {
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
             deleted => _ = deleted?,
         }
@@ -183,13 +184,13 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Returns the namespace, unless it is gone or was created again by someone else.
+    /// Returns the namespace, unless it is gone or another one with its name exists.
     async fn remaining(&self, name: &str, uid: &str) -> Result<Option<DynamicObject>> {
-        let found = self.all().get_opt(name).await?;
+        let found = self.namespaces().get_opt(name).await?;
         Ok(found.filter(|namespace| namespace.metadata.uid.as_deref() == Some(uid)))
     }
 
-    fn all(&self) -> Api<DynamicObject> {
+    fn namespaces(&self) -> Api<DynamicObject> {
         self.api(("", "v1", "Namespace"), "")
     }
 

@@ -4,8 +4,8 @@ use crate::harness::bench;
 
 #[test]
 fn unusable_kubeconfig_is_reported() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("cluster.yaml").display().to_string();
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("cluster.yaml").display().to_string();
     let server = format!("--server=kubeconfig={file}");
     let (success, _, errors) = bench(&["--controller=ours=/bin/true", &server]);
     assert!(!success && errors.contains(&format!("cannot use the kubeconfig {file}")), "{errors}");
@@ -18,17 +18,17 @@ fn unusable_kubeconfig_is_reported() {
 
 #[test]
 fn directory_without_kube_apiserver_is_reported() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let server = format!("kube-apiserver={}", folder.path().display());
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = format!("kube-apiserver={}", dir.path().display());
     let (success, _, errors) = bench(&["--controller", "ours=/bin/true", "--server", &server]);
-    let etcd = folder.path().join("etcd").display().to_string();
+    let etcd = dir.path().join("etcd").display().to_string();
     assert!(!success && errors.contains(&format!("{etcd} does not exist")), "{errors}");
 }
 
 #[test]
 fn exit_of_the_controller_is_reported_with_its_log() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let broken = folder.path().join("broken");
+    let dir = tempfile::tempdir().expect("a directory");
+    let broken = dir.path().join("broken");
     std::fs::write(&broken, "#!/bin/sh\necho no such luck >&2\nexit 3\n").expect("a file");
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&broken, permissions).expect("permissions");

@@ -8,8 +8,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The controller: `HPA_BINARY`, or else what cargo builds in the profile of this test. It is built
-/// once, because every call of cargo takes a second and waits for other calls.
+/// The controller: `HPA_BINARY` if set, otherwise built by cargo in the profile of this test. It is
+/// built once, because every call of cargo takes a second and waits for other calls.
 pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os("HPA_BINARY") {
     Some(path) if !path.is_empty() => path.into(),
     _ => build_hpa(),
@@ -17,8 +17,8 @@ pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_
 
 fn build_hpa() -> PathBuf {
     let bench = Path::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let folder = bench.parent().expect("a folder");
-    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+    let dir = bench.parent().expect("a directory");
+    let profile = match dir.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(profile) => profile,
     };
@@ -28,7 +28,7 @@ fn build_hpa() -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "cargo build -p hpa: {status}");
-    folder.join(format!("hpa{}", std::env::consts::EXE_SUFFIX))
+    dir.join(format!("hpa{}", std::env::consts::EXE_SUFFIX))
 }
 
 pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
@@ -42,8 +42,8 @@ pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
 /// Measures the controller for two seconds, with 20 autoscalers of 3 pods that are reconciled five
 /// times a second.
 pub(crate) fn measure(more: &[&str]) -> (Value, String) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let json = folder.path().join("numbers.json").display().to_string();
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = dir.path().join("numbers.json").display().to_string();
     let controller = format!("ours={}", HPA.display());
     let small = [
         "--autoscalers=20",
@@ -67,7 +67,7 @@ pub(crate) fn number(outcome: &Value, pointer: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {pointer} in {outcome:#}"))
 }
 
-/// Returns a number of a kind of request, or zero if there were no such requests.
+/// Returns a field of the statistics for a kind of request, or zero if there were no such requests.
 pub(crate) fn requests(outcome: &Value, field: &str, kind: &str) -> f64 {
     outcome["requests"].get(kind).map_or(0.0, |one| number(one, field))
 }

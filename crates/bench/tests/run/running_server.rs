@@ -17,27 +17,27 @@ use tokio::runtime::Runtime;
 use crate::harness::{HPA, WRITE_SCALE, WRITE_STATUS, bench, measure, number, requests};
 
 /// A testbed that serves HTTP.
-struct Served {
+struct ServedTestbed {
     testbed: Testbed,
-    folder: TempDir,
+    dir: TempDir,
     _handle: ServerHandle,
     _runtime: Runtime,
 }
 
-impl Served {
+impl ServedTestbed {
     fn new() -> Self {
         let (testbed, runtime) = (Testbed::default(), Runtime::new().expect("a runtime"));
         let served = testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
         let (address, handle) = runtime.block_on(served).expect("a port");
-        let folder = tempfile::tempdir().expect("a folder");
-        std::fs::write(folder.path().join("cluster.yaml"), Testbed::kubeconfig(address))
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("cluster.yaml"), Testbed::kubeconfig(address))
             .expect("a file");
-        Self { testbed, folder, _handle: handle, _runtime: runtime }
+        Self { testbed, dir, _handle: handle, _runtime: runtime }
     }
 
     /// Returns the flag that selects it as the server.
     fn flag(&self) -> String {
-        format!("--server=kubeconfig={}", self.folder.path().join("cluster.yaml").display())
+        format!("--server=kubeconfig={}", self.dir.path().join("cluster.yaml").display())
     }
 
     fn names(&self, api_version: &str, kind: &str) -> Vec<String> {
@@ -48,7 +48,7 @@ impl Served {
             .collect()
     }
 
-    /// Returns whether it has no objects except those of an empty cluster.
+    /// Returns whether it has only the objects of an empty cluster.
     fn is_clean(&self) -> bool {
         let left = [("v1", "Pod"), ("v1", "Event"), ("apps/v1", "Deployment")];
         left.iter().all(|(version, kind)| self.names(version, kind).is_empty())
@@ -58,7 +58,7 @@ impl Served {
 
 #[test]
 fn running_server_is_measured_and_cleaned_up() {
-    let served = Served::new();
+    let served = ServedTestbed::new();
     let other = json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": { "name": "other" },
@@ -101,7 +101,7 @@ fn running_server_is_measured_and_cleaned_up() {
 
 #[test]
 fn existing_namespace_is_reported_and_not_changed() {
-    let served = Served::new();
+    let served = ServedTestbed::new();
     let namespace =
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "bench-1" } });
     served.testbed.apply(namespace).expect("a namespace");
@@ -133,7 +133,7 @@ fn start_and_wait_for(arguments: &[&str], text: &str) -> Child {
 #[case::while_populating("the server is", Signal::INT)]
 #[case::while_measuring("measuring", Signal::TERM)]
 fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
-    let served = Served::new();
+    let served = ServedTestbed::new();
     let controller = format!("--controller=ours={}", HPA.display());
     let small = ["run", "--autoscalers=40", "--pods=10", "--period=200ms"];
     let mut child =
@@ -144,14 +144,13 @@ fn interrupted_run_cleans_up(#[case] text: &str, #[case] signal: Signal) {
     assert!(served.is_clean());
 }
 
-/// As on a cluster without kube-controller-manager, nothing else finishes the deletion of
-/// namespaces.
+/// Without kube-controller-manager, only `hpa-bench` can finalize the namespaces.
 #[test]
 #[ignore = "needs etcd and kube-apiserver"]
 fn running_kube_apiserver_is_cleaned_up() {
     let assets = assets::find().expect("etcd and kube-apiserver").display().to_string();
-    let folder = tempfile::tempdir().expect("a folder");
-    let kubeconfig = folder.path().join("cluster.yaml").display().to_string();
+    let dir = tempfile::tempdir().expect("a directory");
+    let kubeconfig = dir.path().join("cluster.yaml").display().to_string();
     let server = format!("--server=kube-apiserver={assets}");
     let small = [
         "serve",
@@ -179,14 +178,14 @@ fn running_kube_apiserver_is_cleaned_up() {
         .block_on(kube::Config::from_custom_kubeconfig(config, &options))
         .expect("a context");
     let client = runtime.block_on(async { kube::Client::try_from(config) }).expect("a client");
-    let ask = |method: &str, path: &str, body: Value| {
+    let send = |method: &str, path: &str, body: Value| {
         let request = http::Request::builder().method(method).uri(path);
         let request =
             request.header("content-type", "application/json").body(body.to_string().into_bytes());
-        runtime.block_on(client.request::<Value>(request.expect("a request"))).expect("an answer")
+        runtime.block_on(client.request::<Value>(request.expect("a request"))).expect("a response")
     };
     let names = || {
-        let namespaces = ask("GET", "/api/v1/namespaces", json!({}));
+        let namespaces = send("GET", "/api/v1/namespaces", json!({}));
         let items = namespaces["items"].as_array().expect("namespaces").clone();
         items
             .iter()
@@ -194,12 +193,12 @@ fn running_kube_apiserver_is_cleaned_up() {
             .collect::<Vec<_>>()
     };
     let namespace = "/api/v1/namespaces/bench-0";
-    ask("DELETE", "/apis/autoscaling/v2/namespaces/bench-0/horizontalpodautoscalers", json!({}));
-    ask("DELETE", "/apis/apps/v1/namespaces/bench-0/deployments", json!({}));
-    ask("DELETE", &format!("{namespace}/pods"), json!({ "gracePeriodSeconds": 0 }));
-    ask("DELETE", namespace, json!({}));
-    let nothing_more = json!({ "metadata": { "name": "bench-0" }, "spec": {} });
-    ask("PUT", &format!("{namespace}/finalize"), nothing_more);
+    send("DELETE", "/apis/autoscaling/v2/namespaces/bench-0/horizontalpodautoscalers", json!({}));
+    send("DELETE", "/apis/apps/v1/namespaces/bench-0/deployments", json!({}));
+    send("DELETE", &format!("{namespace}/pods"), json!({ "gracePeriodSeconds": 0 }));
+    send("DELETE", namespace, json!({}));
+    let no_finalizers = json!({ "metadata": { "name": "bench-0" }, "spec": {} });
+    send("PUT", &format!("{namespace}/finalize"), no_finalizers);
     let before = names();
 
     let (numbers, output) = measure(&[&flag, "--repeat=2"]);
@@ -210,7 +209,7 @@ fn running_kube_apiserver_is_cleaned_up() {
     assert_eq!(requests(first, "/failed", WRITE_STATUS), 0.0, "{output}");
     assert_eq!(names(), before);
     for path in ["/api/v1/pods", "/apis/apps/v1/deployments", "/api/v1/serviceaccounts"] {
-        assert_eq!(ask("GET", path, json!({}))["items"], json!([]), "{path}");
+        assert_eq!(send("GET", path, json!({}))["items"], json!([]), "{path}");
     }
     let id = i32::try_from(serving.id()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(id, Signal::TERM).expect("a signal");
