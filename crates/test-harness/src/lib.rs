@@ -1,4 +1,4 @@
-//! What the test suites share: the controller on a testbed, objects, metrics, virtual time.
+//! Shared test support: the controller on a testbed, objects, metrics, virtual time.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! Everything panics where a step fails: a test can only report it.
+//! All functions panic on failure, which fails the calling test.
 
 #![allow(
     clippy::expect_used,

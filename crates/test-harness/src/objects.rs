@@ -1,4 +1,4 @@
-//! Objects in [`NAMESPACE`], as JSON. A test changes what it needs by index.
+//! Objects in [`NAMESPACE`], as JSON. Tests adjust fields by indexing.
 
 use std::ops::RangeInclusive;
 

@@ -55,7 +55,7 @@ pub struct ServedTestbed {
     pub address: SocketAddr,
     pub kubeconfig: PathBuf,
     /// Holds the kubeconfig, and is free for other files of the test.
-    pub folder: TempDir,
+    pub dir: TempDir,
     _server: ServerHandle,
 }
 
@@ -63,9 +63,9 @@ impl ServedTestbed {
     pub async fn new(testbed: &Testbed) -> Self {
         let (address, server) =
             testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.expect("a port");
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let kubeconfig = folder.path().join("kubeconfig");
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a kubeconfig file");
-        Self { address, kubeconfig, folder, _server: server }
+        Self { address, kubeconfig, dir, _server: server }
     }
 }

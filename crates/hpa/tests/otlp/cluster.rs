@@ -80,7 +80,7 @@ impl ControllerProcess {
         let testbed = Testbed::new(config);
         testbed.apply_all(objects());
         let served = ServedTestbed::new(&testbed).await;
-        let log = fs::File::create(served.folder.path().join("log")).unwrap();
+        let log = fs::File::create(served.dir.path().join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_hpa"))
             .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
             .arg(&served.kubeconfig)
@@ -119,6 +119,6 @@ impl ControllerProcess {
     /// Returns its exit status and its log.
     pub(crate) async fn wait_for_exit(&mut self) -> (ExitStatus, String) {
         let status = timeout(LIMIT, self.child.wait()).await.expect("in time").unwrap();
-        (status, fs::read_to_string(self.served.folder.path().join("log")).unwrap())
+        (status, fs::read_to_string(self.served.dir.path().join("log")).unwrap())
     }
 }
