@@ -10,8 +10,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Why the target's scale could not be read. The text is the cause's, which conditions and events
-/// repeat.
+/// Why the target's scale could not be read. Conditions and events contain the text of the cause.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleReadError {
@@ -32,7 +31,7 @@ impl ScaleReadError {
         Self::Read(error.to_string())
     }
 
-    /// Whether the autoscaler's spec is at fault, so that a retry can't succeed before it changes.
+    /// Whether the autoscaler's spec is invalid: a retry can't succeed until the spec changes.
     pub fn is_invalid_spec(&self) -> bool {
         matches!(self, Self::InvalidApiVersion(_))
     }
@@ -102,9 +101,9 @@ impl<'a> Plan<'a> {
     /// Plans a reconcile of `hpa`. `scale` is the target's scale, or why it could not be read.
     ///
     /// `select` returns the pods of the autoscaler's namespace that a selector matches. It is
-    /// called at most once, and only if metrics are needed. They are not if the scale could not be
-    /// read, if the target is at zero replicas without the autoscaler having scaled it there, or if
-    /// its replicas are out of bounds.
+    /// called at most once, and only if metrics are needed. They are not needed if the scale could
+    /// not be read, if the target is at zero replicas but was not scaled there by this autoscaler,
+    /// or if its replicas are out of bounds.
     pub fn new(
         hpa: &'a HorizontalPodAutoscaler,
         scale: Result<Scale, ScaleReadError>,

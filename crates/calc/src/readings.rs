@@ -11,8 +11,8 @@ use crate::{
 
 /// One query of a metrics API.
 ///
-/// The namespace, and for metrics of pods the pods' selector, are those of the
-/// [`Plan`](crate::plan::Plan) that asks. The enum is exhaustive on purpose: a metrics source has
+/// The namespace, and the selector for metrics of pods, come from the
+/// [`Plan`](crate::plan::Plan). The enum is exhaustive on purpose: a metrics source has
 /// to answer every kind of query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricQuery {
@@ -169,7 +169,7 @@ impl Readings {
         self.0.get(metric)?.as_ref()
     }
 
-    /// Every metric's reading in the order of the spec, without an end.
+    /// Every metric's reading in the order of the spec, then `None` without end.
     pub(crate) fn into_ordered(self) -> impl Iterator<Item = Option<Result<Reading, ReadError>>> {
         self.0.into_iter().chain(std::iter::repeat_with(|| None))
     }
@@ -212,17 +212,17 @@ impl std::fmt::Display for MetricsApi {
     }
 }
 
-/// Why a metrics API gave no reading. The texts are those of the reference controller, which
-/// conditions and events repeat.
+/// Why a metrics API returned no reading. The texts match the reference controller, because
+/// conditions and events contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The request failed.
     #[error("unable to fetch metrics from {api}: {message}")]
     Fetch {
-        /// The API that was asked.
+        /// The queried API.
         api: MetricsApi,
-        /// The cause, with its own causes.
+        /// The error and its causes.
         message: String,
     },
     /// The response had no item.

@@ -12,7 +12,7 @@ use kube::Client;
 use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Longer than an orderly shutdown takes, its grace period included.
+/// Deadline for an orderly shutdown, longer than its grace period.
 const SHUTDOWN_LIMIT: Duration = Duration::from_mins(1);
 
 /// A controller that runs as a task of the test.

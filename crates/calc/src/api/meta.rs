@@ -14,13 +14,14 @@ pub struct ObjectMeta {
     /// The object's namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The object's identity: a re-created object has another one.
+    /// The object's identity: a recreated object has a different UID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The version for optimistic locking.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// The number of spec changes. Kubernetes sets it on autoscalers since 1.37.
+    /// The version of the spec: 1 at creation, incremented by every spec change. Kubernetes sets
+    /// it on autoscalers since 1.37.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// When the object was created.

@@ -72,8 +72,8 @@ impl From<MilliValue> for Quantity {
 impl FromStr for MilliValue {
     type Err = QuantityError;
 
-    /// Reads a quantity, rounded away from zero to milli-units, like [`Quantity::milli_value`] of
-    /// the parsed text but without keeping it.
+    /// Reads a quantity, rounded away from zero to milli-units, like [`Quantity::milli_value`], but
+    /// without storing the text.
     fn from_str(text: &str) -> Result<Self, QuantityError> {
         if let Some(milli) = parse::plain_milli(text) {
             return Ok(Self(milli));

@@ -1,8 +1,8 @@
 //! The grammar of a quantity.
 //!
-//! As in the API, there is a fast path with 64 bits, for up to 18 digits (fewer with a binary
-//! suffix) not finer than a nano, and an exact path, which counts nanos and rounds them up in
-//! magnitude. The path decides on the printed form too.
+//! As in the API, there are two paths. The fast one calculates with 64 bits. It applies to up to 18
+//! digits (fewer with a binary suffix) that are not finer than a nano. The exact one calculates in
+//! nanos, rounded away from zero. The path also determines the printed form.
 
 use super::{Format, Large, MAX_TEXT_LEN, NANO, QuantityError, Scaled};
 
@@ -14,7 +14,7 @@ const I64_DIGITS: usize = 19;
 pub(super) enum Parsed {
     Scaled {
         scaled: Scaled,
-        /// Whether the API keeps the text, and it differs from the canonical form.
+        /// Whether the API keeps the text, which differs from the canonical form.
         verbatim: bool,
     },
     Large(Large),
@@ -71,8 +71,8 @@ fn scan(text: &str) -> Result<Scan<'_>, QuantityError> {
     })
 }
 
-/// The exponent of a suffix: binary for [`Format::BinarySI`], else decimal.
-fn interpret(suffix: &str) -> Option<(i32, Format)> {
+/// The exponent of a suffix: a power of 2 for [`Format::BinarySI`], otherwise of 10.
+fn parse_suffix(suffix: &str) -> Option<(i32, Format)> {
     Some(match suffix {
         "" => (0, Format::DecimalSI),
         "n" => (-9, Format::DecimalSI),
@@ -107,7 +107,7 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
         return Err(QuantityError::TooLong);
     }
     let scan = scan(text)?;
-    let (exponent, format) = interpret(scan.suffix).ok_or(QuantityError::Suffix)?;
+    let (exponent, format) = parse_suffix(scan.suffix).ok_or(QuantityError::Suffix)?;
     let fast = match format {
         Format::BinarySI => fast_binary(&scan, exponent),
         Format::DecimalExponent | Format::DecimalSI => fast_decimal(&scan, exponent, format),
@@ -124,8 +124,8 @@ pub(super) fn parse(text: &str) -> Result<Parsed, QuantityError> {
     })
 }
 
-/// The value in milli-units of up to 15 digits and a common suffix, as nearly all quantities of the
-/// metrics APIs are. `None` for any other text.
+/// The value in milli-units, if the text is up to 15 digits and a common suffix, as in nearly all
+/// responses of the metrics APIs. `None` for any other text.
 pub(super) fn plain_milli(text: &str) -> Option<i64> {
     const MAX_DIGITS: usize = 15;
     let (digits, suffix) = split_digits(text);
@@ -181,10 +181,13 @@ fn fast_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Option<Parsed
         all if all == fraction.len() => all + trailing_zeros(integer),
         some => some,
     };
-    let kept = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
+    let keeps_text = scale % 3 == 0 && zeros < 3 && !integer.is_empty();
     // Plain digits with the suffix of a unit are canonical if the API keeps them.
     let canonical = plain && format == Format::DecimalSI;
-    Some(Parsed::Scaled { scaled: Scaled { value, scale, format }, verbatim: kept && !canonical })
+    Some(Parsed::Scaled {
+        scaled: Scaled { value, scale, format },
+        verbatim: keeps_text && !canonical,
+    })
 }
 
 fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
@@ -196,9 +199,9 @@ fn fast_binary(scan: &Scan<'_>, exponent: i32) -> Option<Parsed> {
     }
     let digits = value_of(integer.bytes());
     let value = signed(negative, digits.checked_mul(1 << exponent)?)?;
-    let kept = digits % 8 != 0;
+    let keeps_text = digits % 8 != 0;
     let scaled = Scaled { value, scale: 0, format: Format::BinarySI };
-    Some(Parsed::Scaled { scaled, verbatim: kept && !plain })
+    Some(Parsed::Scaled { scaled, verbatim: keeps_text && !plain })
 }
 
 /// ±`digits` (numbers, not characters) × 10^`exponent` nanos, in the smallest representation.
@@ -238,8 +241,8 @@ fn exact_decimal(scan: &Scan<'_>, exponent: i32, format: Format) -> Parsed {
     if shift >= 0 {
         return from_nanos(scan.negative, digits, shift.into(), format);
     }
-    let kept = digits.len().saturating_sub(shift.unsigned_abs() as usize);
-    if digits.split_off(kept).into_iter().any(|digit| digit != 0) {
+    let whole_nanos = digits.len().saturating_sub(shift.unsigned_abs() as usize);
+    if digits.split_off(whole_nanos).into_iter().any(|digit| digit != 0) {
         increment(&mut digits);
     }
     from_nanos(scan.negative, digits, 0, format)
@@ -272,9 +275,9 @@ fn exact_binary(scan: &Scan<'_>, exponent: i32) -> Parsed {
         return limit;
     }
 
-    // The fraction in nanos, and its finer digits. Of the product of the finer digits, only the
-    // carry into the nanos matters and whether a remainder is left, so that one pass from the last
-    // digit to the first is enough.
+    // Split the fraction into nanos and finer digits. The finer digits, multiplied by 2^exponent,
+    // only contribute a carry into the nanos and whether there is a remainder, so one pass from the
+    // last digit to the first is enough.
     let (nanos, finer) = scan.fraction.split_at(scan.fraction.len().min(9));
     let nanos = value_of(nanos.bytes().chain(std::iter::repeat_n(b'0', 9 - nanos.len())));
     let mut carry = 0_u64;

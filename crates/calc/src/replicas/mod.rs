@@ -96,8 +96,8 @@ pub enum Rule {
     DirectionReversed,
 }
 
-/// Why there is no proposal. The texts are those of the reference controller, which conditions and
-/// events repeat.
+/// Why there is no proposal. The texts match the reference controller, because conditions and
+/// events contain them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalculationError {
@@ -145,8 +145,8 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a request for the resource, so that no utilization exists
-    /// before the pod template changes.
+    /// Whether the target's pods lack a request for the resource, so that utilization is
+    /// undefined until the pod template changes.
     pub fn is_missing_request(&self) -> bool {
         matches!(
             self,

@@ -138,7 +138,8 @@ fn totals(autoscalers: &[CachedAutoscaler]) -> [MetricFamily; 2] {
     ]
 }
 
-/// The longest time since a reconcile. The time without workers doesn't count.
+/// The longest time since an autoscaler's last reconcile, or since the workers started if that is
+/// later.
 fn oldest_reconcile(autoscalers: &[CachedAutoscaler], working_since: Instant) -> MetricFamily {
     let now = Instant::now();
     let age = |(_, autoscaler): &CachedAutoscaler| {
