@@ -62,25 +62,25 @@ impl Instances {
         Self { shared, _slots: slots }
     }
 
-    pub(crate) fn signal(&self, who: InstanceId, signal: Signal) {
+    pub(crate) fn signal(&self, instance: InstanceId, signal: Signal) {
         // It may have exited just now.
-        if let Some(running) = self.shared.running.lock().unwrap().get(&who) {
+        if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
             kill_process(running.pid, signal).unwrap();
         }
     }
 
     /// Cuts an instance off, or reconnects it.
-    pub(crate) fn cut(&self, who: InstanceId, cut: bool) {
-        self.with_proxy(who, |proxy| _ = proxy.cut.send_replace(cut));
+    pub(crate) fn cut(&self, instance: InstanceId, cut: bool) {
+        self.with_proxy(instance, |proxy| _ = proxy.cut.send_replace(cut));
     }
 
     /// Holds the metrics responses to an instance, or releases them.
-    pub(crate) fn hold(&self, who: InstanceId, hold: bool) {
-        self.with_proxy(who, |proxy| _ = proxy.hold.send_replace(hold));
+    pub(crate) fn hold(&self, instance: InstanceId, hold: bool) {
+        self.with_proxy(instance, |proxy| _ = proxy.hold.send_replace(hold));
     }
 
-    fn with_proxy(&self, who: InstanceId, change: impl FnOnce(&Proxy)) {
-        if let Some(running) = self.shared.running.lock().unwrap().get(&who) {
+    fn with_proxy(&self, instance: InstanceId, change: impl FnOnce(&Proxy)) {
+        if let Some(running) = self.shared.running.lock().unwrap().get(&instance) {
             change(&running.proxy);
         }
     }
@@ -89,9 +89,9 @@ impl Instances {
 impl Shared {
     async fn keep_running(self: Arc<Self>) {
         loop {
-            let who = self.next.fetch_add(1, Ordering::SeqCst);
-            let proxy = Proxy::open(who, self.testbed.clone(), self.log.clone()).await;
-            let kubeconfig = self.dir.path().join(format!("{who}.yaml"));
+            let instance = self.next.fetch_add(1, Ordering::SeqCst);
+            let proxy = Proxy::open(instance, self.testbed.clone(), self.log.clone()).await;
+            let kubeconfig = self.dir.path().join(format!("{instance}.yaml"));
             fs::write(&kubeconfig, Testbed::kubeconfig(proxy.address)).unwrap();
             let mut command = Command::new(&self.binary);
             // The caller's environment must not affect the test.
@@ -103,15 +103,15 @@ impl Shared {
                 .args(["run", "--metrics-port=0", "--kubeconfig"])
                 .arg(&kubeconfig)
                 .args(&self.flags);
-            let output = fs::File::create(self.dir.path().join(format!("{who}.log"))).unwrap();
+            let output = fs::File::create(self.dir.path().join(format!("{instance}.log"))).unwrap();
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).kill_on_drop(true);
             let mut child = command.spawn().unwrap();
             let pid =
                 child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw).unwrap();
-            self.running.lock().unwrap().insert(who, Running { pid, proxy });
+            self.running.lock().unwrap().insert(instance, Running { pid, proxy });
             let status = child.wait().await.unwrap();
-            self.running.lock().unwrap().remove(&who);
-            self.log.add(|events| events.exits.insert(who, status));
+            self.running.lock().unwrap().remove(&instance);
+            self.log.add(|events| events.exits.insert(instance, status));
         }
     }
 }

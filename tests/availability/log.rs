@@ -15,10 +15,10 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// Identifies a process. A restarted instance has a new ID.
 pub(crate) type InstanceId = usize;
 
-/// The lease as stored.
+/// The lease as an instance wrote it last.
 #[derive(Clone, Debug)]
-pub(crate) struct Term {
-    pub(crate) who: InstanceId,
+pub(crate) struct HeldLease {
+    pub(crate) instance: InstanceId,
     /// Time of the last write.
     pub(crate) renewed: Instant,
     pub(crate) renewals: usize,
@@ -26,25 +26,25 @@ pub(crate) struct Term {
 
 /// A scale write.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scaled {
-    pub(crate) who: InstanceId,
+pub(crate) struct ScaleWrite {
+    pub(crate) instance: InstanceId,
     pub(crate) at: Instant,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    pub(crate) term: Option<Term>,
+    pub(crate) lease: Option<HeldLease>,
     /// Times from a free lease to the first reconcile of the next leader.
     pub(crate) takeovers: Vec<Duration>,
     /// When the lease became free, or expires.
-    free: Option<Instant>,
+    lease_free_at: Option<Instant>,
     /// Metric reads of each instance: one per reconcile, fewer if autoscalers share a response.
     pub(crate) reconciles: HashMap<InstanceId, usize>,
     /// Instances that have read the lease.
     pub(crate) lease_readers: Vec<InstanceId>,
     /// Instances that are waiting for a held response.
     pub(crate) held: Vec<InstanceId>,
-    pub(crate) scaled: Vec<Scaled>,
+    pub(crate) scale_writes: Vec<ScaleWrite>,
     /// Writes by instances that don't hold the lease.
     pub(crate) unauthorized_writes: Vec<String>,
     pub(crate) exits: HashMap<InstanceId, ExitStatus>,
@@ -89,36 +89,36 @@ impl Log {
     }
 
     /// Logs a write of the lease: acquired, renewed or released.
-    pub(crate) fn leased(&self, who: InstanceId, holder: &str) {
+    pub(crate) fn record_lease_write(&self, instance: InstanceId, holder: &str) {
         let now = Instant::now();
         self.add(|events| {
             if holder.is_empty() {
-                (events.term, events.free) = (None, Some(now));
+                (events.lease, events.lease_free_at) = (None, Some(now));
                 return;
             }
-            match &mut events.term {
-                Some(term) if term.who == who => {
-                    term.renewed = now;
-                    term.renewals += 1;
+            match &mut events.lease {
+                Some(lease) if lease.instance == instance => {
+                    lease.renewed = now;
+                    lease.renewals += 1;
                 }
-                term => {
-                    if let Some(before) = term.as_ref() {
-                        events.free = Some(before.renewed + self.lease_duration);
+                lease => {
+                    if let Some(before) = lease.as_ref() {
+                        events.lease_free_at = Some(before.renewed + self.lease_duration);
                     }
-                    *term = Some(Term { who, renewed: now, renewals: 0 });
-                    events.reconciles.remove(&who);
+                    *lease = Some(HeldLease { instance, renewed: now, renewals: 0 });
+                    events.reconciles.remove(&instance);
                 }
             }
         });
     }
 
     /// Logs a metric read.
-    pub(crate) fn reconciled(&self, who: InstanceId) {
+    pub(crate) fn record_metric_read(&self, instance: InstanceId) {
         let now = Instant::now();
         self.add(|events| {
-            *events.reconciles.entry(who).or_default() += 1;
-            if events.term.as_ref().is_some_and(|term| term.who == who)
-                && let Some(free) = events.free.take()
+            *events.reconciles.entry(instance).or_default() += 1;
+            if events.lease.as_ref().is_some_and(|lease| lease.instance == instance)
+                && let Some(free) = events.lease_free_at.take()
             {
                 events.takeovers.push(now.saturating_duration_since(free));
             }
@@ -126,20 +126,20 @@ impl Log {
     }
 
     /// Logs a write of another object if the instance does not hold the lease.
-    pub(crate) fn writes(&self, who: InstanceId, what: &str) {
+    pub(crate) fn check_write(&self, instance: InstanceId, what: &str) {
         self.add(|events| {
-            let allowed = match &events.term {
+            let allowed = match &events.lease {
                 None => Err("the lease is free".to_owned()),
-                Some(term) if term.who != who => {
-                    Err(format!("instance {} holds the lease", term.who))
+                Some(lease) if lease.instance != instance => {
+                    Err(format!("instance {} holds the lease", lease.instance))
                 }
-                Some(term) if term.renewed.elapsed() > self.lease_duration => {
-                    Err(format!("it renewed its lease {:?} ago", term.renewed.elapsed()))
+                Some(lease) if lease.renewed.elapsed() > self.lease_duration => {
+                    Err(format!("it renewed its lease {:?} ago", lease.renewed.elapsed()))
                 }
                 Some(_) => Ok(()),
             };
             if let Err(reason) = allowed {
-                events.unauthorized_writes.push(format!("{who}: {what}, though {reason}"));
+                events.unauthorized_writes.push(format!("{instance}: {what}, though {reason}"));
             }
         });
     }

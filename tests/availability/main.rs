@@ -89,10 +89,11 @@ impl Cluster {
     /// Waits until one instance reconciles and the other waits for the lease. Returns the leader.
     async fn leader(&self) -> InstanceId {
         let is_settled = |events: &Events| {
-            let leader = events.term.as_ref()?.who;
+            let leader = events.lease.as_ref()?.instance;
             let reconciles =
                 events.reconciles.get(&leader).is_some_and(|reconciles| *reconciles >= 2);
-            let standby = |who: &InstanceId| *who != leader && !events.exits.contains_key(who);
+            let standby =
+                |instance: &InstanceId| *instance != leader && !events.exits.contains_key(instance);
             (reconciles && events.lease_readers.iter().any(standby)).then_some(leader)
         };
         self.log.wait("a leader and a standby", is_settled).await
@@ -102,7 +103,7 @@ impl Cluster {
     /// its first recommendation is the current number of replicas, as in the reference.
     async fn successor(&self, of: InstanceId) -> InstanceId {
         let found = |events: &Events| {
-            let leader = events.term.as_ref().filter(|term| term.who != of)?.who;
+            let leader = events.lease.as_ref().filter(|lease| lease.instance != of)?.instance;
             events
                 .reconciles
                 .get(&leader)
@@ -113,10 +114,10 @@ impl Cluster {
     }
 
     /// Waits until an instance exits because it lost the lease.
-    async fn exits_after_lease_loss(&self, who: InstanceId) {
+    async fn exits_after_lease_loss(&self, instance: InstanceId) {
         let status = self
             .log
-            .wait("the exit of the old leader", |events| events.exits.get(&who).copied())
+            .wait("the exit of the old leader", |events| events.exits.get(&instance).copied())
             .await;
         assert_eq!(status.code(), Some(1), "{status}");
     }
@@ -158,9 +159,10 @@ impl Cluster {
                 self.successor(leader).await;
             }
             Fault::KillAfterScale => {
-                let before = self.log.read(|events| events.scaled.len());
+                let before = self.log.read(|events| events.scale_writes.len());
                 change();
-                let is_scaled = |events: &Events| (events.scaled.len() > before).then_some(());
+                let is_scaled =
+                    |events: &Events| (events.scale_writes.len() > before).then_some(());
                 self.log.wait("the scale", is_scaled).await;
                 self.instances.signal(leader, Signal::KILL);
                 self.successor(leader).await;
@@ -206,10 +208,10 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
     for round in 0..rounds {
         let leader = cluster.leader().await;
         let (fault, load) = (faults[round % faults.len()], if round % 2 == 0 { 8 } else { 5 });
-        let before = cluster.log.read(|events| events.scaled.len());
+        let before = cluster.log.read(|events| events.scale_writes.len());
         cluster.round(fault, leader, load).await;
         assert_eq!(cluster.replicas(0), load, "round {round}, {fault:?}");
-        let scaled = cluster.log.read(|events| events.scaled[before..].to_vec());
+        let scaled = cluster.log.read(|events| events.scale_writes[before..].to_vec());
         assert_eq!(scaled.len(), 1, "round {round}, {fault:?}: {scaled:?}");
         let unauthorized_writes = cluster.log.read(|events| events.unauthorized_writes.clone());
         assert!(
@@ -266,19 +268,19 @@ async fn stabilization_window_survives_the_leader() {
     cluster.metrics.set_value(3);
     cluster.log.wait("stored recommendations of 3", |_| all_recommend(3)).await;
     let well_within = |events: &Events| {
-        let term = events.term.as_ref().filter(|term| term.who == leader)?;
-        (term.renewed.duration_since(dropped) > WINDOW / 2).then_some(term.renewed)
+        let lease = events.lease.as_ref().filter(|lease| lease.instance == leader)?;
+        (lease.renewed.duration_since(dropped) > WINDOW / 2).then_some(lease.renewed)
     };
     let killed = cluster.log.wait("the middle of the window", well_within).await;
     cluster.instances.signal(leader, Signal::KILL);
     let scaled = cluster.log.wait("all to be scaled down", |events| {
-        (events.scaled.len() >= AUTOSCALERS).then(|| events.scaled.clone())
+        (events.scale_writes.len() >= AUTOSCALERS).then(|| events.scale_writes.clone())
     });
     let scaled = scaled.await;
     for scaled in &scaled {
         let after = scaled.at.duration_since(dropped);
         assert!(
-            scaled.who != leader && after + Duration::from_millis(500) > WINDOW,
+            scaled.instance != leader && after + Duration::from_millis(500) > WINDOW,
             "early: after {after:?}"
         );
         // A restarted window would end later by the time that had already passed.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tower::Service;
 
-use crate::log::{InstanceId, Log, Scaled};
+use crate::log::{InstanceId, Log, ScaleWrite};
 
 /// A proxy to the testbed for one instance.
 pub(crate) struct Proxy {
@@ -39,7 +39,7 @@ fn is_metric(path: &str) -> bool {
 
 #[derive(Clone)]
 struct Guard {
-    who: InstanceId,
+    instance: InstanceId,
     testbed: Testbed,
     log: Arc<Log>,
     cut: watch::Receiver<bool>,
@@ -47,9 +47,9 @@ struct Guard {
 }
 
 impl Proxy {
-    pub(crate) async fn open(who: InstanceId, testbed: Testbed, log: Arc<Log>) -> Self {
+    pub(crate) async fn open(instance: InstanceId, testbed: Testbed, log: Arc<Log>) -> Self {
         let (cut, hold) = (watch::Sender::new(false), watch::Sender::new(false));
-        let guard = Guard { who, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
+        let guard = Guard { instance, testbed, log, cut: cut.subscribe(), hold: hold.subscribe() };
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router =
@@ -69,7 +69,7 @@ impl Guard {
         }
         let is_write = method != Method::GET;
         if is_write && !path.contains("/leases") {
-            self.log.writes(self.who, &format!("{method} {path}"));
+            self.log.check_write(self.instance, &format!("{method} {path}"));
         }
         let request = Request::from_parts(parts, Body::from(body.clone()));
         // Atomic with the check above: the test has one thread, and the testbed does not wait.
@@ -78,26 +78,31 @@ impl Guard {
             self.note(is_write, &path, &body);
         }
         if is_metric(&path) && *self.hold.borrow() {
-            self.log.add(|events| events.held.push(self.who));
+            self.log.add(|events| events.held.push(self.instance));
             self.hold.wait_for(|hold| !hold).await.ok();
         }
         self.stream(response)
     }
 
     fn note(&self, is_write: bool, path: &str, body: &Bytes) {
-        let who = self.who;
+        let instance = self.instance;
         match (is_write, path) {
             (true, path) if path.contains("/leases") => {
                 let lease: Value = serde_json::from_slice(body).unwrap_or_default();
-                self.log.leased(who, lease["spec"]["holderIdentity"].as_str().unwrap_or_default());
+                self.log.record_lease_write(
+                    instance,
+                    lease["spec"]["holderIdentity"].as_str().unwrap_or_default(),
+                );
             }
             (false, path) if path.contains("/leases") => {
-                self.log.add(|events| events.lease_readers.push(who))
+                self.log.add(|events| events.lease_readers.push(instance))
             }
             (true, path) if path.ends_with("/scale") => {
-                self.log.add(|events| events.scaled.push(Scaled { who, at: Instant::now() }));
+                self.log.add(|events| {
+                    events.scale_writes.push(ScaleWrite { instance, at: Instant::now() })
+                });
             }
-            (false, path) if is_metric(path) => self.log.reconciled(who),
+            (false, path) if is_metric(path) => self.log.record_metric_read(instance),
             _ => {}
         }
     }

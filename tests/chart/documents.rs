@@ -82,7 +82,7 @@ pub(crate) fn links() -> Result<()> {
 
 fn target_exists(document: &Path, link: &str) -> Result<bool> {
     let (path, section) = link.split_once('#').unwrap_or((link, ""));
-    let directory = document.parent().context("a file is in a folder")?;
+    let directory = document.parent().context("a file is in a directory")?;
     let target = if path.is_empty() { document.to_owned() } else { directory.join(path) };
     if section.is_empty() || !target.is_file() {
         return Ok(target.exists());
@@ -93,13 +93,13 @@ fn target_exists(document: &Path, link: &str) -> Result<bool> {
 
 /// The anchor that GitHub generates for a heading.
 fn anchor(heading: &str) -> String {
-    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
     heading
         .trim_start_matches('#')
         .trim()
         .to_lowercase()
         .chars()
-        .filter(kept)
+        .filter(is_kept)
         .collect::<String>()
         .replace(' ', "-")
 }

@@ -1,7 +1,7 @@
 //! The Helm chart and the documentation.
 //!
 //! `cargo test --test chart` checks the rendered objects: `hpa run` accepts the flags, the
-//! permissions are those that the other suites run with, and a real API server accepts the objects.
+//! permissions match those that the other suites use, and a real API server accepts the objects.
 //! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
 //! API server is found as in the control-plane suite. Without helm or API server, the suite reports
 //! the skipped tests. It always checks the files of the chart and the documentation.
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// Path of a file or folder of the repository.
+/// Path of a file or directory of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

@@ -80,8 +80,8 @@ fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The permissions are those of the files: of the `ClusterRole`, for the cluster or per namespace,
-/// and of leader election.
+/// The rendered roles have the rules of the shipped files: the `ClusterRole`, for the cluster or
+/// per namespace, and the role for leader election.
 pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     let (shipped, election) =
         (files::read("files/clusterrole.yaml")?, files::read("files/role.yaml")?);
@@ -104,18 +104,18 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     }
     let elections: Vec<_> = roles.iter().filter(|role| !main(role)).collect();
     ensure!(
-        elections.len() == usize::from(elects(objects)?),
+        elections.len() == usize::from(has_leader_election(objects)?),
         "{} roles of the election",
         elections.len()
     );
     for role in elections {
         ensure!(
-            role["rules"] == of_lease(&election["rules"], &lease(objects)?)?,
+            role["rules"] == rules_for_lease(&election["rules"], &lease(objects)?)?,
             "the role of the election"
         );
         ensure!(role["metadata"]["namespace"] == NAMESPACE, "the role is not where the lease is");
     }
-    bound(objects)
+    roles_are_bound(objects)
 }
 
 /// The role has the rules of the file without write verbs.
@@ -132,7 +132,7 @@ fn reads_only(given: &Value, shipped: &Value) -> Result<()> {
     Ok(())
 }
 
-fn elects(objects: &[Value]) -> Result<bool> {
+fn has_leader_election(objects: &[Value]) -> Result<bool> {
     Ok(arguments(objects)?.contains(&"--leader-elect=true".to_owned()))
 }
 
@@ -143,13 +143,13 @@ fn lease(objects: &[Value]) -> Result<String> {
     arguments(objects)?.into_iter().find_map(named).context("no lease")
 }
 
-/// The rules for a lease of another name.
-fn of_lease(rules: &Value, lease: &str) -> Result<Value> {
+/// The rules, with the lease's name replaced.
+fn rules_for_lease(rules: &Value, lease: &str) -> Result<Value> {
     Ok(serde_json::from_str(&rules.to_string().replace("hpa-controller", lease))?)
 }
 
 /// Every role is bound to the service account of the pods, and there are no other bindings.
-fn bound(objects: &[Value]) -> Result<()> {
+fn roles_are_bound(objects: &[Value]) -> Result<()> {
     let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
     for (kind, binder) in [("ClusterRole", "ClusterRoleBinding"), ("Role", "RoleBinding")] {
         let (roles, bindings) = (of_kind(objects, kind), of_kind(objects, binder));
@@ -170,7 +170,7 @@ fn bound(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// CRD, alerts, dashboard and PodMonitor are those of the files.
+/// CRD, alerts, dashboard and PodMonitor equal the shipped files.
 pub(crate) fn files(objects: &[Value]) -> Result<()> {
     for definition in of_kind(objects, "CustomResourceDefinition") {
         ensure!(definition["spec"] == files::read("files/crd.yaml")?["spec"], "the definition");

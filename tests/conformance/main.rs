@@ -1,6 +1,6 @@
 //! Compares this implementation with recorded inputs and outputs of the reference, line by line.
 //!
-//! `cargo test --release --test conformance` reads the data in this folder, or in
+//! `cargo test --release --test conformance` reads the data in this directory, or in
 //! `HPA_CONFORMANCE_DIR`. The README there is its schema. The suite prints `FILE: N passed, N
 //! failed` for each file, and the first differences. Arguments that are not options select files by
 //! a part of their names.
@@ -13,9 +13,9 @@
 )]
 
 mod admission;
-mod answers;
 mod calculators;
 mod compare;
+mod responses;
 mod traces;
 mod values;
 
@@ -46,22 +46,19 @@ const CHECKS: [(&str, bool, Check); 7] = [
     ("label_selector", true, values::label_selector),
 ];
 
-/// Number of files in the default folder, so that a missing file is an error.
+/// Number of files in the default directory, so that a missing file is an error.
 const DEFAULT_FILES: usize = 9;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);
-    let folder =
+    let dir =
         given.clone().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance"));
-    let files = match files(&folder) {
+    let files = match files(&dir) {
         Ok(files) if files.len() >= if given.is_some() { 1 } else { DEFAULT_FILES } => files,
         Ok(files) => {
-            return invalid_folder(
-                &folder,
-                &format!("only {} files with recorded data", files.len()),
-            );
+            return invalid_dir(&dir, &format!("only {} files with recorded data", files.len()));
         }
-        Err(error) => return invalid_folder(&folder, &error.to_string()),
+        Err(error) => return invalid_dir(&dir, &error.to_string()),
     };
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -93,15 +90,15 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn invalid_folder(folder: &Path, reason: &str) -> ExitCode {
-    println!("{}: {reason}", folder.display());
+fn invalid_dir(dir: &Path, reason: &str) -> ExitCode {
+    println!("{}: {reason}", dir.display());
     ExitCode::FAILURE
 }
 
-/// The data files in a folder, by name.
-fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The data files in a directory, by name.
+fn files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
         let uncompressed = if path.extension().is_some_and(|extension| extension == "gz") {
             path.with_extension("")

@@ -17,27 +17,27 @@ fn items<I: ListItem>(items: &Value) -> Vec<I> {
 }
 
 pub(crate) fn resource(
-    answer: &Value,
+    response: &Value,
     resource: &ResourceName,
     container: Option<&str>,
 ) -> Result<Reading, ReadError> {
-    resource_samples(&items(answer), resource, container).map(Reading::Pods)
+    resource_samples(&items(response), resource, container).map(Reading::Pods)
 }
 
-pub(crate) fn pods(answer: &Value) -> Result<Reading, ReadError> {
-    pod_samples(&items(answer)).map(Reading::Pods)
+pub(crate) fn pods(response: &Value) -> Result<Reading, ReadError> {
+    pod_samples(&items(response)).map(Reading::Pods)
 }
 
-pub(crate) fn object(answer: &Value) -> Result<Reading, ReadError> {
-    object_value(&items(answer)).map(Reading::Object)
+pub(crate) fn object(response: &Value) -> Result<Reading, ReadError> {
+    object_value(&items(response)).map(Reading::Object)
 }
 
 /// An absent selector selects nothing as an object. But its string is empty, and requests use the
 /// string.
-pub(crate) fn external(answer: &Value, selector: &Selector) -> Result<Reading, ReadError> {
+pub(crate) fn external(response: &Value, selector: &Selector) -> Result<Reading, ReadError> {
     let selected =
         |item: &ExternalMetricValue| selector.is_nothing() || selector.matches(&item.labels);
-    let mut items = items(answer);
+    let mut items = items(response);
     items.retain(selected);
     external_values(&items).map(Reading::External)
 }

@@ -21,8 +21,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    answers,
     compare::{difference, normalize},
+    responses,
 };
 
 #[derive(Deserialize)]
@@ -262,11 +262,11 @@ impl Step {
         match query {
             MetricQuery::Resource { resource, container } => {
                 fail(&self.pod_metrics_error, MetricsApi::Resource)?;
-                answers::resource(&self.pod_metrics, resource, container.as_deref())
+                responses::resource(&self.pod_metrics, resource, container.as_deref())
             }
             MetricQuery::Pods { metric, .. } => {
                 fail(&self.custom_metrics_error, MetricsApi::Custom)?;
-                answers::pods(self.custom(&format!("pods/*/{metric}")))
+                responses::pods(self.custom(&format!("pods/*/{metric}")))
             }
             MetricQuery::Object { object, metric, .. } => {
                 fail(&self.custom_metrics_error, MetricsApi::Custom)?;
@@ -275,11 +275,11 @@ impl Step {
                     "Service" => ("services", object.name.as_str()),
                     _ => ("deployments.apps", object.name.as_str()),
                 };
-                answers::object(self.custom(&format!("{resource}/{name}/{metric}")))
+                responses::object(self.custom(&format!("{resource}/{name}/{metric}")))
             }
             MetricQuery::External { metric, metric_selector } => {
                 fail(&self.external_metrics_error, MetricsApi::External)?;
-                answers::external(
+                responses::external(
                     self.external_metrics.get(metric).unwrap_or(&Value::Null),
                     metric_selector,
                 )

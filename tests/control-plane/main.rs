@@ -11,16 +11,16 @@
 //! cargo test --test control-plane -- --list
 //! ```
 //!
-//! The binaries come from `KUBEBUILDER_ASSETS`, or from the newest version that setup-envtest has
-//! installed. Without them, the suite reports that it used the testbed only. The controller is
-//! built first, unless `HPA_BINARY` names a binary. The suite needs no cluster, container, network
-//! or root.
+//! The binaries of etcd and kube-apiserver come from the directory `KUBEBUILDER_ASSETS`, or from
+//! the newest version that setup-envtest has installed. Without them, the suite reports that it
+//! used the testbed only. The controller is built first, unless `HPA_BINARY` names a binary. The
+//! suite needs no cluster, container, network or root.
 //!
-//! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. One control
-//! plane serves all scenarios, each in its own namespace. Most run
-//! concurrently under one controller, which has the chart's `ClusterRole` and no other permission.
-//! The suite replaces the rest of the cluster: [`workload`] runs the pods, [`metrics`] serves the
-//! metrics APIs. It waits by watches; no test sleeps to let something happen.
+//! Scenarios don't depend on the control plane: all differences are in [`control_plane`]. One
+//! control plane serves all scenarios, each in its own namespace. Most run concurrently under one
+//! controller, which has the chart's `ClusterRole` and no other permission. The suite replaces the
+//! rest of the cluster: [`workload`] runs the pods, and [`metrics`] serves the metrics APIs. The
+//! suite waits for watch events instead of sleeping.
 
 #![allow(
     clippy::unwrap_used,

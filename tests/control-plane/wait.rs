@@ -55,8 +55,8 @@ where
     while let Ok(Some(change)) = timeout_at(deadline, changes.next()).await {
         match change {
             Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) => {
-                if let Some(answer) = each(object.clone()) {
-                    return Ok(answer);
+                if let Some(found) = each(object.clone()) {
+                    return Ok(found);
                 }
                 last = Seen::Object(Box::new(object));
             }

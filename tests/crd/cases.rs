@@ -305,7 +305,7 @@ fn containers() -> Vec<String> {
 }
 
 /// An object with a status for `kubectl get`.
-pub(crate) fn shown() -> Value {
+pub(crate) fn hpa_with_status() -> Value {
     let metrics = json!([
         { "type": "Resource", "resource": { "name": "cpu", "target": utilization() } },
         { "type": "External", "external": { "metric": { "name": "m" }, "target": { "type": "Value", "value": "30" } } },

@@ -15,11 +15,11 @@
 mod cases;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
-mod judge;
 #[path = "../control-plane/metrics.rs"]
 mod metrics;
 #[path = "../control-plane/test_env.rs"]
 mod test_env;
+mod validation;
 #[path = "../control-plane/wait.rs"]
 mod wait;
 #[path = "../control-plane/workload.rs"]
@@ -41,8 +41,8 @@ use serde_json::{Value, json};
 
 use crate::{
     control_plane::{ControlPlane, Kind},
-    judge::{Group, judge, table},
     metrics::Metrics,
+    validation::{Group, table, validate},
 };
 
 const NAMES: [&str; 3] = ["recorded_admission", "more_admission", "printed_table"];
@@ -127,7 +127,7 @@ fn condition(
     conditions.is_some_and(|all| all.iter().any(|one| one.type_ == kind && one.status == "True"))
 }
 
-/// Every line of `hpa_admission` has the same result, and if accepted the same spec.
+/// Every line of `hpa_admission` has the recorded result and, if accepted, the recorded spec.
 ///
 /// A rejection names the same fields. If bounds or enumerations reject an object, the server skips
 /// the validation rules, reports that in a cause without field, and names only a part of the
@@ -136,8 +136,8 @@ async fn recorded_admission(client: &Client) -> Result<()> {
     let lines = recorded()?;
     let (mut same_fields, mut refused, mut wrong) = (0, 0, Vec::new());
     for (number, line) in lines.iter().enumerate() {
-        let validation = judge(client, Group::Custom, &line["input"]).await?;
-        let expected = judge::recorded(line);
+        let validation = validate(client, Group::Custom, &line["input"]).await?;
+        let expected = validation::recorded(line);
         if let Some(difference) = validation.differs_from(&expected) {
             wrong.push(format!("line {}: {difference}", number + 1));
         }
@@ -172,15 +172,15 @@ fn recorded() -> Result<Vec<Value>> {
 async fn more_admission(client: &Client) -> Result<()> {
     let mut wrong = Vec::new();
     for (name, spec) in cases::specs() {
-        let core = judge(client, Group::Core, &spec).await?;
-        let custom = judge(client, Group::Custom, &spec).await?;
+        let core = validate(client, Group::Core, &spec).await?;
+        let custom = validate(client, Group::Custom, &spec).await?;
         if let Some(difference) = custom.differs_from(&core) {
             wrong.push(format!("{name}: {difference}"));
         }
     }
     for (name, spec) in cases::quantities_of_core_only() {
-        let core = judge(client, Group::Core, &spec).await?;
-        let custom = judge(client, Group::Custom, &spec).await?;
+        let core = validate(client, Group::Core, &spec).await?;
+        let custom = validate(client, Group::Custom, &spec).await?;
         if !core.is_accepted() || custom.is_accepted() {
             wrong.push(format!("{name}: core {core:?}, custom {custom:?}"));
         }
@@ -191,7 +191,7 @@ async fn more_admission(client: &Client) -> Result<()> {
 
 /// The columns of `kubectl get`, except for the age.
 async fn printed_table(client: &Client) -> Result<()> {
-    let mut table = table(client, &cases::shown()).await?;
+    let mut table = table(client, &cases::hpa_with_status()).await?;
     table["Age"] = Value::Null;
     let expected = json!({
         "Name": "web", "Reference": "web", "Targets": "50", "Current": "66", "MinPods": 1, "MaxPods": 5,

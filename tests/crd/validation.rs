@@ -69,7 +69,7 @@ impl Validation {
 }
 
 /// Creates an object with this spec in a dry run.
-pub(crate) async fn judge(client: &Client, group: Group, spec: &Value) -> Result<Validation> {
+pub(crate) async fn validate(client: &Client, group: Group, spec: &Value) -> Result<Validation> {
     let object = json!({
         "apiVersion": group.api_version(), "kind": hpa_crd::KIND, "metadata": { "name": NAME }, "spec": spec,
     });

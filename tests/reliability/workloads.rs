@@ -1,4 +1,4 @@
-//! Everything else in the cluster: pods, ready as soon as a target wants them, and their metrics.
+//! Replaces the rest of the cluster: creates pods that are ready at once, and serves their metrics.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ impl Loads {
         Arc::new(Self { clock, by_target: Mutex::default(), unmeasured: Mutex::default() })
     }
 
-    /// Removes the metrics of these pods, and restores those of all others.
+    /// Removes the metrics of these pods, and restores the metrics of all others.
     pub(crate) fn set_unmeasured(&self, pods: &[&str]) {
         *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
     }

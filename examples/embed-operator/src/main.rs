@@ -25,7 +25,7 @@ const SYNC_PERIOD: Duration = Duration::from_secs(15);
 struct Operator {
     client: Client,
     settings: Settings,
-    /// By UID. An operator for production would also remove those of deleted Deployments.
+    /// By UID. A production operator would also remove the entries of deleted Deployments.
     histories: Mutex<HashMap<String, History>>,
 }
 
@@ -69,7 +69,8 @@ async fn reconcile(deployment: Arc<Deployment>, operator: Arc<Operator>) -> Resu
     let decision = plan.decide(readings, history, Timestamp::now());
     info!(name, namespace, decision = %decision.explanation());
 
-    // Write the scale. If it changed since it was read, the API server rejects its resource version.
+    // Write the scale. If it changed since it was read, the API server rejects the outdated
+    // resource version.
     let mut written = Ok(());
     if let Some(replicas) = decision.scale_to() {
         stored.spec.get_or_insert_default().replicas = Some(replicas);

@@ -21,8 +21,8 @@ const CUSTOM: Kind = Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, 
 /// One controller handles both APIs. It is older than the CustomResourceDefinition.
 pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     let controller = env.controller("both", &["--autoscaler-api=both"])?;
-    let [core, own] = [env.deployment("core", 2).await?, env.deployment("own", 2).await?];
-    for target in ["core", "own"] {
+    let [core, custom] = [env.deployment("core", 2).await?, env.deployment("custom", 2).await?];
+    for target in ["core", "custom"] {
         env.cpu(target, Load::Total(200));
     }
     // The controller does not wait for the definition.
@@ -45,9 +45,9 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
         Api::<DynamicObject>::namespaced_with(env.client.clone(), &env.ns, &CUSTOM.resource());
     // The same name as the autoscaler of the core API.
     let object = json!({ "apiVersion": hpa_crd::API_VERSION, "kind": hpa_crd::KIND, "metadata": { "name": "web" },
-        "spec": own.hpa(1, 10, cpu(50)) });
+        "spec": custom.hpa(1, 10, cpu(50)) });
     api.create(&PostParams::default(), &from(object)?).await?;
-    own.scaled_to(4).await?;
+    custom.scaled_to(4).await?;
     let object = wait::object(&api, "web", "its status", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 4
     })
@@ -78,14 +78,14 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
             .is_some_and(|all| all.iter().any(|c| c["type"] == "Paused"))
     })
     .await?;
-    env.cpu("own", Load::Total(300));
+    env.cpu("custom", Load::Total(300));
     wait::object(&api, "web", "the paused scale-up", WAIT_LIMIT, |object| {
         object.data["status"]["desiredReplicas"] == 6
             && object.data["status"]["currentReplicas"] == 4
     })
     .await?;
     api.patch("web", &PatchParams::default(), &pause(Value::Null)).await?;
-    own.scaled_to(6).await?;
+    custom.scaled_to(6).await?;
     Ok(())
 }
 

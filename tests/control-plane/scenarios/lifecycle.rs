@@ -56,7 +56,7 @@ pub(super) async fn spec_changes_are_reconciled_immediately(env: TestEnv) -> Res
     Ok(())
 }
 
-/// SIGTERM stops a busy controller in an orderly way, and the next one continues from the stored
+/// A busy controller shuts down cleanly on SIGTERM, and the next one continues from the stored
 /// state.
 pub(super) async fn successor_continues_after_sigterm(env: TestEnv) -> Result<()> {
     let worker = env.deployment("worker", 1).await?;

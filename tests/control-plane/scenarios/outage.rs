@@ -29,7 +29,7 @@ pub(super) async fn resource_metrics_outage(env: TestEnv) -> Result<()> {
 
     env.metrics.set_outage(&env.ns, Source::Resource, Some(Outage::Empty));
     let hpa = env
-        .wait_for_hpa("web", "the empty answer", |hpa| {
+        .wait_for_hpa("web", "the empty response", |hpa| {
             failed(hpa)
                 && message(hpa, "ScalingActive")
                     .contains("no metrics returned from resource metrics API")

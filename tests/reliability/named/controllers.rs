@@ -46,12 +46,24 @@ async fn killed_before_slow_writes() {
 /// The elected successor restores the history: the stabilization window does not restart.
 #[tokio::test(start_paused = true)]
 async fn leader_killed_within_a_window() {
-    Scenario::default().kill(0).elect(0, "first").kill(140).elect(141, "second").survives().await;
+    Scenario::default()
+        .kill(0)
+        .start_elected(0, "first")
+        .kill(140)
+        .start_elected(141, "second")
+        .survives()
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn leader_stopped_within_a_window() {
-    Scenario::default().kill(0).elect(0, "first").stop(140).elect(141, "second").survives().await;
+    Scenario::default()
+        .kill(0)
+        .start_elected(0, "first")
+        .stop(140)
+        .start_elected(141, "second")
+        .survives()
+        .await;
 }
 
 /// The leader is cut off after the load has risen. The standby takes over, and pending writes of
@@ -61,8 +73,8 @@ async fn stalled_leader() {
     let stall = during(Match::any()).from(Duration::from_secs(76)).until(Duration::from_secs(160));
     Scenario::with([stall.effect(Effect::Stall)])
         .kill(0)
-        .elect(0, CONTROLLER)
-        .stand_by(30, "standby")
+        .start_elected(0, CONTROLLER)
+        .start_standby(30, "standby")
         .survives()
         .await;
 }

@@ -1,4 +1,4 @@
-//! Faults with a lasting effect, and long ones. There is no baseline to compare with.
+//! Long faults, and faults with a lasting effect. They have no baseline to compare with.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// After the loss of all objects, objects of the same names are new ones.
+/// Objects that are created after a loss of all data are new, even if they have the old names.
 #[tokio::test(start_paused = true)]
 async fn server_restarts_empty() {
     let cluster = Cluster::start();

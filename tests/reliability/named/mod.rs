@@ -1,10 +1,10 @@
-//! Faults by name, one test each: with and without them the same becomes of the autoscalers, and
-//! nothing is done on the way that must not be.
+//! Named faults, one test each. A test compares a run with the fault to a run without it: replicas
+//! and statuses must be equal soon after the fault, and the invariants must hold throughout.
 
-mod answers;
 mod controllers;
-mod endings;
+mod lasting_faults;
 mod objects;
+mod responses;
 mod scenario;
 mod servers;
 mod watches;

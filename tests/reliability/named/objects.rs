@@ -25,7 +25,7 @@ fn expire_watches(cluster: &Cluster) {
 async fn malformed_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, with("/spec/maxReplicas", json!("many")))])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }
@@ -34,7 +34,7 @@ async fn malformed_autoscalers() {
 async fn malformed_status_of_autoscalers() {
     let autoscalers = reads().resource("horizontalpodautoscalers");
     Scenario::with([on(autoscalers, with("/status/conditions", json!(7)))])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }
@@ -48,7 +48,7 @@ async fn one_malformed_autoscaler() {
         pointer: "/metadata/managedFields".into(),
         value: json!("yesterday"),
     };
-    Scenario::with([on(autoscalers, effect)]).trouble(70, expire_watches).survives().await;
+    Scenario::with([on(autoscalers, effect)]).incident(70, expire_watches).survives().await;
 }
 
 /// Malformed pods for a minute only, because relists for undecodable objects back off.
@@ -61,7 +61,7 @@ fn malformed_for_a_minute(pointer: &str, value: Value) -> Fault {
 async fn malformed_pods() {
     let cpu = "/spec/containers/0/resources/requests/cpu";
     Scenario::with([malformed_for_a_minute(cpu, json!("much"))])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }
@@ -69,7 +69,7 @@ async fn malformed_pods() {
 #[tokio::test(start_paused = true)]
 async fn pods_without_names() {
     Scenario::with([malformed_for_a_minute("/metadata/name", Value::Null)])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }
@@ -100,8 +100,8 @@ async fn malformed_metrics() {
 #[tokio::test(start_paused = true)]
 async fn metrics_of_some_pods_only() {
     Scenario::default()
-        .trouble(60, |cluster| cluster.loads.set_unmeasured(&["web-1", "web-3", "api-0", "api-2"]))
-        .trouble(240, |cluster| cluster.loads.set_unmeasured(&[]))
+        .incident(60, |cluster| cluster.loads.set_unmeasured(&["web-1", "web-3", "api-0", "api-2"]))
+        .incident(240, |cluster| cluster.loads.set_unmeasured(&[]))
         .recovers_after_a_window()
         .survives()
         .await;
@@ -112,10 +112,10 @@ async fn metrics_of_no_pod() {
     let all: Vec<String> =
         (0..8).flat_map(|index| ["web", "api"].map(|target| format!("{target}-{index}"))).collect();
     Scenario::default()
-        .trouble(60, move |cluster| {
+        .incident(60, move |cluster| {
             cluster.loads.set_unmeasured(&all.iter().map(String::as_str).collect::<Vec<_>>());
         })
-        .trouble(240, |cluster| cluster.loads.set_unmeasured(&[]))
+        .incident(240, |cluster| cluster.loads.set_unmeasured(&[]))
         .survives()
         .await;
 }
@@ -137,7 +137,7 @@ async fn apps_group_missing() {
 #[tokio::test(start_paused = true)]
 async fn autoscaling_group_missing() {
     Scenario::with([on(Match::any(), Effect::MissingGroup { group: "autoscaling".into() })])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }

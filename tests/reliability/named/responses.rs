@@ -1,4 +1,4 @@
-//! Requests that are refused, slow, or answered with garbage.
+//! Requests that are refused, time out, or get invalid responses.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn conflict_storm() {
     let slow = Effect::Slow { by: Duration::from_millis(300) };
     let mut scenario = Scenario::with([on(scales("update"), slow)]);
     for at in 60..240 {
-        scenario = scenario.trouble(at, touch_all);
+        scenario = scenario.incident(at, touch_all);
     }
     scenario.survives().await;
 }
@@ -102,7 +102,7 @@ async fn slow_statuses() {
 #[tokio::test(start_paused = true)]
 async fn slow_lists() {
     Scenario::with([on(Match::verb("list"), slow(25))])
-        .trouble(70, |cluster| {
+        .incident(70, |cluster| {
             cluster.testbed.compact();
             cluster.testbed.drop_watches();
         })
@@ -120,12 +120,12 @@ fn slow(seconds: u64) -> Effect {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_of_scales() {
+async fn lost_responses_to_scale_writes() {
     Scenario::with([on(scales("update"), Effect::LostResponse)]).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_answers_of_statuses() {
+async fn lost_responses_to_status_writes() {
     Scenario::with([on(autoscalers("patch"), Effect::LostResponse)]).survives().await;
 }
 
@@ -192,7 +192,7 @@ async fn everything_fails_half_of_the_time() {
     ];
     let mut scenario = Scenario::with(faults);
     for at in (70..240).step_by(10) {
-        scenario = scenario.trouble(at, |cluster| cluster.testbed.drop_watches());
+        scenario = scenario.incident(at, |cluster| cluster.testbed.drop_watches());
     }
     scenario.survives().await;
 }

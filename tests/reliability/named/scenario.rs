@@ -67,7 +67,7 @@ enum Step {
     StandBy(&'static str),
 }
 
-/// What happens in addition to [`life`].
+/// What happens in addition to [`common_steps`].
 #[derive(Default)]
 pub(super) struct Scenario {
     faults: Vec<Fault>,
@@ -98,7 +98,7 @@ impl Scenario {
     }
 
     /// An incident at a second, only in the run with faults. So are all steps below.
-    pub(super) fn trouble(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
+    pub(super) fn incident(self, at: u64, act: impl Fn(&Cluster) + 'static) -> Self {
         self.step(at, false, Step::Do(Box::new(act)))
     }
 
@@ -116,12 +116,12 @@ impl Scenario {
     }
 
     /// Starts a controller with leader election.
-    pub(super) fn elect(self, at: u64, identity: &'static str) -> Self {
+    pub(super) fn start_elected(self, at: u64, identity: &'static str) -> Self {
         self.step(at, false, Step::Elect(identity))
     }
 
     /// Starts a second controller, which waits for the lease.
-    pub(super) fn stand_by(self, at: u64, identity: &'static str) -> Self {
+    pub(super) fn start_standby(self, at: u64, identity: &'static str) -> Self {
         self.step(at, false, Step::StandBy(identity))
     }
 
@@ -166,16 +166,16 @@ impl Scenario {
         let added = if is_faulty { self.faults.clone() } else { Vec::new() };
         let added: Vec<_> =
             added.into_iter().map(|fault| (faults.add(fault.clone()), fault)).collect();
-        let life = life(ending);
+        let common_steps = common_steps(ending);
         let steps = self.steps.iter().filter(|(_, in_both, _)| *in_both || is_faulty);
         let mut steps: Vec<_> = steps
             .map(|(at, _, step)| (*at, step))
-            .chain(life.iter().map(|(at, step)| (*at, step)))
+            .chain(common_steps.iter().map(|(at, step)| (*at, step)))
             .collect();
         steps.sort_by_key(|(at, _)| *at);
         for (at, step) in steps {
             cluster.until(at).await;
-            take(&mut cluster, step).await;
+            apply(&mut cluster, step).await;
         }
         cluster.until(END).await;
         faults.clear();
@@ -208,7 +208,7 @@ struct Outcome {
 }
 
 /// The part that all scenarios share.
-fn life(ending: Ending) -> Vec<(Duration, Step)> {
+fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
     let loads = |at, loads: [i64; 3]| {
         let set = move |cluster: &Cluster| {
             for (target, load) in TARGETS.iter().zip(loads) {
@@ -234,7 +234,7 @@ fn life(ending: Ending) -> Vec<(Duration, Step)> {
     life
 }
 
-async fn take(cluster: &mut Cluster, step: &Step) {
+async fn apply(cluster: &mut Cluster, step: &Step) {
     match step {
         Step::Do(act) => act(cluster),
         Step::Kill => cluster.kill_controller().await,

@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 #[tokio::test(start_paused = true)]
 async fn server_down() {
     Scenario::default()
-        .trouble(72, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(45)))
+        .incident(72, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(45)))
         .survives()
         .await;
 }
@@ -20,7 +20,7 @@ async fn server_down() {
 #[tokio::test(start_paused = true)]
 async fn server_down_until_the_end() {
     Scenario::default()
-        .trouble(61, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(179)))
+        .incident(61, |cluster| cluster.testbed.restart(Restart::Same, Duration::from_secs(179)))
         .survives()
         .await;
 }
@@ -29,7 +29,7 @@ async fn server_down_until_the_end() {
 async fn server_restarts_every_ten_seconds() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
-        scenario = scenario.trouble(at, |cluster| {
+        scenario = scenario.incident(at, |cluster| {
             cluster.testbed.restart(Restart::Same, Duration::from_millis(1500))
         });
     }
@@ -42,8 +42,8 @@ async fn server_restored_from_an_earlier_state() {
     let saved: Arc<Mutex<Option<Snapshot>>> = Arc::default();
     let restored = saved.clone();
     Scenario::default()
-        .trouble(125, move |cluster| *saved.lock() = Some(cluster.testbed.snapshot()))
-        .trouble(200, move |cluster| {
+        .incident(125, move |cluster| *saved.lock() = Some(cluster.testbed.snapshot()))
+        .incident(200, move |cluster| {
             let snapshot = restored.lock().take().expect("a snapshot");
             cluster.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
         })
@@ -51,8 +51,8 @@ async fn server_restored_from_an_earlier_state() {
         .await;
 }
 
-/// All requests wait and continue together. Old decisions must not overwrite what users did
-/// meanwhile.
+/// All requests wait and continue together. Old decisions must not overwrite changes
+/// that users made during the stall.
 #[tokio::test(start_paused = true)]
 async fn everything_stalls() {
     Scenario::with([on(Match::any(), Effect::Stall)]).survives().await;
@@ -88,8 +88,8 @@ fn skew_server(by: i64) -> impl Fn(&Cluster) {
 #[tokio::test(start_paused = true)]
 async fn clock_an_hour_ahead() {
     Scenario::default()
-        .trouble(85, skew_controller(3600))
-        .trouble(170, skew_controller(0))
+        .incident(85, skew_controller(3600))
+        .incident(170, skew_controller(0))
         .survives()
         .await;
 }
@@ -97,8 +97,8 @@ async fn clock_an_hour_ahead() {
 #[tokio::test(start_paused = true)]
 async fn clock_an_hour_behind() {
     Scenario::default()
-        .trouble(85, skew_controller(-3600))
-        .trouble(170, skew_controller(0))
+        .incident(85, skew_controller(-3600))
+        .incident(170, skew_controller(0))
         .survives()
         .await;
 }
@@ -107,16 +107,16 @@ async fn clock_an_hour_behind() {
 async fn clock_jumps_back_and_forth() {
     let mut scenario = Scenario::default();
     for at in 60..239 {
-        scenario = scenario.trouble(at, skew_controller(if at % 2 == 0 { 40 } else { -40 }));
+        scenario = scenario.incident(at, skew_controller(if at % 2 == 0 { 40 } else { -40 }));
     }
-    scenario.trouble(239, skew_controller(0)).survives().await;
+    scenario.incident(239, skew_controller(0)).survives().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn server_clock_ahead() {
     Scenario::default()
-        .trouble(85, skew_server(3600))
-        .trouble(230, skew_server(0))
+        .incident(85, skew_server(3600))
+        .incident(230, skew_server(0))
         .survives()
         .await;
 }
@@ -124,8 +124,8 @@ async fn server_clock_ahead() {
 #[tokio::test(start_paused = true)]
 async fn server_clock_behind() {
     Scenario::default()
-        .trouble(85, skew_server(-3600))
-        .trouble(230, skew_server(0))
+        .incident(85, skew_server(-3600))
+        .incident(230, skew_server(0))
         .survives()
         .await;
 }

@@ -19,8 +19,8 @@ fn expire_watches(cluster: &Cluster) {
 #[tokio::test(start_paused = true)]
 async fn watches_expire() {
     Scenario::with([on(Match::verb("watch"), Effect::Expired)])
-        .trouble(70, drop_watches)
-        .trouble(115, expire_watches)
+        .incident(70, drop_watches)
+        .incident(115, expire_watches)
         .survives()
         .await;
 }
@@ -28,7 +28,7 @@ async fn watches_expire() {
 #[tokio::test(start_paused = true)]
 async fn lists_expire() {
     Scenario::with([on(Match::verb("list"), Effect::Expired)])
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .survives()
         .await;
 }
@@ -46,7 +46,7 @@ async fn bounds_edited_while_lists_expire() {
     };
     Scenario::with([on(Match::verb("list"), Effect::Expired)])
         .user(65, bound(3))
-        .trouble(70, expire_watches)
+        .incident(70, expire_watches)
         .user(232, bound(8))
         .survives()
         .await;
@@ -56,7 +56,7 @@ async fn bounds_edited_while_lists_expire() {
 async fn watches_are_dropped_every_second() {
     let mut scenario = Scenario::default();
     for at in 60..240 {
-        scenario = scenario.trouble(at, drop_watches);
+        scenario = scenario.incident(at, drop_watches);
     }
     scenario.survives().await;
 }
@@ -113,7 +113,7 @@ async fn silent_watch_of_pods_that_cannot_be_listed() {
 async fn repeated_compaction() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
-        scenario = scenario.trouble(at, expire_watches);
+        scenario = scenario.incident(at, expire_watches);
     }
     scenario.survives().await;
 }
@@ -122,7 +122,7 @@ async fn repeated_compaction() {
 #[tokio::test(start_paused = true)]
 async fn stale_lists() {
     Scenario::with([on(Match::verb("list"), Effect::Stale { revisions: 15 })])
-        .trouble(112, expire_watches)
+        .incident(112, expire_watches)
         .survives()
         .await;
 }

@@ -24,7 +24,7 @@ use crate::{
 
 /// End of the faults. By then, no stabilization window contains anything from before the last
 /// change of the load.
-const CALM: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
+const FAULTS_END: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
 const SEEDS: u64 = 40;
@@ -151,22 +151,22 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
 async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     let faults = Faults::new(plan.seed);
     let mut cluster = Cluster::with_faults(&faults);
-    let mut steps = plan.life.clone();
+    let mut steps = plan.common_steps.clone();
     if is_faulty {
         plan.faults.iter().for_each(|fault| _ = faults.add(fault.clone()));
-        steps.extend(plan.trouble.iter().cloned());
+        steps.extend(plan.incidents.iter().cloned());
     }
     steps.sort_by_key(|(at, _)| *at);
     for (at, step) in steps {
         cluster.until(at).await;
-        take(&mut cluster, step).await;
+        apply(&mut cluster, step).await;
     }
-    cluster.until(CALM).await;
+    cluster.until(FAULTS_END).await;
     faults.clear();
     let extra_recovery = if plan.has_restart() { WINDOW } else { Duration::ZERO };
-    cluster.until(CALM + extra_recovery + RECOVERY).await;
+    cluster.until(FAULTS_END + extra_recovery + RECOVERY).await;
     let replicas = TARGETS.map(|name| (name, cluster.testbed.replicas(name))).into();
-    cluster.until(CALM + extra_recovery + 4 * PERIOD + WINDOW).await;
+    cluster.until(FAULTS_END + extra_recovery + 4 * PERIOD + WINDOW).await;
     let journal = cluster.journal.to_string();
     let mut violations = violations(&cluster);
     if !cluster.is_controlled() {
@@ -180,7 +180,7 @@ async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     }
 }
 
-async fn take(cluster: &mut Cluster, step: Step) {
+async fn apply(cluster: &mut Cluster, step: Step) {
     match step {
         Step::Load(name, load) => cluster.loads.set(name, load),
         Step::Scale(name, replicas) => cluster.scale(name, replicas),

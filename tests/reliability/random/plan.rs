@@ -7,7 +7,7 @@ use hpa_testbed::{Effect, Fault, Match};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{CALM, CONTROLLER};
+use super::{CONTROLLER, FAULTS_END};
 use crate::{MAX, PERIOD, WINDOW, cluster::TARGETS};
 
 /// When loads and users change things, in seconds.
@@ -34,9 +34,9 @@ pub(super) enum Step {
 pub(super) struct Plan {
     pub(super) seed: u64,
     /// Part of both runs.
-    pub(super) life: Vec<(Duration, Step)>,
+    pub(super) common_steps: Vec<(Duration, Step)>,
     /// Part of the run with faults only.
-    pub(super) trouble: Vec<(Duration, Step)>,
+    pub(super) incidents: Vec<(Duration, Step)>,
     pub(super) faults: Vec<Fault>,
 }
 
@@ -44,13 +44,13 @@ impl Plan {
     /// Whether a controller starts during the run. It stabilizes what it finds for a window, and
     /// faults may delay that until they end.
     pub(super) fn has_restart(&self) -> bool {
-        self.trouble.iter().any(|(_, step)| matches!(step, Step::Start))
+        self.incidents.iter().any(|(_, step)| matches!(step, Step::Start))
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, steps) in [("life", &self.life), ("trouble", &self.trouble)] {
+        for (what, steps) in [("step", &self.common_steps), ("incident", &self.incidents)] {
             for (at, step) in steps {
                 writeln!(f, "  {what} at {at:?}: {step:?}")?;
             }
@@ -61,18 +61,18 @@ impl fmt::Display for Plan {
 
 pub(super) fn plan(seed: u64) -> Plan {
     let mut rng = Rng::with_seed(seed);
-    let mut life = Vec::new();
+    let mut common_steps = Vec::new();
     for _ in 0..rng.usize(3..12) {
-        life.push((at(&mut rng, BUSY), change(&mut rng)));
+        common_steps.push((at(&mut rng, BUSY), change(&mut rng)));
     }
-    let mut trouble = Vec::new();
+    let mut incidents = Vec::new();
     for _ in 0..rng.usize(0..3) {
-        trouble.extend(incident(&mut rng));
+        incidents.extend(incident(&mut rng));
     }
     let faults = (0..rng.usize(1..7)).map(|_| fault(&mut rng)).collect();
-    life.sort_by_key(|(at, _)| *at);
-    trouble.sort_by_key(|(at, _)| *at);
-    Plan { seed, life, trouble, faults }
+    common_steps.sort_by_key(|(at, _)| *at);
+    incidents.sort_by_key(|(at, _)| *at);
+    Plan { seed, common_steps, incidents, faults }
 }
 
 fn at(rng: &mut Rng, [from, to]: [u64; 2]) -> Duration {
@@ -98,7 +98,7 @@ fn change(rng: &mut Rng) -> Step {
 /// Incidents beyond single requests.
 fn incident(rng: &mut Rng) -> Vec<(Duration, Step)> {
     // A new controller stabilizes what it finds for a window.
-    let last_start = CALM.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
+    let last_start = FAULTS_END.as_secs() - WINDOW.as_secs() - 2 * PERIOD.as_secs();
     let begin = at(rng, [BUSY[0], last_start - 60]);
     match rng.u8(..5) {
         0 => {
@@ -137,11 +137,11 @@ fn fault(rng: &mut Rng) -> Fault {
         // A single object is never stale: an API server reads it from etcd, or waits for its cache.
         _ => (Match::verb("list"), Effect::Stale { revisions: rng.u64(1..20) }),
     };
-    let from = at(rng, [BUSY[0], CALM.as_secs() - 1]);
+    let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
     // Recommendations from a part of the metrics stay in the stabilization window.
     let affects_window = matches!(effect, Effect::Malformed { .. });
-    let from = if affects_window { from.min(CALM.saturating_sub(2 * WINDOW)) } else { from };
-    let latest = if affects_window { CALM.saturating_sub(WINDOW) } else { CALM };
+    let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
+    let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
     let trigger = Fault::on(matching.client(CONTROLLER)).from(from).until(until);
     let trigger = match rng.u8(..5) {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const NAME: &str = "weak_spots::bounded::memory_and_queue_stay_bounded";
-/// Set in the child process, which runs nothing else.
+/// Set in the child process, which runs only this test.
 const ALONE: &str = "RELIABILITY_ALONE";
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Known weak spots of the reference, and that this controller does not have them.
+//! Known weak spots of the reference. The tests check that this controller does not share them.
 
 mod bounded;
 mod events;

@@ -1,4 +1,4 @@
-//! Scaling to zero, and the condition `ScaledToZero` that marks it as the autoscaler's.
+//! Scaling to zero, and the condition `ScaledToZero`, which records that the autoscaler did it.
 
 use std::time::Duration;
 

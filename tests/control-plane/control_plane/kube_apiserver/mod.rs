@@ -28,7 +28,7 @@ use super::{ControlPlane, from};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
-/// The chart's ClusterRole, which is all that the controller under test may do.
+/// The chart's ClusterRole. The controller under test has no other permission.
 const CLUSTER_ROLE: &str = include_str!("../../../../charts/hpa-controller/files/clusterrole.yaml");
 /// The chart's Role for one namespace.
 const NAMESPACED_ROLE: &str =
@@ -171,10 +171,10 @@ fn binding(kind: &str, role: &str, ns: &str) -> Value {
 /// queries in the same way.
 fn metrics_router(metrics: Metrics) -> Router {
     let testbed = Testbed::new(Config { metrics: Some(Arc::new(metrics)), ..Config::default() });
-    Router::new().fallback(answer).with_state(testbed)
+    Router::new().fallback(serve_metrics).with_state(testbed)
 }
 
-async fn answer(State(testbed): State<Testbed>, request: Request) -> Response {
+async fn serve_metrics(State(testbed): State<Testbed>, request: Request) -> Response {
     let group = request.uri().path().strip_prefix("/apis/").unwrap_or_default();
     if !group.split('/').next().is_some_and(|group| group.ends_with("metrics.k8s.io")) {
         return StatusCode::NOT_FOUND.into_response();

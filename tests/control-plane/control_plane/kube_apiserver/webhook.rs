@@ -1,7 +1,7 @@
 //! Holds scale writes in the API server.
 //!
-//! An admission webhook delays its response. Meanwhile the object changes, and the admitted write
-//! fails with a conflict.
+//! An admission webhook delays its response. If the object changes during the delay, the admitted
+//! write fails with a conflict.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
