@@ -40,9 +40,9 @@ load *FLAGS:
     cargo build --profile dist -p hpa -p hpa-bench
     MIMALLOC_PURGE_DELAY=0 target/dist/hpa-bench run --controller ours=target/dist/hpa {{ FLAGS }}
 
-# Fuzz a target (quantity, selector, autoscaler, decide). Needs nightly and cargo-fuzz.
-fuzz TARGET SECONDS="60":
-    cargo +nightly fuzz run {{ TARGET }} -- -max_total_time={{ SECONDS }}
+# Fuzz all targets (quantity, selector, autoscaler, decide) or some for so many seconds each.
+fuzz SECONDS="60" *TARGETS:
+    fuzz/run {{ SECONDS }} {{ TARGETS }}
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:

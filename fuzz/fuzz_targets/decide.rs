@@ -15,8 +15,53 @@ use hpa_calc::{
 use jiff::{SignedDuration, Timestamp};
 use libfuzzer_sys::fuzz_target;
 
+/// Autoscalers to decide for as long as the fuzzer has not found valid JSON by itself.
+const HPAS: [&str; 3] = [
+    r#"{ "metadata": { "name": "h", "namespace": "n" },
+        "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },
+            "minReplicas": 2, "maxReplicas": 20,
+            "metrics": [{ "type": "Resource", "resource": { "name": "cpu",
+                "target": { "type": "Utilization", "averageUtilization": 60 } } }] } }"#,
+    r#"{ "metadata": { "name": "h", "namespace": "n", "generation": 3 },
+        "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },
+            "minReplicas": 0, "maxReplicas": 9,
+            "metrics": [
+                { "type": "External", "external": { "metric": { "name": "e" },
+                    "target": { "type": "AverageValue", "averageValue": "2500m" } } },
+                { "type": "Pods", "pods": { "metric": { "name": "p" },
+                    "target": { "type": "AverageValue", "averageValue": "1" } } }],
+            "behavior": {
+                "scaleUp": { "stabilizationWindowSeconds": 60, "selectPolicy": "Min",
+                    "policies": [{ "type": "Pods", "value": 2, "periodSeconds": 30 },
+                        { "type": "Percent", "value": 50, "periodSeconds": 90 }] },
+                "scaleDown": { "tolerance": "200m" } } },
+        "status": { "desiredReplicas": 0, "conditions": [
+            { "type": "ScaledToZero", "status": "True" }] } }"#,
+    r#"{ "spec": { "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "d" },
+            "maxReplicas": 2147483647,
+            "metrics": [{ "type": "Object", "object": {
+                "describedObject": { "kind": "Service", "name": "s", "apiVersion": "v1" },
+                "metric": { "name": "o" }, "target": { "type": "Value", "value": "1n" } } }],
+            "behavior": { "scaleDown": { "selectPolicy": "Disabled" } } } }"#,
+];
+
+/// A ready pod, an unready one and one that is being deleted.
+const PODS: &str = r#"[
+    { "metadata": { "name": "a" },
+        "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "1" } } }] },
+        "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [
+            { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z" }] } },
+    { "metadata": { "name": "b" },
+        "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3m" } } }] },
+        "status": { "phase": "Running", "startTime": "2026-01-01T00:00:00Z" } },
+    { "metadata": { "name": "c", "deletionTimestamp": "2026-01-01T00:00:00Z" },
+        "spec": { "containers": [{ "name": "c", "resources": { "requests": { "cpu": "9E" } } }] } }
+]"#;
+
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
+    /// The index of the autoscaler if `hpa` is invalid.
+    template: u8,
     /// An autoscaler as JSON.
     hpa: &'a [u8],
     /// A list of pods as JSON.
@@ -104,9 +149,12 @@ fn time(seconds: i64) -> Timestamp {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    let Ok(mut hpa) = serde_json::from_slice::<HorizontalPodAutoscaler>(input.hpa) else { return };
+    let template = HPAS[usize::from(input.template) % HPAS.len()];
+    let hpa = serde_json::from_slice(input.hpa).or_else(|_| serde_json::from_str(template));
+    let mut hpa: HorizontalPodAutoscaler = hpa.expect("the templates are valid");
     apply_defaults(&mut hpa.spec);
-    let pods: Vec<Pod> = serde_json::from_slice(input.pods).unwrap_or_default();
+    let pods = serde_json::from_slice(input.pods).or_else(|_| serde_json::from_str(PODS));
+    let pods: Vec<Pod> = pods.expect("the pods are valid");
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(Arc::new).collect();
     let (settings, scale, now) = (input.settings(), input.scale(), time(input.now));
     let autoscalers = (0..input.autoscalers % 3).map(|index| index.to_string()).collect();

@@ -7,7 +7,7 @@ use crate::{
     api::{HorizontalPodAutoscalerSpec, PolicySelect, PolicyType, ScalingPolicy, ScalingRules},
     history::{Direction, History},
     replicas::ceil_to_replicas,
-    settings::{Settings, Tolerances},
+    settings::Settings,
 };
 
 /// The longest period that the API accepts for a policy, and so the longest time for which a scale
@@ -63,8 +63,10 @@ pub(crate) fn scale_up_limit(current: i32) -> i32 {
     current.saturating_mul(2).max(SCALE_UP_LIMIT_MINIMUM)
 }
 
-/// The windows, policies and tolerances of decisions, which result from an autoscaler's `behavior`
-/// and the controller's settings.
+/// The windows and policies that decisions use: an autoscaler's `behavior` with the defaults of the
+/// API and of the controller's settings. For the tolerances, see [`Tolerances::for_spec`].
+///
+/// [`Tolerances::for_spec`]: crate::settings::Tolerances::for_spec
 ///
 /// ```
 /// use hpa_calc::{EffectiveBehavior, HorizontalPodAutoscaler, Settings};
@@ -87,7 +89,6 @@ pub(crate) fn scale_up_limit(current: i32) -> i32 {
 pub struct EffectiveBehavior<'a> {
     up: EffectiveRules<'a>,
     down: EffectiveRules<'a>,
-    tolerances: Tolerances,
     is_set: bool,
 }
 
@@ -115,7 +116,6 @@ impl<'a> EffectiveBehavior<'a> {
         Self {
             up: rules(Direction::Up, up, SignedDuration::ZERO),
             down: rules(Direction::Down, down, default_down),
-            tolerances: Tolerances::for_spec(spec, settings),
             is_set: behavior.is_some(),
         }
     }
@@ -141,11 +141,6 @@ impl<'a> EffectiveBehavior<'a> {
             Direction::Up => self.up,
             Direction::Down => self.down,
         }
-    }
-
-    /// The effective tolerances.
-    pub fn tolerances(&self) -> Tolerances {
-        self.tolerances
     }
 
     /// The longer of the two stabilization windows: older recommendations don't count.

@@ -1,6 +1,6 @@
 //! Runs the operator against an API server in memory.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "test")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "test")]
 
 use std::{
     net::Ipv4Addr,

@@ -4,17 +4,48 @@ use serde_json::{Value, json};
 use super::*;
 use crate::quantity::MilliValue;
 
-/// An autoscaler with an unknown field in every struct and an unknown value in every enumeration.
-fn newer_object() -> Value {
+fn metric() -> Value {
     let selector = json!({
         "matchExpressions": [{ "key": "k", "operator": "Near", "new": 1 }],
         "matchLabels": { "a": "b" },
         "new": 1,
     });
-    let target = |member: &str, value: Value| json!({ "type": "Newest", member: value, "new": 1 });
-    let metric = json!({ "name": "m", "selector": selector, "new": 1 });
-    let object = json!({ "kind": "K", "name": "n", "apiVersion": "v1", "new": 1 });
-    let current = json!({ "value": "1", "averageValue": "2", "averageUtilization": 3, "new": 1 });
+    json!({ "name": "m", "selector": selector, "new": 1 })
+}
+
+fn object() -> Value {
+    json!({ "kind": "K", "name": "n", "apiVersion": "v1", "new": 1 })
+}
+
+/// A list of metrics of every type. Each has a member named `of`: its target or its value.
+fn metrics(of: &str, value: &Value) -> Value {
+    let (object, metric) = (object(), metric());
+    json!([
+        {
+            "type": "Object",
+            "object": { "describedObject": object, "metric": metric, of: value, "new": 1 },
+            "new": 1,
+        },
+        { "type": "Pods", "pods": { "metric": metric, of: value, "new": 1 } },
+        { "type": "Resource", "resource": { "name": "cpu", of: value, "new": 1 } },
+        {
+            "type": "ContainerResource",
+            "containerResource": { "name": "cpu", "container": "c", of: value, "new": 1 },
+        },
+        { "type": "External", "external": { "metric": metric, of: value, "new": 1 } },
+    ])
+}
+
+/// An autoscaler with an unknown field in every struct and an unknown value in every enumeration.
+fn newer_object() -> Value {
+    let amounts = json!({ "value": "1", "averageValue": "2", "averageUtilization": 3, "new": 1 });
+    let mut target = amounts.clone();
+    target["type"] = "Newest".into();
+    let mut targets = metrics("target", &target);
+    let unknown = json!({ "type": "Newest", "newest": { "x": null } });
+    targets.as_array_mut().unwrap().push(unknown);
+    let mut current = metrics("current", &amounts);
+    current.as_array_mut().unwrap().push(json!({ "type": "" }));
     let rules = json!({
         "stabilizationWindowSeconds": 1,
         "selectPolicy": "Newest",
@@ -23,58 +54,20 @@ fn newer_object() -> Value {
         "new": 1,
     });
     json!({
-        "metadata": { "name": "n", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
-                      "annotations": { "a": "b" }, "labels": { "c": "d" } },
+        "metadata": {
+            "name": "n",
+            "namespace": "ns",
+            "uid": "u",
+            "resourceVersion": "7",
+            "generation": 2,
+            "annotations": { "a": "b" },
+            "labels": { "c": "d" },
+        },
         "spec": {
-            "scaleTargetRef": object,
+            "scaleTargetRef": object(),
             "minReplicas": 1,
             "maxReplicas": 2,
-            "metrics": [
-                {
-                    "type": "Object",
-                    "object": {
-                        "describedObject": object,
-                        "metric": metric,
-                        "target": target("value", "1".into()),
-                        "new": 1,
-                    },
-                    "new": 1,
-                },
-                {
-                    "type": "Pods",
-                    "pods": {
-                        "metric": metric,
-                        "target": target("averageValue", "1".into()),
-                        "new": 1,
-                    },
-                },
-                {
-                    "type": "Resource",
-                    "resource": {
-                        "name": "cpu",
-                        "target": target("averageUtilization", 5.into()),
-                        "new": 1,
-                    },
-                },
-                {
-                    "type": "ContainerResource",
-                    "containerResource": {
-                        "name": "cpu",
-                        "container": "c",
-                        "target": target("averageUtilization", 5.into()),
-                        "new": 1,
-                    },
-                },
-                {
-                    "type": "External",
-                    "external": {
-                        "metric": metric,
-                        "target": target("value", "1".into()),
-                        "new": 1,
-                    },
-                },
-                { "type": "Newest", "newest": { "x": null } },
-            ],
+            "metrics": targets,
             "behavior": { "scaleUp": rules, "scaleDown": rules, "new": 1 },
             "new": [1],
         },
@@ -83,36 +76,16 @@ fn newer_object() -> Value {
             "lastScaleTime": "2026-01-01T00:00:00Z",
             "currentReplicas": 1,
             "desiredReplicas": 2,
-            "currentMetrics": [
-                {
-                    "type": "Object",
-                    "object": {
-                        "describedObject": object,
-                        "metric": metric,
-                        "current": current,
-                        "new": 1,
-                    },
-                    "new": 1,
-                },
-                { "type": "Pods", "pods": { "metric": metric, "current": current, "new": 1 } },
-                { "type": "Resource", "resource": { "name": "cpu", "current": current, "new": 1 } },
-                {
-                    "type": "ContainerResource",
-                    "containerResource": {
-                        "name": "cpu",
-                        "container": "c",
-                        "current": current,
-                        "new": 1,
-                    },
-                },
-                {
-                    "type": "External",
-                    "external": { "metric": metric, "current": current, "new": 1 },
-                },
-                { "type": "" },
-            ],
-            "conditions": [{ "type": "Newest", "status": "Maybe", "lastTransitionTime": "2026-01-01T00:00:00Z",
-                             "reason": "Because", "message": "m", "observedGeneration": 1, "new": 1 }],
+            "currentMetrics": current,
+            "conditions": [{
+                "type": "Newest",
+                "status": "Maybe",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                "reason": "Because",
+                "message": "m",
+                "observedGeneration": 1,
+                "new": 1,
+            }],
             "new": { "deep": [true, null] },
         },
     })

@@ -23,7 +23,8 @@ pub(super) fn pods(
     let name = &source.metric.name;
     let target = source.target.average_value.as_ref().map(Quantity::milli_value);
     let target = target.ok_or(MetricSpecError::PodsTarget)?;
-    let samples = pod_samples(reading).map_err(EvaluateError::reading(format!("metric {name}")))?;
+    let samples =
+        pod_samples(reading).map_err(EvaluateError::reading(|| format!("metric {name}")))?;
     let proposal = replicas::average_value(
         &context.average_target(target, false),
         context.pods(),
@@ -84,7 +85,7 @@ impl Resource<'_> {
         context: &Context<'_>,
     ) -> Result<Proposal, EvaluateError> {
         let samples = pod_samples(reading)
-            .map_err(EvaluateError::reading(format!("metrics for resource {}", self.name)))?;
+            .map_err(EvaluateError::reading(|| format!("metrics for resource {}", self.name)))?;
         let (pods, readiness) = (context.pods(), &context.readiness);
         Ok(match target {
             TargetValue::Value(target) => {

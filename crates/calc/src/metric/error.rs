@@ -56,7 +56,8 @@ pub(super) enum EvaluateError {
 }
 
 impl EvaluateError {
-    pub(super) fn reading(metric: String) -> impl FnOnce(ReadingError) -> Self {
-        |error| Self::Reading { metric, error }
+    /// Adds what was read to an error. `metric` is called only then.
+    pub(super) fn reading(metric: impl FnOnce() -> String) -> impl FnOnce(ReadingError) -> Self {
+        |error| Self::Reading { metric: metric(), error }
     }
 }

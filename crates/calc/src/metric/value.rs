@@ -29,10 +29,9 @@ pub(super) fn object(
         Reading::Object(usage) => Some(usage),
         _ => None,
     });
-    let usage = usage.map_err(EvaluateError::reading(format!(
-        "metric {metric} on {} {}/{}",
-        object.kind, context.namespace, object.name
-    )))?;
+    let usage = usage.map_err(EvaluateError::reading(|| {
+        format!("metric {metric} on {} {}/{}", object.kind, context.namespace, object.name)
+    }))?;
     let (proposal, name, current) = if is_average {
         let target = context.average_by_replica_target(target);
         let proposal = replicas::object_average_value(&target, usage);
@@ -77,12 +76,9 @@ pub(super) fn external(
         _ => None,
     });
     let metric = &source.metric;
-    let values = values.map_err(EvaluateError::reading(format!(
-        "external metric {}/{}/{}",
-        context.namespace,
-        metric.name,
-        go_selector(metric)
-    )))?;
+    let values = values.map_err(EvaluateError::reading(|| {
+        format!("external metric {}/{}/{}", context.namespace, metric.name, go_selector(metric))
+    }))?;
     let (proposal, current) = if is_average {
         let target = context.average_by_replica_target(target);
         let proposal = replicas::external_average_value(&target, &values);

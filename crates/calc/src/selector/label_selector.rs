@@ -32,7 +32,7 @@ pub struct LabelSelector {
     pub unknown: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A meta/v1 `LabelSelectorRequirement` of a [`LabelSelector`].
+/// A meta/v1 `LabelSelectorRequirement`: one of the `matchExpressions` of a label selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
