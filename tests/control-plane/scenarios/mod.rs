@@ -57,6 +57,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Shared scaling => replicas_stay_within_bounds,
     Shared scaling => behavior_policies,
     Shared scaling => scale_to_zero_and_back,
+    Shared scaling => keda_activates_the_target,
     Shared metric_types => memory_average_value,
     Shared metric_types => container_cpu,
     Shared metric_types => pods_metric,

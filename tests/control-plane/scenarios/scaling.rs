@@ -172,3 +172,36 @@ pub(super) async fn scale_to_zero_and_back(env: TestEnv) -> Result<()> {
     env.settled("worker", 3).await?;
     Ok(())
 }
+
+/// KEDA creates an autoscaler with a minimum of 1 and an external metric that it selects by label,
+/// and scales the target between 0 and 1 itself.
+pub(super) async fn keda_activates_the_target(env: TestEnv) -> Result<()> {
+    let worker = env.deployment("worker", 1).await?;
+    let set_metric = |value: &str| {
+        let series = [("scaledobject.keda.sh/name=worker", value), ("other=1", "1000")];
+        env.metrics.set_external(&env.ns, "s0-queue", &series);
+    };
+    let selector = json!({"matchLabels": {"scaledobject.keda.sh/name": "worker"}});
+    let metrics = json!([{"type": "External", "external": {
+        "metric": {"name": "s0-queue", "selector": selector},
+        "target": {"type": "AverageValue", "averageValue": "10"},
+    }}]);
+    set_metric("0");
+    env.hpa("keda-hpa-worker", worker.hpa(1, 100, metrics)).await?;
+    env.settled("keda-hpa-worker", 1).await?;
+
+    // Deactivated by KEDA.
+    worker.scale(0).await?;
+    env.wait_for_hpa("keda-hpa-worker", "zero replicas", |hpa| {
+        has_condition(hpa, "ScalingActive", "False", "ScalingDisabled") && has_replicas(hpa, 0)
+    })
+    .await?;
+    set_metric("30");
+    // Activated by KEDA.
+    worker.scale(1).await?;
+    worker.scaled_to(3).await?;
+    env.settled("keda-hpa-worker", 3).await?;
+    set_metric("0");
+    worker.scaled_to(1).await?;
+    Ok(())
+}
