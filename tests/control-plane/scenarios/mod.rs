@@ -53,6 +53,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     NoController api::tables => api_metadata_only,
     NoController api::discovery => api_discovery,
     NoController api::discovery => api_aggregated_discovery,
+    NoController api::examples => api_examples,
     Shared scaling => scales_up_and_down_on_cpu,
     Shared scaling => replicas_stay_within_bounds,
     Shared scaling => behavior_policies,

@@ -5,6 +5,7 @@
 
 pub(super) mod changes;
 pub(super) mod discovery;
+pub(super) mod examples;
 pub(super) mod lists;
 pub(super) mod patches;
 pub(super) mod refusals;

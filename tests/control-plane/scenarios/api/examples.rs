@@ -1,0 +1,61 @@
+//! The manifests in `examples/autoscalers`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use super::{APPLY, send};
+use crate::test_env::TestEnv;
+
+/// Every manifest is accepted, without unknown fields and with the values that it states.
+pub(in super::super) async fn api_examples(env: TestEnv) -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/autoscalers");
+    let mut autoscalers = 0;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        for document in text.split("\n---\n") {
+            let object: Value = serde_saphyr::from_str(document)
+                .with_context(|| format!("{}: not YAML", path.display()))?;
+            let applied = apply(&env, &object).await;
+            let applied = applied.with_context(|| format!("{}: {document}", path.display()))?;
+            ensure!(contains(&applied["spec"], &object["spec"]), "{document}\n{applied}");
+            autoscalers += usize::from(object["kind"] == "HorizontalPodAutoscaler");
+        }
+    }
+    ensure!(autoscalers >= 9, "only {autoscalers} autoscalers");
+    Ok(())
+}
+
+/// Applies an object on the server with strict field validation.
+async fn apply(env: &TestEnv, object: &Value) -> Result<Value> {
+    let text = |member: &Value| member.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let api = if version.contains('/') { "apis" } else { "api" };
+    let resource = match object["kind"].as_str().context("no kind")? {
+        "Ingress" => "ingresses".to_owned(),
+        kind => kind.to_lowercase() + "s",
+    };
+    let (namespace, name) = (&env.ns, text(&object["metadata"]["name"]));
+    let path = format!("/{api}/{version}/namespaces/{namespace}/{resource}/{name}");
+    let query = "fieldManager=examples&fieldValidation=Strict";
+    send(env, http::Method::PATCH, &format!("{path}?{query}"), APPLY, object).await?.ok()
+}
+
+/// Whether `stored` has every member of `given`. The API server adds defaults, and stores
+/// quantities in canonical form: `0.02` as `20m`.
+fn contains(stored: &Value, given: &Value) -> bool {
+    match (stored, given) {
+        (Value::Object(stored), Value::Object(given)) => given.iter().all(|(name, given)| {
+            let stored = stored.get(name);
+            stored.is_some_and(|stored| name == "tolerance" || contains(stored, given))
+        }),
+        (Value::Array(stored), Value::Array(given)) => {
+            stored.len() == given.len()
+                && stored.iter().zip(given).all(|(stored, given)| contains(stored, given))
+        }
+        _ => stored == given,
+    }
+}
