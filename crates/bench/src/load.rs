@@ -124,7 +124,7 @@ impl Load {
         1.0 + deviation.unwrap_or_default()
     }
 
-    /// Returns the number of the measurement at a time.
+    /// Returns the index of the latest measurement once this time has elapsed.
     fn tick(&self, elapsed: Duration) -> u128 {
         elapsed.as_nanos() / self.resolution.as_nanos()
     }

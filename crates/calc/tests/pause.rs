@@ -122,6 +122,6 @@ fn paused_scaling_to_zero_is_not_premarked() {
 #[case("True")]
 #[case("yes")]
 #[case("both")]
-fn other_texts_do_not_parse(#[case] text: &str) {
+fn invalid_pause_value_is_rejected(#[case] text: &str) {
     text.parse::<Pause>().unwrap_err();
 }

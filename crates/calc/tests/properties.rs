@@ -272,16 +272,17 @@ fn replicas(scenario: &Scenario, conclusion: &Conclusion) -> i32 {
     conclusion.scaled_to.unwrap_or(scenario.scale.spec_replicas)
 }
 
-/// Whether more load must not lead to fewer replicas in a scenario.
+/// Whether the algorithm guarantees that more load does not lead to fewer replicas in a scenario.
 ///
-/// The documented algorithm doesn't guarantee that. Within tolerance, a metric proposes the current
-/// replicas, and otherwise a number in proportion to the pods that count: with 10 replicas of which
-/// 5 are ready, a ratio of 1.05 proposes 10 and a ratio of 1.2 proposes 6. The guarantee holds
-/// - for average values by replica (Object, External), since they count no pods;
+/// In general it does not. Within tolerance, a metric proposes the current replicas. Beyond it, the
+/// proposal is in proportion to the counted pods: if 5 of 10 replicas are ready, a ratio of 1.05
+/// proposes 10 and a ratio of 1.2 proposes 6. The guarantee holds
+/// - for average values by replica (Object, External), because they count no pods;
 /// - for values (Object, External), if all current replicas are ready or there are none;
-/// - for averages over pods, if all current replicas are ready; if a pod is missing, so that both
-///   proposals must not reverse the direction; or if a pod is unready, so that the proposal upward
-///   must not, and at most the current replicas are ready.
+/// - for averages over pods, if all current replicas are ready;
+/// - for averages over pods with a missing pod, because then no proposal reverses its direction;
+/// - for averages over pods with an unready pod and at most the current replicas ready, because
+///   then no upward proposal reverses its direction.
 fn is_monotonic(scenario: &Scenario, conclusion: &Conclusion) -> bool {
     let current = usize::try_from(scenario.scale.spec_replicas).unwrap();
     let metric = &scenario.hpa.spec.metrics[0];

@@ -141,8 +141,8 @@ async fn assert_single_leader_for(time: Duration, instances: &[&Instance]) {
     }
 }
 
-/// Waits until the second instance is the leader, and asserts that not both are. Returns the
-/// duration.
+/// Waits until the second instance is the leader. Asserts that the two are never leaders at the
+/// same time. Returns the duration.
 async fn takeover(first: &Instance, second: &Instance) -> Duration {
     let start = Instant::now();
     while !second.is_leader() {
@@ -362,7 +362,7 @@ async fn only_the_leader_writes() {
     write(&leader).await.expect("the leader writes");
     let error = write(&standby).await.expect_err("a standby does not").to_string();
     assert!(error.contains("this instance is not the leader"), "{error}");
-    // Without any response, the leadership ends by time alone.
+    // Without any response, the leadership ends at the renew deadline.
     first.network.send_replace(Network::Hangs);
     let started = Instant::now();
     let error = write(&leader).await.expect_err("aborted").to_string();

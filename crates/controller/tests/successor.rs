@@ -299,7 +299,7 @@ async fn time_without_a_controller_shortens_no_window() {
     for (started, earliest, latest) in [
         // The window continues.
         (450, 200 + WINDOW - SYNC, 200 + WINDOW + SYNC + 1),
-        // Nothing is known of the last five minutes, so the window starts again.
+        // The stored history does not cover the last five minutes, so the window starts again.
         (1200, 1200 + WINDOW, 1200 + WINDOW + LEASE + 2 * SYNC),
     ] {
         let cluster = Cluster::new(Value::Null, true);

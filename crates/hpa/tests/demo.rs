@@ -60,8 +60,8 @@ fn run(arguments: &[&str]) -> (i32, String, String) {
 
 /// Runs a scenario at 100 times normal speed.
 fn run_scenario(scenario: &str, arguments: &[&str]) -> (i32, String, String) {
-    let folder = tempfile::tempdir().expect("a directory");
-    let path = folder.path().join("scenario.yaml");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("scenario.yaml");
     fs::write(&path, scenario).expect("a file");
     let path = path.display().to_string();
     run(&[&["--speed", "100", "--scenario", &path], arguments].concat())
@@ -86,8 +86,8 @@ fn exit_status_is_0_if_the_load_is_followed() {
     );
     assert!(output.contains("The controller followed the load for the autoscaler."), "{output}");
     assert!(!output.contains('\x1b'), "{output}");
-    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
-    assert!(!folder.exists(), "the temporary files are still there");
+    let dir = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
+    assert!(!dir.exists(), "the temporary files are still there");
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn printed_scenario_can_be_run() {
     let (code, scenario, errors) = run(&["--print-scenario"]);
     assert_eq!((code, errors.as_str()), (0, ""));
     let (code, output, errors) = run_scenario(&scenario, &["--for", "2s", "--keep"]);
-    let folder = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
+    let dir = Path::new(kubeconfig_in(&output)).parent().expect("a directory");
     assert_eq!(
         (code, errors),
-        (0, format!("hpa: temporary files are kept in {}\n", folder.display())),
+        (0, format!("hpa: temporary files are kept in {}\n", dir.display())),
         "{output}"
     );
-    fs::remove_dir_all(folder).expect("the directory exists");
+    fs::remove_dir_all(dir).expect("the directory exists");
     assert!(output.starts_with("hpa demo: shop, 3:20 simulated in 0:02"), "{output}");
     for name in ["web", "worker", "api"] {
         assert!(output.contains(&format!("\n{name} ")), "{output}");

@@ -20,7 +20,7 @@ async fn autoscaler_that_is_not_cached_is_skipped() {
 }
 
 #[tokio::test]
-async fn deletion_after_the_scale_write_is_no_failure() {
+async fn deletion_after_the_scale_write_is_not_a_failure() {
     let server = reconcile_once(Server { deletes_hpa_after_scaling: true, ..server() }).await;
     assert_eq!(server.scale_writes, [(4, 1)]);
 }

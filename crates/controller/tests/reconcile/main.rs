@@ -1,4 +1,4 @@
-//! One reconcile against a stub API server: what is written, and against which resource version.
+//! One reconcile against a stub API server: checks the writes and their resource versions.
 
 #![allow(
     clippy::expect_used,

@@ -71,7 +71,7 @@ fn spec(pointer: &str, value: Value) -> Value {
 }
 
 #[test]
-fn texts_are_validated_like_in_the_core_api() {
+fn strings_are_validated_as_in_the_core_api() {
     let schema = schema();
     let kind = "/scaleTargetRef/kind";
     let api_version = "/scaleTargetRef/apiVersion";

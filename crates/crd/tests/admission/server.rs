@@ -90,7 +90,8 @@ thread_local! {
     static PATTERNS: RefCell<HashMap<String, Regex>> = RefCell::default();
 }
 
-/// Whether a rule holds. One that can't be evaluated doesn't, as in the API server.
+/// Whether a value satisfies a rule. A rule that can't be evaluated is violated, as in the API
+/// server.
 fn holds(rule: &str, value: &Value) -> bool {
     let compile =
         || Rc::new(Program::compile(rule).unwrap_or_else(|error| panic!("{rule}: {error}")));

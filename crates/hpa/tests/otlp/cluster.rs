@@ -17,11 +17,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Timeout of every wait. None takes a tenth of it.
+/// Timeout of every wait, more than ten times the expected duration.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// The autoscaler `web`, which scales to its maximum and has a metric that fails, and the
-/// autoscaler
+/// The autoscaler `web`, which scales to its maximum and has a failing metric, and the autoscaler
 /// `lost`, whose target does not exist.
 fn objects() -> [Value; 5] {
     let cpu = objects::cpu_metric(50);

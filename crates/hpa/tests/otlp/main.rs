@@ -165,8 +165,8 @@ async fn environment_sets_endpoint_and_resource() {
 #[tokio::test]
 async fn certificate_of_the_collector_is_verified() {
     let (collector, certificate) = Collector::start_with_tls().await;
-    let folder = tempfile::tempdir().unwrap();
-    let trusted = folder.path().join("ca.crt").display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let trusted = dir.path().join("ca.crt").display().to_string();
     fs::write(&trusted, certificate).unwrap();
     let endpoint = format!("https://localhost:{}", collector.address.port());
     for (variables, arrives) in [(vec![], false), (vec![("SSL_CERT_FILE", trusted.as_str())], true)]

@@ -50,7 +50,7 @@ impl MetricsPath<'_> {
     }
 }
 
-/// Builds the request for the versions of a group. `description` is that of the request that needs
+/// Builds the request for the versions of a group. `description` describes the request that needs
 /// the version.
 pub(super) fn discovery_request(group: &str, description: &str) -> GetRequest {
     GetRequest { uri: format!("/apis/{group}"), description: description.into() }

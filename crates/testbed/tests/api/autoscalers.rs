@@ -18,13 +18,13 @@ async fn invalid_autoscalers_get_the_recorded_errors() {
     for line in lines.take(600) {
         let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
         let object = json!({ "metadata": { "name": "web" }, "spec": line["input"] });
-        let (code, answer) = post(&testbed, &format!("{AUTOSCALERS}?dryRun=All"), &object).await;
+        let (code, response) = post(&testbed, &format!("{AUTOSCALERS}?dryRun=All"), &object).await;
         assert_eq!(json!(code), line["status"], "{line}");
         if code != 422 || has_unknown_fields(&line) {
             continue;
         }
-        assert_eq!(at(&answer, "/message"), &line["message"]);
-        assert_eq!(at(&answer, "/details/causes"), &line["causes"]);
+        assert_eq!(at(&response, "/message"), &line["message"]);
+        assert_eq!(at(&response, "/details/causes"), &line["causes"]);
         refused += 1;
     }
     assert!(refused > 50, "{refused}");

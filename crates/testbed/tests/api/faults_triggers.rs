@@ -174,7 +174,7 @@ async fn discovery_matches_no_resource() {
 async fn faults_combine_up_to_the_first_response() {
     let faults = Faults::new(0);
     let slow = faults.add(lists().effect(Effect::Slow { by: Duration::from_secs(5) }));
-    let answer =
+    let rejected =
         faults.add(lists().effect(Effect::TooManyRequests { retry_after_seconds: Some(3) }));
     let never = faults.add(lists().effect(Effect::InternalError));
     let testbed: Testbed = faulty(&faults);
@@ -182,7 +182,7 @@ async fn faults_combine_up_to_the_first_response() {
     let start = tokio::time::Instant::now();
     assert_eq!(code(api.list(&ListParams::default()).await), 429);
     assert_eq!(start.elapsed(), Duration::from_secs(5));
-    assert_eq!([slow, answer, never].map(|id| faults.hits(id)), [1, 1, 0]);
+    assert_eq!([slow, rejected, never].map(|id| faults.hits(id)), [1, 1, 0]);
 }
 
 #[test]

@@ -80,8 +80,8 @@ async fn metrics_api_returns_the_provided_metrics(
     #[case] pointer: &str,
     #[case] expected: Value,
 ) {
-    let (code, answer) = get(&testbed(), &format!("/apis/{path}")).await;
-    assert_eq!((code, at(&answer, pointer)), (200, &expected), "{answer}");
+    let (code, response) = get(&testbed(), &format!("/apis/{path}")).await;
+    assert_eq!((code, at(&response, pointer)), (200, &expected), "{response}");
 }
 
 #[tokio::test]

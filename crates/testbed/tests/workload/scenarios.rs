@@ -92,8 +92,8 @@ faults: [{anything: goes}]
 
 #[test]
 fn samples_are_read_from_a_file_relative_to_the_scenario() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("scenario.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("scenario.yaml");
     fs::write(
         &path,
         "workloads: [{name: web, load: {repeat: {every: 2m, load: {samples: {file: load.csv}}}}}]",
@@ -103,14 +103,14 @@ fn samples_are_read_from_a_file_relative_to_the_scenario() {
         Scenario::load(&path),
         Err(ScenarioError::ReadFile { path, .. }) if path.ends_with("load.csv")
     ));
-    fs::write(folder.path().join("load.csv"), "time,rps\n0s,10\n60s,30\n").unwrap();
+    fs::write(dir.path().join("load.csv"), "time,rps\n0s,10\n60s,30\n").unwrap();
     let scenario = Scenario::load(&path).unwrap();
     assert_eq!(scenario.workloads[0].load.at(150.0), 20.0);
-    fs::write(folder.path().join("load.csv"), "0,10\n60,much\n").unwrap();
+    fs::write(dir.path().join("load.csv"), "0,10\n60,much\n").unwrap();
     let error = chain(&Scenario::load(&path).unwrap_err());
     assert!(error.ends_with("load.csv: line 2: \"much\" is not a number"), "{error}");
     let large = vec![b'#'; 5 << 20];
-    fs::write(folder.path().join("load.csv"), large).unwrap();
+    fs::write(dir.path().join("load.csv"), large).unwrap();
     assert!(Scenario::load(&path).unwrap_err().to_string().contains("larger than"));
 }
 
