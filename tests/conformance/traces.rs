@@ -113,8 +113,7 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A dry run next to the reference. It only sees what the reference stored, and that something
-/// changed.
+/// A dry run next to the reference. It reads only the stored status and the changes of the objects.
 struct Shadow {
     /// The status that the reference stored last.
     stored: HorizontalPodAutoscalerStatus,

@@ -24,7 +24,7 @@ use crate::workload::{Kind, Workloads, container};
 
 pub(crate) type Hpa = HorizontalPodAutoscaler;
 
-/// Deadline of waits without a deadline of their own: many sync periods, even on a busy machine.
+/// Default deadline of waits: many sync periods, even on a busy machine.
 pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
 #[derive(Clone)]

@@ -1,5 +1,5 @@
-//! Replaces workload controllers, scheduler and kubelet: every target gets the running pods it
-//! wants.
+//! Replaces workload controllers, scheduler and kubelet: creates and deletes running pods to match
+//! the replicas of every target.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Age of new pods, so that they count as started long ago.
+/// Age of new pods, above every grace period for new pods.
 const AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kind that can be scaled.
@@ -119,23 +119,23 @@ impl Driver {
 
     async fn drive(&mut self, target: &DynamicObject, gone: bool) -> Result<()> {
         let (ns, name) = (target.namespace().unwrap_or_default(), target.name_any());
-        let want = if gone { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
-        let have = self.pods.entry((ns.clone(), name.clone())).or_default();
+        let desired = if gone { 0 } else { target.data["spec"]["replicas"].as_i64().unwrap_or(1) };
+        let current = self.pods.entry((ns.clone(), name.clone())).or_default();
         let api = Api::<Pod>::namespaced(self.client.clone(), &ns);
         let spec = match &target.data["spec"]["template"]["spec"] {
             Value::Null => json!({"containers": [container("app")]}),
             spec => spec.clone(),
         };
-        let created = (*have..want).map(|i| start(&api, &name, i, &spec));
+        let created = (*current..desired).map(|i| start(&api, &name, i, &spec));
         stream::iter(created).buffer_unordered(8).try_collect::<Vec<_>>().await?;
-        let deleted = (want..*have).map(|i| stop(&api, &name, i));
+        let deleted = (desired..*current).map(|i| stop(&api, &name, i));
         stream::iter(deleted).buffer_unordered(8).try_collect::<Vec<_>>().await?;
-        *have = want;
-        if gone || target.data["status"]["replicas"].as_i64() == Some(want) {
+        *current = desired;
+        if gone || target.data["status"]["replicas"].as_i64() == Some(desired) {
             return Ok(());
         }
         let mut status =
-            json!({"replicas": want, "readyReplicas": want, "availableReplicas": want});
+            json!({"replicas": desired, "readyReplicas": desired, "availableReplicas": desired});
         if target.data["spec"]["template"].is_null() {
             status["selector"] = format!("app={name}").into();
         }

@@ -29,8 +29,8 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
             reconciles.iter().filter(|reconcile| of_target(&reconcile.name)).collect();
         let checks = [
             within_bounds(scaling, &specs),
-            down_only_with_the_load(cluster, scaling, &specs),
-            stabilized(scaling, &specs, &decisions),
+            not_below_recent_load(cluster, scaling, &specs),
+            not_below_stabilized(scaling, &specs, &decisions),
             decided_on_replaced_replicas(scaling, &scalings, &decisions),
             pause_remains(scaling, before),
             zero_is_premarked(scaling, &specs),
@@ -73,7 +73,7 @@ fn is_into_bounds(scaling: &Scaling, specs: &[&Version]) -> bool {
 }
 
 /// A scale-down never goes below the recent load, so missing metrics never cause one.
-fn down_only_with_the_load(
+fn not_below_recent_load(
     cluster: &Cluster,
     scaling: &Scaling,
     specs: &[&Version],
@@ -98,7 +98,11 @@ fn window(version: &Version) -> Duration {
 }
 
 /// A scale-down never goes below a recommendation within the stabilization window.
-fn stabilized(scaling: &Scaling, specs: &[&Version], decisions: &[&Reconcile]) -> Option<String> {
+fn not_below_stabilized(
+    scaling: &Scaling,
+    specs: &[&Version],
+    decisions: &[&Reconcile],
+) -> Option<String> {
     if scaling.to >= scaling.from || is_into_bounds(scaling, specs) {
         return None;
     }

@@ -125,7 +125,7 @@ fn target_of(pod: &str) -> &str {
     pod.rsplit_once('-').map_or(pod, |(target, _)| target)
 }
 
-/// Creates and deletes pods as the Deployments want, forever.
+/// Creates and deletes pods to match the Deployments, forever.
 pub(crate) async fn run(testbed: Testbed, journal: Arc<Journal>) {
     loop {
         journal.scaled.notified().await;

@@ -17,8 +17,8 @@ struct Case<Set> {
     called: &'static str,
     /// The field of the status' `current` that is set.
     current: &'static str,
-    /// Whether the target is a value, which does not drop as replicas are added: the maximum limits
-    /// it.
+    /// Whether the target is a value. The metric does not drop as replicas are added, so the
+    /// scale-up ends at `maxReplicas`.
     value: bool,
 }
 

@@ -218,7 +218,7 @@ fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
         (Duration::from_secs(at), Step::Do(Box::new(set)))
     };
     let act = |at, act: fn(&Cluster)| (Duration::from_secs(at), Step::Do(Box::new(act)));
-    let mut life = vec![
+    let mut steps = vec![
         loads(75, [6, 5, 7]),
         act(100, |cluster| cluster.scale("web", 8)),
         act(110, |cluster| {
@@ -229,9 +229,9 @@ fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
         loads(120, [1, 2, 0]),
     ];
     if matches!(ending, Ending::High) {
-        life.push(loads(225, [5, 4, 3]));
+        steps.push(loads(225, [5, 4, 3]));
     }
-    life
+    steps
 }
 
 async fn apply(cluster: &mut Cluster, step: &Step) {

@@ -21,7 +21,7 @@ fn minutes() -> u32 {
     if long_tests() { 60 } else { 20 }
 }
 
-/// How many autoscalers are created and deleted each minute, and how many of these exist at a time.
+/// How many autoscalers are created and deleted each minute, and how many of them coexist.
 const CHURN: usize = 4;
 const SHORT_LIVED: usize = 8;
 const LIVE: u64 = (TARGETS.len() + SHORT_LIVED) as u64;

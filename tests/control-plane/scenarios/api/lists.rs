@@ -27,7 +27,7 @@ pub(in super::super) async fn api_pages(env: TestEnv) -> Result<()> {
     let path = format!("{}?labelSelector=suite", config_maps(&env));
     let first = get(&env, &format!("{path}&limit=2")).await?.ok()?;
     ensure!(names(&first) == ["a", "b"] && first["kind"] == "ConfigMapList", "{first}");
-    // There is no remaining count with a selector.
+    // With a selector, the server returns no remaining count.
     ensure!(first["metadata"]["remainingItemCount"].is_null(), "{first}");
     create(&env, &["bb"]).await?;
     let mut page = first.clone();
