@@ -105,7 +105,7 @@ impl Server {
     }
 }
 
-/// Knows the resources of two kinds. Lookups in the group `slow` never complete.
+/// Maps two kinds to resources. Lookups in the group `slow` never complete.
 pub(crate) struct Names;
 
 #[async_trait]

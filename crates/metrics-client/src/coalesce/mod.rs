@@ -37,9 +37,9 @@ use crate::{
 /// Reuse does not change decisions. Each sample has its own timestamp and window, which the engine
 /// uses. A response that is up to `freshness` old has the same effect as reconciling that much
 /// earlier, and the reference does not define when in a period it reconciles. `freshness` is a
-/// small part of the sync period, so an autoscaler does not get the same response in two periods. A
-/// list of thousands of pods costs much more than its age matters, so it is fresh for up to five
-/// times as long, which is a third of the period.
+/// small part of the sync period, so an autoscaler does not get the same response in two periods.
+/// For a list of thousands of pods, the cost of a request matters more than the age of the data, so
+/// it is fresh for up to five times as long, a third of the period.
 ///
 /// # One list for a namespace
 ///

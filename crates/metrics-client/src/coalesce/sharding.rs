@@ -16,25 +16,25 @@ pub(crate) struct ShardedMap<K, V> {
     sweep_interval: Duration,
     /// Time of the next sweep.
     sweep_at: Mutex<Instant>,
-    keep: Box<Keep<V>>,
+    retain: Box<Retain<V>>,
 }
 
-/// Returns whether to keep an entry at the given time.
-type Keep<V> = dyn Fn(&mut V, Instant) -> bool + Send + Sync;
+/// Returns whether to retain an entry at the given time.
+type Retain<V> = dyn Fn(&mut V, Instant) -> bool + Send + Sync;
 
 impl<K: Hash + Eq, V> ShardedMap<K, V> {
-    /// Creates a map that drops the entries for which `keep` returns false. This happens during
+    /// Creates a map that drops the entries for which `retain` returns false. This happens during
     /// [`with`](Self::with), at most once per interval.
     pub(crate) fn new(
         sweep_interval: Duration,
-        keep: impl Fn(&mut V, Instant) -> bool + Send + Sync + 'static,
+        retain: impl Fn(&mut V, Instant) -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: DefaultHashBuilder::default(),
             sweep_interval,
             sweep_at: Mutex::new(Instant::now() + sweep_interval),
-            keep: Box::new(keep),
+            retain: Box::new(retain),
         }
     }
 
@@ -58,12 +58,12 @@ impl<K: Hash + Eq, V> ShardedMap<K, V> {
             *sweep_at = now + self.sweep_interval;
         }
         for shard in &self.shards {
-            shard.lock().retain(|_, value| (self.keep)(value, now));
+            shard.lock().retain(|_, value| (self.retain)(value, now));
         }
     }
 
     fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &Mutex<HashMap<K, V>> {
-        // The bits in the middle, because the inner map uses those at both ends.
+        // The middle bits of the hash, because the inner map uses the highest and lowest ones.
         let index = usize::try_from((self.hasher.hash_one(key) >> 32) & 0xffff).unwrap_or_default()
             % SHARDS;
         #[expect(clippy::indexing_slicing, reason = "the index is a remainder by the length")]

@@ -51,11 +51,11 @@ struct SelectorUse {
 impl Sharing {
     pub(super) fn new(settings: CoalescingSettings) -> Self {
         let window = settings.window;
-        let keep = move |namespace: &mut Namespace, now: Instant| {
+        let retain = move |namespace: &mut Namespace, now: Instant| {
             namespace.drop_expired(now, window);
             !namespace.selectors.is_empty()
         };
-        Self { namespaces: ShardedMap::new(window, keep), settings }
+        Self { namespaces: ShardedMap::new(window, retain), settings }
     }
 
     /// Records a request for the pods of a selector. Returns whether the namespace list should

@@ -66,10 +66,10 @@ where
         let sweep_interval = min_freshness.max(Duration::from_secs(1));
         let freshness: Arc<Freshness<T>> = Arc::new(freshness);
         let fresh = freshness.clone();
-        let keep = move |entry: &mut Entry<T>, now| {
+        let retain = move |entry: &mut Entry<T>, now| {
             entry.fresh_response(now, &*fresh).is_some() || entry.flight().is_some()
         };
-        Self { entries: Arc::new(ShardedMap::new(sweep_interval, keep)), freshness }
+        Self { entries: Arc::new(ShardedMap::new(sweep_interval, retain)), freshness }
     }
 
     /// Returns the response for a key. Calls `fetch` if there is no fresh response and no request

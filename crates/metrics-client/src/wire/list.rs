@@ -9,7 +9,7 @@ use serde::{
 
 use super::{ListItem, WireError};
 
-/// Items are rarely shorter. Determines the capacity that is reserved for a list.
+/// Lower limit for the JSON of most items. It determines the capacity that is reserved for a list.
 const MIN_ITEM_BYTES: usize = 160;
 
 /// Decodes the JSON of a list. If it has a `kind`, that must be [`ListItem::LIST_KIND`].
@@ -28,7 +28,7 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
     let text =
         std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    // Reserved memory that is never used is never touched.
+    // Unused capacity costs no physical memory, because its pages are never touched.
     let seed = ListSeed { capacity: text.len() / MIN_ITEM_BYTES, item: PhantomData };
     let list: List<I> = seed.deserialize(&mut deserializer).map_err(malformed)?;
     deserializer.end().map_err(malformed)?;

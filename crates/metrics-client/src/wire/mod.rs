@@ -42,7 +42,8 @@ pub enum WireError {
         /// The kind of the response.
         found: Box<str>,
     },
-    /// The response is a Status object with a failure, although the HTTP status was successful.
+    /// The response is a Status object, although the HTTP status was successful. The text is its
+    /// message.
     #[error("{0}")]
     Failure(Box<str>),
 }
