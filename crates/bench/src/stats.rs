@@ -1,5 +1,5 @@
-//! What `hpa-bench serve` has recorded, and the paths at which it reports it. Times are seconds
-//! since the server started.
+//! The records of `hpa-bench serve`, and the HTTP paths that serve them. Times are seconds since
+//! the server started.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(crate) struct Stats {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RequestCount {
     pub(crate) kind: RequestKind,
-    /// All of them, failed ones included.
+    /// All requests, including failed ones.
     pub(crate) count: u64,
     pub(crate) failed: u64,
     /// Bytes of the response bodies, watch events included.

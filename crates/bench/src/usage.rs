@@ -26,7 +26,7 @@ impl Usage {
         Ok(Self { cpu_seconds, peak_memory })
     }
 
-    /// Adds two processes. The peaks are added even if they were at different times.
+    /// Adds the usage of two processes. The peaks are added, even if they were at different times.
     pub(crate) fn add(self, other: Self) -> Self {
         Self {
             cpu_seconds: self.cpu_seconds + other.cpu_seconds,

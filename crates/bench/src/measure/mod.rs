@@ -71,7 +71,7 @@ impl Interruption {
         Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
     }
 
-    /// Runs `work` to its end, or drops it and fails when a signal arrives.
+    /// Runs `work` to completion, or drops it and returns an error when a signal arrives.
     async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             result = work => result,

@@ -77,7 +77,7 @@ fn parse(line: &str) -> anyhow::Result<Option<Completed>> {
     let is_counted = match event.stage.as_str() {
         "ResponseStarted" => is_watch,
         "ResponseComplete" => !is_watch,
-        // "Panic"
+        // The stage "Panic", which ends a request too.
         _ => true,
     };
     if !is_counted {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_no_event_is_an_error() {
+    fn line_that_is_not_an_event_is_an_error() {
         assert!(parse("{}").is_err());
         assert!(parse("I1121 10:00:00 1 main.go] a log line").is_err());
     }

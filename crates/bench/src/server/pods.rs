@@ -21,13 +21,13 @@ pub(super) async fn follow_scale(
     mut scaled: mpsc::UnboundedReceiver<ScaledTarget>,
 ) {
     while let Some((namespace, name)) = scaled.recv().await {
-        if let Err(error) = adapt_pods(&store, &load, &namespace, &name).await {
-            eprintln!("hpa-bench: cannot adapt the pods of {namespace}/{name}: {error:#}");
+        if let Err(error) = scale_pods(&store, &load, &namespace, &name).await {
+            eprintln!("hpa-bench: cannot scale the pods of {namespace}/{name}: {error:#}");
         }
     }
 }
 
-async fn adapt_pods(store: &ObjectStore, load: &Load, namespace: &str, name: &str) -> Result<()> {
+async fn scale_pods(store: &ObjectStore, load: &Load, namespace: &str, name: &str) -> Result<()> {
     let deployments = store.deployments(namespace);
     let deployment = deployments.get(name).await?;
     let desired =
@@ -74,9 +74,9 @@ mod tests {
             let mut deployment = objects::deployment("n", "a", desired);
             deployment["status"] = objects::deployment_status(0);
             testbed.apply(deployment).expect("a target");
-            adapt_pods(&ObjectStore::Testbed(testbed.clone()), &load, "n", "a")
+            scale_pods(&ObjectStore::Testbed(testbed.clone()), &load, "n", "a")
                 .await
-                .expect("pods are adapted");
+                .expect("pods are scaled");
             let names =
                 testbed.list("v1", "Pod").into_iter().map(|pod| pod["metadata"]["name"].clone());
             let expected: Vec<String> =

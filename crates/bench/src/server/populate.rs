@@ -27,18 +27,19 @@ pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
     create_workloads(cluster).await
 }
 
-/// Does the same in namespaces that exist.
+/// Creates targets with their pods, and then autoscalers, in existing namespaces.
 pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
     let namespaces = objects::namespace_names(population);
-    let places = (0..population.autoscalers).zip(namespaces.iter().cycle());
-    let first: Vec<Target> = places
+    let placements = (0..population.autoscalers).zip(namespaces.iter().cycle());
+    let first: Vec<Target> = placements
         .map(|(index, namespace)| Target {
             namespace: namespace.clone(),
             name: format!("app-{index}"),
         })
         .collect();
-    // Created long before their autoscalers, so that a controller never sees an autoscaler first.
+    // Targets of later autoscalers. They exist long before, so that a controller never receives an
+    // autoscaler before its target.
     let later: Vec<Target> = (0..cluster.extra)
         .map(|index| Target {
             namespace: EXTRA_NAMESPACE.to_owned(),

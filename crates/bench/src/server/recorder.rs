@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Recorder {
     start: Instant,
-    /// The same time by the wall clock.
+    /// The wall-clock time at `start`.
     start_time: Timestamp,
     state: Mutex<State>,
 }

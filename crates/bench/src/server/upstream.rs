@@ -38,8 +38,8 @@ const REVIEWS: [&str; 3] = [
 ];
 
 /// Forwards requests with the credentials of a kubeconfig. It hides all autoscalers, pods and
-/// Deployments that `hpa-bench` did not create, and refuses writes to other namespaces. Otherwise
-/// the controller would scale the workloads of others.
+/// Deployments that `hpa-bench` did not create, and rejects writes to other namespaces. Otherwise
+/// the controller would scale workloads that it must not touch.
 pub(super) struct Upstream {
     client: Client,
     server: Uri,
