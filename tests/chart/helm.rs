@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::repository;
 
 /// Sets of values: files in `values/`, except for the first, which is empty.
-pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "own"];
+pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "custom"];
 /// The name of the release, which differs from the name of the chart.
 pub(crate) const RELEASE: &str = "test";
 pub(crate) const NAMESPACE: &str = "autoscaling-system";

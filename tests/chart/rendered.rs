@@ -55,11 +55,11 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
             arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
         ensure!(get["scheme"] == if tls { "HTTPS" } else { "HTTP" }, "{probe}: {get}");
     }
-    selects(objects, deployment)
+    selectors_match_pods(objects, deployment)
 }
 
 /// Every selector matches the pods.
-fn selects(objects: &[Value], deployment: &Value) -> Result<()> {
+fn selectors_match_pods(objects: &[Value], deployment: &Value) -> Result<()> {
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     let selectors = [
         ("Deployment", "/spec/selector/matchLabels"),
@@ -105,15 +105,18 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
     let elections: Vec<_> = roles.iter().filter(|role| !main(role)).collect();
     ensure!(
         elections.len() == usize::from(has_leader_election(objects)?),
-        "{} roles of the election",
+        "{} leader election roles",
         elections.len()
     );
     for role in elections {
         ensure!(
             role["rules"] == rules_for_lease(&election["rules"], &lease(objects)?)?,
-            "the role of the election"
+            "the leader election role"
         );
-        ensure!(role["metadata"]["namespace"] == NAMESPACE, "the role is not where the lease is");
+        ensure!(
+            role["metadata"]["namespace"] == NAMESPACE,
+            "the role is not in the namespace of the lease"
+        );
     }
     roles_are_bound(objects)
 }
@@ -280,7 +283,7 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// Values at the edge of what is valid, which both the chart and `hpa run` accept.
+/// The chart and `hpa run` both accept values at the limits.
 pub(crate) fn valid_values(helm: &Helm, binary: &Path) -> Result<()> {
     let good = [
         "leaderElection.leaseDuration=10001ms",

@@ -113,7 +113,8 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A dry run next to the reference. It reads only the stored status and the changes of the objects.
+/// A dry run next to the reference. Of the reference it sees only the stored status, and whether a
+/// step changed it.
 struct Shadow {
     /// The status that the reference stored last.
     stored: HorizontalPodAutoscalerStatus,
@@ -125,8 +126,8 @@ impl Shadow {
         Self { stored: hpa.status.clone(), history: History::default() }
     }
 
-    /// Compares with the status that the reference stored in a step. By then, the target has the
-    /// replicas that the reference set.
+    /// Compares with the status that the reference stored in a step. At that time, the target
+    /// already has the replicas that the reference set.
     fn compare(
         &mut self,
         step: &Step,
@@ -139,19 +140,19 @@ impl Shadow {
             .map_err(|error| format!("invalid line: {error}"))?;
         let before = std::mem::replace(&mut self.stored, theirs);
         let theirs = &self.stored;
-        let is_answer = before != *theirs;
+        let is_status_changed = before != *theirs;
         let scaled_to =
             step.expect["scaleTo"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
         let hpa = HorizontalPodAutoscaler { status: before, ..hpa.clone() };
         let scale = step.scale(&hpa).map(|scale| {
             let now_has = scaled_to.unwrap_or(scale.spec_replicas);
             let scale = Scale { spec_replicas: now_has, ..scale };
-            if is_answer { shadow::scale_as_seen_by_peer(theirs, scale) } else { scale }
+            if is_status_changed { shadow::scale_as_seen_by_peer(theirs, scale) } else { scale }
         });
         let history = std::mem::take(&mut self.history);
         let decision = step.decide(&hpa, scale, settings, others, history, now);
         let Comparison { conclusion, differences, .. } =
-            shadow::compare(decision, theirs, is_answer, now);
+            shadow::compare(decision, theirs, is_status_changed, now);
         self.history = conclusion.history;
         match differences.first() {
             Some(difference) => Err(difference.to_string()),

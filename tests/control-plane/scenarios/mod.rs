@@ -31,10 +31,10 @@ macro_rules! scenarios {
 }
 
 pub(crate) const SCENARIOS: &[Scenario] = scenarios![
-    NoController api::refusals => api_not_found,
-    NoController api::refusals => api_unknown_paths,
-    NoController api::refusals => api_misplaced_objects,
-    NoController api::refusals => api_invalid_autoscalers,
+    NoController api::rejections => api_not_found,
+    NoController api::rejections => api_unknown_paths,
+    NoController api::rejections => api_misplaced_objects,
+    NoController api::rejections => api_invalid_autoscalers,
     NoController api::changes => api_defaults,
     NoController api::changes => api_generations,
     NoController api::changes => api_conflicts,

@@ -8,7 +8,7 @@ pub(super) mod discovery;
 pub(super) mod examples;
 pub(super) mod lists;
 pub(super) mod patches;
-pub(super) mod refusals;
+pub(super) mod rejections;
 pub(super) mod scales;
 pub(super) mod tables;
 
