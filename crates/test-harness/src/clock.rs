@@ -20,7 +20,7 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock whose age is zero now. A test has one, and forks it where it needs a second one.
+    /// A clock whose age is zero now. A test starts one clock, and forks it if it needs another.
     pub fn start() -> Self {
         Self { origin: Instant::now(), skew_ms: Arc::default() }
     }

@@ -205,8 +205,8 @@ fn own_lateness(begin: &Snapshot, end: &Snapshot, period: f64) -> Option<f64> {
 }
 
 /// Returns the cycles of an autoscaler that ended during the measurement. If the autoscaler is
-/// overdue at the end, its unfinished cycle is included, so that a controller that skips
-/// autoscalers does not look good.
+/// overdue at the end, its unfinished cycle is included, so that skipping autoscalers
+/// does not improve the result.
 fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64> {
     let mut times: Vec<f64> = seen.written.iter().copied().filter(|at| *at <= end).collect();
     times.sort_by(f64::total_cmp);

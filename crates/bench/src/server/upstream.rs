@@ -111,7 +111,8 @@ fn remove_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns whether a request reads a collection that may contain objects of others.
+/// Returns whether a request reads a collection that may contain objects that `hpa-bench` did not
+/// create.
 fn needs_selector(info: &RequestInfo) -> bool {
     let resource = info.kind.resource.as_str();
     let is_created_here = ["pods", "deployments.apps"].contains(&resource)
