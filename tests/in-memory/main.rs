@@ -1,4 +1,4 @@
-//! The whole controller against the testbed in real time, without sockets and foreign binaries.
+//! The whole controller against the testbed in real time, without sockets or other binaries.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
 

@@ -30,7 +30,7 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
         let checks = [
             within_bounds(scaling, &specs),
             not_below_recent_load(cluster, scaling, &specs),
-            not_below_stabilized(scaling, &specs, &decisions),
+            not_below_recommendations_in_window(scaling, &specs, &decisions),
             decided_on_replaced_replicas(scaling, &scalings, &decisions),
             pause_remains(scaling, before),
             zero_is_premarked(scaling, &specs),
@@ -42,7 +42,7 @@ pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
 }
 
 /// The versions of an autoscaler that a decision at this time may have used.
-fn in_force<'a>(specs: &[&'a Version], at: Duration) -> Vec<&'a Version> {
+fn applicable_specs<'a>(specs: &[&'a Version], at: Duration) -> Vec<&'a Version> {
     let from = at.saturating_sub(IN_FLIGHT);
     let first = specs.partition_point(|version| version.at <= from).saturating_sub(1);
     specs[first..].iter().take_while(|version| version.at <= at).copied().collect()
@@ -54,7 +54,7 @@ fn bounds(version: &Version) -> (i64, i64) {
 }
 
 fn within_bounds(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
-    let versions = in_force(specs, scaling.at);
+    let versions = applicable_specs(specs, scaling.at);
     let fits = versions.iter().any(|version| {
         let (min, max) = bounds(version);
         (min..=max).contains(&scaling.to)
@@ -66,7 +66,7 @@ fn within_bounds(scaling: &Scaling, specs: &[&Version]) -> Option<String> {
 
 /// Whether the scaling only enforces `minReplicas` or `maxReplicas`, which needs no metrics.
 fn is_into_bounds(scaling: &Scaling, specs: &[&Version]) -> bool {
-    in_force(specs, scaling.at).iter().any(|version| {
+    applicable_specs(specs, scaling.at).iter().any(|version| {
         let (min, max) = bounds(version);
         (scaling.from > max && scaling.to == max) || (scaling.from < min && scaling.to == min)
     })
@@ -87,8 +87,8 @@ fn not_below_recent_load(
         scaling.at.saturating_sub(IN_FLIGHT + PERIOD),
         scaling.at,
     );
-    let least = loads.iter().min().copied().unwrap_or(0);
-    (scaling.to < least).then(|| format!("below the load {loads:?}"))
+    let min_load = loads.iter().min().copied().unwrap_or(0);
+    (scaling.to < min_load).then(|| format!("below the load {loads:?}"))
 }
 
 /// The downscale stabilization window of an autoscaler.
@@ -98,7 +98,7 @@ fn window(version: &Version) -> Duration {
 }
 
 /// A scale-down never goes below a recommendation within the stabilization window.
-fn not_below_stabilized(
+fn not_below_recommendations_in_window(
     scaling: &Scaling,
     specs: &[&Version],
     decisions: &[&Reconcile],
@@ -106,7 +106,8 @@ fn not_below_stabilized(
     if scaling.to >= scaling.from || is_into_bounds(scaling, specs) {
         return None;
     }
-    let version = in_force(specs, scaling.at).into_iter().min_by_key(|version| window(version))?;
+    let version =
+        applicable_specs(specs, scaling.at).into_iter().min_by_key(|version| window(version))?;
     let from = scaling.at.saturating_sub(window(version));
     let (_, max) = bounds(version);
     let is_broken = |reconcile: &&&Reconcile| {
@@ -119,8 +120,8 @@ fn not_below_stabilized(
     Some(format!("the window had {:?} at {:?}", broken.proposed, broken.at))
 }
 
-/// A scale write was decided on the replicas that it replaced, so no foreign change was
-/// overwritten.
+/// A scale write was decided on the replicas that it replaced, so it overwrote no
+/// change by another writer.
 fn decided_on_replaced_replicas(
     scaling: &Scaling,
     all: &[Scaling],

@@ -15,8 +15,8 @@ use crate::{
     random::CONTROLLER,
 };
 
-/// Start and end of the faults. At the end, stabilization windows no longer contain anything from
-/// before the load last dropped.
+/// Start and end of the faults. At the end, every recommendation from before the last drop of the
+/// load has left the stabilization windows.
 pub(crate) const BEGIN: Duration = Duration::from_secs(60);
 pub(crate) const END: Duration = Duration::from_secs(240);
 

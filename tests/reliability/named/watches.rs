@@ -73,7 +73,7 @@ async fn watches_break_off_in_an_event() {
         .await;
 }
 
-/// The edits of users stay invisible until the faults end.
+/// The controller does not receive the edits of users until the faults end.
 #[tokio::test(start_paused = true)]
 async fn silent_watches() {
     Scenario::with([on(Match::verb("watch"), Effect::SilentWatch { after: 0 })]).survives().await;

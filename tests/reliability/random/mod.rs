@@ -22,8 +22,8 @@ use crate::{
     invariants::violations,
 };
 
-/// End of the faults. By then, no stabilization window contains anything from before the last
-/// change of the load.
+/// End of the faults. By then, every recommendation from before the last change of the load has
+/// left the stabilization windows.
 const FAULTS_END: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs());
 /// Client name of the controller.
 pub(crate) const CONTROLLER: &str = "controller";
