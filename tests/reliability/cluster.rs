@@ -113,7 +113,7 @@ impl Cluster {
     /// Scales as a user.
     pub(crate) fn scale(&self, name: &str, replicas: i64) {
         self.edit(self.testbed.deployment(name), |object| {
-            object["spec"]["replicas"] = replicas.into()
+            object["spec"]["replicas"] = replicas.into();
         });
     }
 
@@ -190,7 +190,7 @@ impl Cluster {
     pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
         let start = self.clock.age();
         while self.testbed.replicas(name) != replicas {
-            let waited = self.clock.age() - start;
+            let waited = self.clock.age().saturating_sub(start);
             assert!(waited < SCALING_LIMIT, "{name} is not scaled to {replicas}");
             self.sleep(Duration::from_millis(1)).await;
         }

@@ -19,7 +19,9 @@ pub fn hpa_binary() -> PathBuf {
         Some(profile) => profile,
     };
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "hpa", "--bin", "hpa", "--profile", profile])
+        // The features of `cargo test --workspace`, so that nothing is compiled twice.
+        .args(["build", "--quiet", "--workspace", "--bin", "hpa", "--test", "availability"])
+        .args(["--profile", profile])
         .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
         .status()
         .expect("cargo runs");

@@ -26,6 +26,7 @@ impl VirtualClock {
     }
 
     /// A clock with the same origin and a skew of its own. A clone shares the skew.
+    #[must_use]
     pub fn fork(&self) -> Self {
         Self { origin: self.origin, skew_ms: Arc::default() }
     }

@@ -223,7 +223,7 @@ fn common_steps(ending: Ending) -> Vec<(Duration, Step)> {
         act(100, |cluster| cluster.scale("web", 8)),
         act(110, |cluster| {
             cluster.edit(cluster.testbed.hpa("api"), |object| {
-                object["spec"]["maxReplicas"] = json!(4)
+                object["spec"]["maxReplicas"] = json!(4);
             });
         }),
         loads(120, [1, 2, 0]),

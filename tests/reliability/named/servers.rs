@@ -30,7 +30,7 @@ async fn server_restarts_every_ten_seconds() {
     let mut scenario = Scenario::default();
     for at in (60..240).step_by(10) {
         scenario = scenario.incident(at, |cluster| {
-            cluster.testbed.restart(Restart::Same, Duration::from_millis(1500))
+            cluster.testbed.restart(Restart::Same, Duration::from_millis(1500));
         });
     }
     scenario.survives().await;

@@ -40,7 +40,7 @@ async fn bounds_edited_while_lists_expire() {
     let bound = |max: i32| {
         move |cluster: &Cluster| {
             cluster.edit(cluster.testbed.hpa("web"), |object| {
-                object["spec"]["maxReplicas"] = max.into()
+                object["spec"]["maxReplicas"] = max.into();
             });
         }
     };

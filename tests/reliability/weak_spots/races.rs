@@ -78,7 +78,7 @@ async fn conflict_with_other_changes_is_retried() {
     let (cluster, faults) = cluster().await;
     delayed_write(&cluster, &faults).await;
     cluster.edit(cluster.testbed.deployment("web"), |object| {
-        object["metadata"]["annotations"] = json!({ "a": "b" })
+        object["metadata"]["annotations"] = json!({ "a": "b" });
     });
     cluster.sleep(Duration::from_secs(7)).await;
     assert_eq!(by_controller(&cluster, "web", Duration::from_secs(60)), [(2, 4)]);

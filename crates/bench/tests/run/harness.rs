@@ -1,35 +1,15 @@
 //! Builds the controller, runs `hpa-bench` and reads its numbers.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Output},
     sync::LazyLock,
 };
 
 use serde_json::Value;
 
-/// The controller: `HPA_BINARY` if set, otherwise built by cargo in the profile of this test. It is
-/// built once, because every call of cargo takes a second and waits for other calls.
-pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(|| match std::env::var_os("HPA_BINARY") {
-    Some(path) if !path.is_empty() => path.into(),
-    _ => build_hpa(),
-});
-
-fn build_hpa() -> PathBuf {
-    let bench = Path::new(env!("CARGO_BIN_EXE_hpa-bench"));
-    let dir = bench.parent().expect("a directory");
-    let profile = match dir.file_name().and_then(|name| name.to_str()) {
-        None | Some("debug") => "dev",
-        Some(profile) => profile,
-    };
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "hpa", "--bin", "hpa", "--profile", profile])
-        .args(["--manifest-path", concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml")])
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "cargo build -p hpa: {status}");
-    dir.join(format!("hpa{}", std::env::consts::EXE_SUFFIX))
-}
+/// The controller. Every call of cargo takes a second and waits for other calls, so it is called once.
+pub(crate) static HPA: LazyLock<PathBuf> = LazyLock::new(hpa_test_harness::hpa_binary);
 
 pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpa-bench"));
@@ -42,8 +22,8 @@ pub(crate) fn bench(arguments: &[&str]) -> (bool, String, String) {
 /// Measures the controller for two seconds, with 20 autoscalers of 3 pods that are reconciled five
 /// times a second.
 pub(crate) fn measure(more: &[&str]) -> (Value, String) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let json = dir.path().join("numbers.json").display().to_string();
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("numbers.json").display().to_string();
     let controller = format!("ours={}", HPA.display());
     let small = [
         "--autoscalers=20",
@@ -67,7 +47,7 @@ pub(crate) fn number(outcome: &Value, pointer: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {pointer} in {outcome:#}"))
 }
 
-/// Returns a field of the statistics for a kind of request, or zero if there were no such requests.
+/// Returns a number of a kind of request, or zero if there were no such requests.
 pub(crate) fn requests(outcome: &Value, field: &str, kind: &str) -> f64 {
     outcome["requests"].get(kind).map_or(0.0, |one| number(one, field))
 }
