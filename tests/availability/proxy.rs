@@ -95,11 +95,11 @@ impl Guard {
                 );
             }
             (false, path) if path.contains("/leases") => {
-                self.log.add(|events| events.lease_readers.push(instance))
+                self.log.add(|events| events.lease_readers.push(instance));
             }
             (true, path) if path.ends_with("/scale") => {
                 self.log.add(|events| {
-                    events.scale_writes.push(ScaleWrite { instance, at: Instant::now() })
+                    events.scale_writes.push(ScaleWrite { instance, at: Instant::now() });
                 });
             }
             (false, path) if is_metric(path) => self.log.record_metric_read(instance),

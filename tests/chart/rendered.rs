@@ -173,7 +173,7 @@ fn roles_are_bound(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// CRD, alerts, dashboard and PodMonitor equal the shipped files.
+/// CRD, alerts, dashboard and `PodMonitor` equal the shipped files.
 pub(crate) fn files(objects: &[Value]) -> Result<()> {
     for definition in of_kind(objects, "CustomResourceDefinition") {
         ensure!(definition["spec"] == files::read("files/crd.yaml")?["spec"], "the definition");

@@ -106,7 +106,7 @@ pub(super) async fn pods_metric(env: TestEnv) -> Result<()> {
         "metric": {"name": "requests"}, "target": {"type": "AverageValue", "averageValue": "10"},
     }});
     let set = |env: &TestEnv, sum: i64| {
-        env.metrics.set_pods(&env.ns, "requests", Load::Total(sum * 1000))
+        env.metrics.set_pods(&env.ns, "requests", Load::Total(sum * 1000));
     };
     Case { metric, set, called: "pods metric requests", current: "averageValue", value: false }
         .run(env)
@@ -137,7 +137,7 @@ pub(super) async fn object_average_value(env: TestEnv) -> Result<()> {
         "describedObject": {"apiVersion": "v1", "kind": "Service", "name": "front"},
     }});
     let set = |env: &TestEnv, sum: i64| {
-        env.metrics.set_object(&env.ns, "services/front", "hits", &sum.to_string())
+        env.metrics.set_object(&env.ns, "services/front", "hits", &sum.to_string());
     };
     // kube-controller-manager uses this name.
     Case { metric, set, called: "external metric hits(nil)", current: "averageValue", value: false }
@@ -151,7 +151,7 @@ pub(super) async fn object_namespace(env: TestEnv) -> Result<()> {
         "describedObject": {"apiVersion": "v1", "kind": "Namespace", "name": env.ns},
     }});
     let set = |env: &TestEnv, sum: i64| {
-        env.metrics.set_object(&env.ns, "namespace", "backlog", &sum.to_string())
+        env.metrics.set_object(&env.ns, "namespace", "backlog", &sum.to_string());
     };
     Case {
         metric,
@@ -169,7 +169,7 @@ pub(super) async fn external_value(env: TestEnv) -> Result<()> {
         "metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"},
     }});
     let set = |env: &TestEnv, sum: i64| {
-        env.metrics.set_external(&env.ns, "queue", &[("", &sum.to_string())])
+        env.metrics.set_external(&env.ns, "queue", &[("", &sum.to_string())]);
     };
     Case { metric, set, called: "external metric queue(nil)", current: "value", value: true }
         .run(env)
