@@ -12,8 +12,8 @@ use hpa_calc::{
 use tracing::{debug, info, warn};
 
 use super::{
-    Reconciler,
     observer::{Finished, Reconciled},
+    reconciler::Reconciler,
 };
 use crate::{
     cache::{Autoscaler, ErrorClass},

@@ -1,21 +1,24 @@
 //! One reconcile of one autoscaler: read, decide, write the scale, write the status, report.
 //!
 //! [`Reconciler`] has what all reconciles share. `Attempt` is the state of one reconcile, from the
-//! first read to the last write:
+//! first read to the last write. A file imports only files above it in this table:
 //!
-//! | file | step |
+//! | file | contents |
 //! |---|---|
+//! | `observer`, `reconciler`, `attempt`, `status_patch` | the state, and its patch of a status |
 //! | `read` | reads the target's scale, its pods and the metrics |
-//! | `attempt` | decides, and decides again while the inputs of the decision change |
-//! | `write_scale` | verifies the decision, premarks a zero, writes the scale |
+//! | `report` | logs, records events |
 //! | `write_status` | reads the stored autoscaler and patches its status |
-//! | `report` | logs, records events, calls the observer |
+//! | `write_scale` | checks the decision against the API server, premarks a zero, writes the scale |
+//! | `decide` | decides, and decides again while the inputs of the decision change |
 //! | `dry_run` | decides and compares with another controller, writes nothing |
 
 mod attempt;
+mod decide;
 mod dry_run;
 mod observer;
 mod read;
+mod reconciler;
 mod report;
 mod status_patch;
 mod write_scale;
@@ -23,46 +26,18 @@ mod write_status;
 
 use std::sync::Arc;
 
-use hpa_calc::settings::Settings;
-use hpa_metrics_client::MetricsClient;
-use kube::Client;
 use tracing::debug;
 
 use self::attempt::{Attempt, Outcome};
-pub use self::observer::{Finished, Observer, Reconciled};
+pub use self::{
+    observer::{Finished, Observer, Reconciled},
+    reconciler::Reconciler,
+};
 use crate::{
     annotations::AnnotationSettings,
-    cache::{Autoscaler, Autoscalers, Pods, SelectorIndex, desired_state_eq},
-    clock::Clock,
-    events::EventRecorder,
-    informer::ScaleInformers,
+    cache::{Autoscaler, desired_state_eq},
     key::HpaKey,
-    scale_target::{RestMapper, ScaleClient},
-    shadow::ShadowRecords,
 };
-
-/// Reconciles autoscalers. All workers share one.
-pub struct Reconciler {
-    /// Reads autoscalers, writes their status.
-    pub client: Client,
-    pub settings: Settings,
-    pub autoscalers: Arc<Autoscalers>,
-    pub pods: Arc<Pods>,
-    pub selectors: Arc<SelectorIndex>,
-    pub mapper: Arc<RestMapper>,
-    pub scales: ScaleClient,
-    /// `None`: each reconcile reads the scale with a GET.
-    pub scale_informers: Option<ScaleInformers>,
-    pub metrics: Arc<dyn MetricsClient>,
-    pub events: EventRecorder,
-    /// The time that decisions are made with.
-    pub clock: Arc<dyn Clock>,
-    pub observer: Arc<dyn Observer>,
-    /// Autoscalers in dry run, and how their comparisons ended.
-    pub shadow: Arc<ShadowRecords>,
-    /// Every autoscaler is in dry run, not only those with the annotation.
-    pub dry_run: bool,
-}
 
 impl Reconciler {
     /// Reconciles an autoscaler once. Does nothing if the cache doesn't have it. Failures become

@@ -12,7 +12,7 @@ use hpa_calc::{
 use kube::{Api, api::ListParams};
 use tracing::{Instrument, debug};
 
-use super::Reconciler;
+use super::reconciler::Reconciler;
 use crate::{
     k8s::{ApiError, PartialObject},
     key::HpaKey,

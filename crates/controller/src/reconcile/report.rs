@@ -9,7 +9,7 @@ use hpa_calc::{
 };
 use tracing::{debug, info, warn};
 
-use super::Reconciler;
+use super::reconciler::Reconciler;
 use crate::{
     cache::{Autoscaler, FailureChange},
     events::{ObjectReference, RecordedEvent},

@@ -8,8 +8,8 @@ use kube::api::{GetParams, Patch, PatchParams};
 use tracing::{debug, warn};
 
 use super::{
-    Reconciler,
     attempt::Attempt,
+    reconciler::Reconciler,
     status_patch::{StatusPatch, as_stored, keep_scaled_to_zero, patch},
 };
 use crate::{
@@ -51,11 +51,6 @@ pub(super) enum StatusWriteError {
 }
 
 impl Attempt<'_> {
-    /// The autoscaler as the API server stores it, as far as this attempt has read or written it.
-    pub(super) fn stored(&self) -> &HorizontalPodAutoscaler {
-        self.latest.as_ref().unwrap_or(self.hpa)
-    }
-
     /// Writes the status of the conclusion. Returns `false` if that failed.
     pub(super) async fn write_status(&self, status: HorizontalPodAutoscalerStatus) -> bool {
         let mut status = as_stored(status);

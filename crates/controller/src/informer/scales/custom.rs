@@ -1,5 +1,7 @@
 //! Derives scales from custom resources, with the paths in their definitions.
 
+use std::time::Duration;
+
 use hpa_calc::api::Scale;
 use hpa_metrics_client::describe;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -9,11 +11,11 @@ use serde_json::Value;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
-use super::{
-    RETRY_INTERVAL,
-    workload::{PartialWorkload, ScalePaths, ScaleSource, replicas},
-};
+use super::workload::{PartialWorkload, ScalePaths, ScaleSource, replicas};
 use crate::scale_target::{Mapping, ScaleObject};
+
+/// The delay before a watch that is forbidden, or a missing definition, is requested again.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 pub(super) type Custom = PartialWorkload<Value, Value>;
 

@@ -28,7 +28,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tracing::info;
 
 use self::{
-    custom::Custom,
+    custom::{Custom, RETRY_INTERVAL},
     workload::{ScalePaths, ScaleSource, Workload},
 };
 use super::stream::{Interrupted, WatchStream, Watchable};
@@ -37,9 +37,6 @@ use crate::{
     scale_target::{Mapping, ScaleObject},
     scope::Scope,
 };
-
-/// The delay before a watch that is forbidden, or a missing definition, is requested again.
-const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// The scales of all kinds that autoscalers name as targets.
 pub struct ScaleInformers {

@@ -1,0 +1,212 @@
+//! Decides on an autoscaler, and again while the inputs of the decision change.
+
+use std::time::Duration;
+
+use hpa_calc::{
+    api::{ConditionStatus, ConditionType, HorizontalPodAutoscaler, Scale},
+    conclude::{Conclusion, ScaleWriteError},
+    decide::{Decision, ReconcileError},
+    history::Direction,
+    plan::Plan,
+    selector::Selector,
+};
+use jiff::Timestamp;
+use tracing::debug;
+
+use super::{
+    attempt::{Attempt, Outcome},
+    observer::{Finished, Reconciled},
+    read::{ScaleUnavailable, Target},
+    report::log_conclusion,
+    write_scale::{ScaleNotWritten, ScaleWrite},
+};
+use crate::{
+    cache::{ErrorClass, PodIndex},
+    clock::Instants,
+};
+
+/// A decision on one set of inputs.
+struct Decided<'a> {
+    decision: Decision<'a>,
+    /// The time that the decision was made with. The timestamps in the history refer to it.
+    at: Instants,
+    /// How long the read of each metric took.
+    read_durations: Vec<Duration>,
+}
+
+/// A decision whose scale write, if any, is done.
+struct Concluded {
+    conclusion: Conclusion,
+    at: Instants,
+    read_durations: Vec<Duration>,
+}
+
+impl<'a> Attempt<'a> {
+    /// Decides, writes the scale and the status, and reports.
+    pub(super) async fn run(mut self) -> Outcome<'a> {
+        if let Some(concluded) = self.decide_and_scale().await {
+            return Outcome::Finished(self.finish(concluded).await);
+        }
+        if self.zero_premarked {
+            // The scale to zero was not written.
+            let status = self.hpa.status.clone();
+            self.reconciler.store_status(self.key, self.stored(), status).await;
+        }
+        Outcome::Superseded
+    }
+
+    /// Decides and writes the scale, and repeats both if an input of the decision has changed.
+    /// `None` if the autoscaler itself changed.
+    async fn decide_and_scale(&mut self) -> Option<Concluded> {
+        if self.autoscaler.set_target(&self.hpa.spec.scale_target_ref) {
+            // The registered selector is the previous target's, and the new target may be
+            // unreadable.
+            self.reconciler.selectors.set(self.key, None);
+        }
+        let mut target = self.target().await;
+        if let Ok(target) = &target {
+            let replicas = target.read.scale.spec_replicas;
+            let now = self.reconciler.clock.instants();
+            self.autoscaler.reconcile_restored_history(replicas, now);
+        }
+        loop {
+            if let Ok(target) = &target {
+                self.list_pods_if_cache_incomplete(&target.read.scale).await;
+            }
+            let decided = self.decide(&target).await;
+            let (Some(replicas), Ok(found)) = (decided.decision.scale_to(), &mut target) else {
+                let now = decided.at.wall;
+                return Some(decided.conclude(Ok(()), now));
+            };
+            match self.scale(&decided.decision, found, replicas).await {
+                ScaleWrite::Done(result) => {
+                    let now = self.now_since(decided.at);
+                    return Some(decided.conclude(result, now));
+                }
+                ScaleWrite::HpaChanged => return None,
+                ScaleWrite::Outdated(reason) => debug!("{reason}, deciding again"),
+                ScaleWrite::CachedScaleRefused => {
+                    debug!(
+                        "the API server refused the cached scale, reading it and deciding again"
+                    );
+                    target = self.read_target().await;
+                }
+            }
+        }
+    }
+
+    /// The target's scale, from the cache if it is safe to decide on, else by a GET.
+    ///
+    /// A cached scale is not safe:
+    /// - if the autoscaler may be at zero: a scale that is older than the status would look like a
+    ///   zero that a user set;
+    /// - before the first GET, and after a scale write that failed: the cache may lack what a
+    ///   predecessor or that write did;
+    /// - after a failed reconcile: the target may be gone.
+    async fn target(&self) -> Result<Target, ScaleUnavailable> {
+        if self.autoscaler.scale_is_trusted()
+            && !may_be_at_zero(self.hpa)
+            && let Some(cached) = self.reconciler.cached_target(self.hpa).await
+        {
+            return Ok(cached);
+        }
+        self.read_target().await
+    }
+
+    async fn read_target(&self) -> Result<Target, ScaleUnavailable> {
+        let target = self.reconciler.read_target(self.hpa).await;
+        self.autoscaler.set_scale_trusted(target.is_ok());
+        target
+    }
+
+    /// Lists the target's pods if the pod cache is incomplete and has fewer of them than the target
+    /// reports: full relists back off, so the cache may stay incomplete for a while.
+    async fn list_pods_if_cache_incomplete(&mut self, scale: &Scale) {
+        let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
+        let is_incomplete = reconciler.pods.index(namespace).is_some_and(PodIndex::is_incomplete);
+        if self.listed_pods.is_some() || !is_incomplete {
+            return;
+        }
+        let Ok(selector) = Selector::parse(&scale.selector) else { return };
+        let cached = reconciler.pods.select(namespace, &selector).len();
+        if cached < usize::try_from(scale.status_replicas).unwrap_or(0) {
+            self.listed_pods = reconciler.list_pods(namespace, &scale.selector).await.ok();
+        }
+    }
+
+    async fn decide(&mut self, target: &Result<Target, ScaleUnavailable>) -> Decided<'a> {
+        let Self { reconciler, key, hpa, .. } = *self;
+        if target.as_ref().is_err_and(|unavailable| unavailable.is_gone) {
+            // Its pods must not make the selectors of other autoscalers ambiguous.
+            reconciler.selectors.set(key, None);
+        }
+        let scale = target.as_ref().map(|target| target.read.scale.clone());
+        let scale = scale.map_err(|unavailable| unavailable.error.clone());
+        let listed = self.listed_pods.clone();
+        let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
+        let mut has_selected = false;
+        let plan = Plan::new(hpa, scale, &reconciler.settings, |selector| {
+            has_selected = true;
+            reconciler.select(key, selector, listed)
+        });
+        if is_at_zero && !has_selected {
+            reconciler.selectors.set(key, None);
+        }
+        let (readings, read_durations) = reconciler.read_metrics(hpa, &plan).await;
+        let at = reconciler.clock.instants();
+        let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
+        Decided { decision: decision.with_pause(self.pause), at, read_durations }
+    }
+
+    /// Reports a conclusion and stores its history and status.
+    async fn finish(&self, concluded: Concluded) -> Finished<'a> {
+        let Self { reconciler, key, hpa, autoscaler, .. } = *self;
+        let Concluded { conclusion, at, read_durations } = concluded;
+        log_conclusion(&conclusion, autoscaler);
+        if conclusion.error.is_some() {
+            autoscaler.set_scale_trusted(false);
+        }
+        reconciler.observer.reconciled(&Reconciled {
+            key,
+            hpa,
+            conclusion: &conclusion,
+            duration: self.duration(),
+            read_durations: &read_durations,
+        });
+        let Conclusion { status, events, history, explanation, scaled_to, error } = conclusion;
+        autoscaler.set_history(history, at);
+        for event in events {
+            reconciler.record(key, hpa, event);
+        }
+        let stored = self.write_status(status).await;
+        let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
+        let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
+        let scaled = scaled_to.map(|to| if to > current { Direction::Up } else { Direction::Down });
+        Finished {
+            key,
+            scaled,
+            desired_replicas: is_decided.then_some(desired),
+            error: if stored {
+                error.as_ref().map(ErrorClass::from)
+            } else {
+                Some(ErrorClass::Internal)
+            },
+            duration: self.duration(),
+        }
+    }
+}
+
+impl Decided<'_> {
+    fn conclude(self, written: Result<(), ScaleNotWritten>, now: Timestamp) -> Concluded {
+        let Self { decision, at, read_durations } = self;
+        let written = written.map_err(ScaleWriteError::from);
+        Concluded { conclusion: decision.conclude(written, now), at, read_durations }
+    }
+}
+
+/// Whether the target may be at zero because of the autoscaler.
+fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
+    let scaled_to_zero = hpa.status.condition(&ConditionType::ScaledToZero);
+    hpa.spec.min_replicas == Some(0)
+        || scaled_to_zero.is_some_and(|condition| condition.status == ConditionStatus::True)
+}

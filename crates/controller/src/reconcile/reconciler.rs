@@ -1,0 +1,40 @@
+//! The state that all reconciles share.
+
+use std::sync::Arc;
+
+use hpa_calc::settings::Settings;
+use hpa_metrics_client::MetricsClient;
+use kube::Client;
+
+use super::observer::Observer;
+use crate::{
+    cache::{Autoscalers, Pods, SelectorIndex},
+    clock::Clock,
+    events::EventRecorder,
+    informer::ScaleInformers,
+    scale_target::{RestMapper, ScaleClient},
+    shadow::ShadowRecords,
+};
+
+/// Reconciles autoscalers. All workers share one.
+pub struct Reconciler {
+    /// Reads autoscalers, writes their status.
+    pub client: Client,
+    pub settings: Settings,
+    pub autoscalers: Arc<Autoscalers>,
+    pub pods: Arc<Pods>,
+    pub selectors: Arc<SelectorIndex>,
+    pub mapper: Arc<RestMapper>,
+    pub scales: ScaleClient,
+    /// `None`: each reconcile reads the scale with a GET.
+    pub scale_informers: Option<ScaleInformers>,
+    pub metrics: Arc<dyn MetricsClient>,
+    pub events: EventRecorder,
+    /// The time that decisions are made with.
+    pub clock: Arc<dyn Clock>,
+    pub observer: Arc<dyn Observer>,
+    /// Autoscalers in dry run, and how their comparisons ended.
+    pub shadow: Arc<ShadowRecords>,
+    /// Every autoscaler is in dry run, not only those with the annotation.
+    pub dry_run: bool,
+}
