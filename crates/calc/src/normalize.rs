@@ -37,7 +37,7 @@ impl Normalized {
     }
 }
 
-/// What a normalization depends on, besides the proposal and the history.
+/// The inputs of a normalization other than the proposal and the history.
 pub(crate) struct NormalizeInput<'a> {
     pub(crate) spec: &'a HorizontalPodAutoscalerSpec,
     pub(crate) settings: &'a Settings,
