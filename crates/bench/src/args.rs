@@ -36,8 +36,6 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, after_long_help = RUN_HELP)]
 pub(crate) struct RunArguments {
-    #[command(flatten)]
-    pub(crate) population: Population,
     /// API server to measure against: testbed, kube-apiserver=DIR (a directory with etcd and
     /// kube-apiserver), or kubeconfig=FILE (a running cluster)
     #[arg(long, value_name = "KIND", default_value = "testbed")]
@@ -68,12 +66,13 @@ pub(crate) struct RunArguments {
     /// Keep the temporary directory with the logs of controllers and servers
     #[arg(long)]
     pub(crate) keep: bool,
+    // Last, because its heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) population: Population,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ServeArguments {
-    #[command(flatten)]
-    pub(crate) population: Population,
     /// API server: testbed, kube-apiserver=DIR (a directory with etcd and kube-apiserver), or
     /// kubeconfig=FILE (a running cluster)
     #[arg(long, value_name = "KIND", default_value = "testbed")]
@@ -84,6 +83,9 @@ pub(crate) struct ServeArguments {
     /// Additional targets, whose autoscalers are created one by one by a POST to /add
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) extra: u32,
+    // Last, because its heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) population: Population,
 }
 
 /// The objects in the cluster, and the load on them.
@@ -212,6 +214,13 @@ mod tests {
     #[test]
     fn command_line_is_valid() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn run_help_fits_a_terminal_of_80_columns() {
+        let too_long: Vec<&str> =
+            RUN_HELP.lines().filter(|line| line.chars().count() > 79).collect();
+        assert_eq!(too_long, Vec::<&str>::new());
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) struct Outcome {
     pub(crate) reconciles: u64,
     pub(crate) reconciles_counted_by: CountedBy,
     pub(crate) reconciles_per_second: f64,
-    /// Reconciles that one per autoscaler and period would make.
+    /// Reconciles that became due, with one per autoscaler and period.
     pub(crate) reconciles_due: f64,
     /// Autoscalers that were overdue for a status write at the end.
     pub(crate) overdue_at_end: Option<usize>,
@@ -139,8 +139,10 @@ impl Outcome {
         let soon: Vec<f64> =
             extra.iter().filter_map(|seen| Some(seen.decided()? - seen.created)).collect();
         let (reconciles, reconciles_counted_by) = reconciles(&begin, &end, has_writes);
-        let lived = |seen: &AutoscalerRecord| end.stats.now - seen.created.max(begin.stats.now);
-        let due: f64 = first.iter().chain(&extra).map(|seen| lived(seen)).sum();
+        let due = |seen: &&AutoscalerRecord| {
+            reconciles_due(seen, begin.stats.now, end.stats.now, period, has_writes)
+        };
+        let reconciles_due = first.iter().chain(&extra).copied().map(|seen| due(&seen)).sum();
         let cpu = end.controller.cpu_seconds - begin.controller.cpu_seconds;
         // VmHWM is derived from counters that lag a little, so it can decrease.
         let peak_memory = end.controller.peak_memory.max(begin.controller.peak_memory);
@@ -159,7 +161,7 @@ impl Outcome {
             reconciles,
             reconciles_counted_by,
             reconciles_per_second: reconciles as f64 / measured,
-            reconciles_due: due / period,
+            reconciles_due,
             overdue_at_end,
             own_reconciles: own_reconciles(&begin, &end),
             cycle: cycles.map(Summary::new),
@@ -220,6 +222,26 @@ fn cycles(seen: &AutoscalerRecord, begin: f64, end: f64, period: f64) -> Vec<f64
     cycles
 }
 
+/// Returns how many reconciles of an autoscaler were due during the measurement: one when it was
+/// created or, if it was overdue, at the beginning, and one each period after its last status write.
+/// Without writes of an unchanged status, an autoscaler can't be recognized as overdue.
+fn reconciles_due(
+    seen: &AutoscalerRecord,
+    begin: f64,
+    end: f64,
+    period: f64,
+    has_writes: bool,
+) -> f64 {
+    let before = seen.written.iter().copied().filter(|at| *at <= begin).max_by(f64::total_cmp);
+    let periods = |from: f64, to: f64| ((to - from) / period).floor();
+    match before {
+        Some(last) if !has_writes || begin - last <= period => {
+            periods(last, end) - periods(last, begin)
+        }
+        _ => 1.0 + periods(begin.max(seen.created), end),
+    }
+}
+
 /// Returns the time from the last status write to the end, or from the creation if there is none.
 fn since_last_write(seen: &AutoscalerRecord, end: f64) -> f64 {
     let times = seen.written.iter().copied().filter(|at| *at <= end);
@@ -270,6 +292,31 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    #[rstest]
+    #[case::due_once(&[4.4], true, 1.0)]
+    #[case::due_twice(&[1.0, 3.0], true, 2.0)]
+    #[case::at_the_end(&[4.0], true, 2.0)]
+    #[case::made_late(&[4.4, 7.5], true, 1.0)]
+    #[case::overdue_at_the_beginning(&[1.0], true, 2.0)]
+    #[case::unchanged_status(&[0.4], false, 1.0)]
+    #[case::never_decided(&[], true, 2.0)]
+    fn reconciles_are_due_each_period_after_the_last_write(
+        #[case] written: &[f64],
+        #[case] has_writes: bool,
+        #[case] expected: f64,
+    ) {
+        // 3.5 s, which the period of 2 s does not divide.
+        let seen = AutoscalerRecord { created: 0.5, written: written.to_vec() };
+        let due = reconciles_due(&seen, 4.5, 8.0, 2.0, has_writes);
+        assert!((due - expected).abs() < f64::EPSILON, "{due}");
+    }
+
+    #[test]
+    fn new_autoscaler_is_due_when_it_is_created() {
+        let seen = AutoscalerRecord { created: 5.0, written: vec![5.1, 7.1] };
+        assert!((reconciles_due(&seen, 4.5, 8.0, 2.0, true) - 2.0).abs() < f64::EPSILON);
+    }
 
     #[rstest]
     #[case::regular(&[1.0, 3.0, 5.0, 7.0], &[2.0, 2.0])]
