@@ -3,29 +3,10 @@
 use std::io::Write;
 
 use anyhow::Context;
-use clap::{Args, CommandFactory};
+use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::Arguments;
-
-const EXAMPLES: &str = "\
-Examples:
-  In this bash session:
-    source <(hpa completions bash)
-
-  Install for bash, zsh or fish:
-    hpa completions bash > ~/.local/share/bash-completion/completions/hpa
-    hpa completions zsh > \"${fpath[1]}/_hpa\"
-    hpa completions fish > ~/.config/fish/completions/hpa.fish
-";
-
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct CompletionsArguments {
-    /// Shell to complete for
-    #[arg(value_name = "SHELL")]
-    shell: Shell,
-}
+use crate::args::{Arguments, CompletionsArguments};
 
 /// Prints the completion script of a shell.
 pub(crate) fn run(arguments: &CompletionsArguments) -> anyhow::Result<()> {

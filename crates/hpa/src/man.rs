@@ -3,28 +3,10 @@
 use std::io::Write;
 
 use anyhow::Context;
-use clap::{Args, Command, CommandFactory};
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::args::Arguments;
-
-const EXAMPLES: &str = "\
-Examples:
-  Read the manual of hpa run:
-    hpa man run | man -l -
-
-  Install both pages:
-    hpa man > ~/.local/share/man/man1/hpa.1
-    hpa man run > ~/.local/share/man/man1/hpa-run.1
-";
-
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct ManArguments {
-    /// Command to document [default: hpa itself]
-    #[arg(value_name = "COMMAND")]
-    command: Option<String>,
-}
+use crate::args::{Arguments, ManArguments};
 
 /// Prints a man page in roff.
 pub(crate) fn run(arguments: &ManArguments) -> anyhow::Result<()> {

@@ -7,7 +7,8 @@ use super::values::{log_filter, positive_duration};
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
-  Watch half an hour in a minute: a web front end, a worker that scales to zero, an API:
+  Watch half an hour in a minute: a web front end, a worker that scales to
+  zero, an API:
     hpa demo
 
   Keep the cluster running in real time until Ctrl-C, and use kubectl on it:
@@ -23,12 +24,13 @@ Examples:
   In CI, print one line per new decision, then a summary:
     hpa demo --for 20s | cat
 
-The demo needs no cluster and touches none. It simulates the API server, pods, load and
-metrics in this process, on 127.0.0.1. It neither reads nor changes your kubeconfig.
+The demo needs no cluster and touches none. It simulates the API server, pods,
+load and metrics in this process, on 127.0.0.1. It neither reads nor changes
+your kubeconfig.
 
-Exit status: 0 if the controller followed the load (the summary defines that), 1 if it did
-not, 2 if the demo could not run, 130 after Ctrl-C or SIGTERM before the end. With --hold,
-Ctrl-C is the normal end.";
+Exit status: 0 if the controller followed the load (the summary defines that),
+1 if it did not, 2 if the demo could not run, 130 after Ctrl-C or SIGTERM
+before the end. With --hold, Ctrl-C is the normal end.";
 
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]

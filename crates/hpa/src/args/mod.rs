@@ -3,9 +3,14 @@
 
 #![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
+mod boolean;
+mod completions;
+mod convert;
 #[cfg(feature = "demo")]
 mod demo;
+mod man;
 mod run;
+mod shadow_report;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "otlp")]
@@ -19,21 +24,20 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-pub(crate) use self::{
-    run::{
-        AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
-        RunArguments,
-    },
-    values::{positive_duration, to_std},
-};
-
 #[cfg(feature = "demo")]
 pub(crate) use self::demo::DemoArguments;
 #[cfg(feature = "otlp")]
 pub(crate) use self::traces::TraceArguments;
-use crate::{
-    completions::CompletionsArguments, convert::ConvertArguments, man::ManArguments,
-    shadow::ShadowReportArguments,
+pub(crate) use self::{
+    completions::CompletionsArguments,
+    convert::{ConvertArguments, Format, TargetApi},
+    man::ManArguments,
+    run::{
+        AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
+        RunArguments,
+    },
+    shadow_report::ShadowReportArguments,
+    values::to_std,
 };
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.

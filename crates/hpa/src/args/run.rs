@@ -1,14 +1,18 @@
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
+use clap::{Args, ValueEnum};
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
-use super::values::{duration, fraction, log_filter, namespace, positive_duration, rate};
+use super::{
+    boolean::{BOOL, accept_boolean},
+    values::{duration, fraction, log_filter, namespace, positive_duration, rate},
+};
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  Decide beside the built-in controller and write nothing (hpa shadow-report prints a summary):
+  Decide beside the built-in controller and write nothing (hpa shadow-report
+  prints a summary):
     hpa run --dry-run
 
   Run against the current kubeconfig context, in one namespace:
@@ -21,38 +25,17 @@ Examples:
   Log the reason for every decision:
     hpa run --log-level info,hpa_controller=debug
 
-You can run several instances: the lease holder reconciles, the others stand by.
-Don't run two controllers on the same autoscalers: they overwrite each other's
-decisions. Durations are written as in Kubernetes: 15s, 5m0s, 1h30m.";
+You can run several instances: the lease holder reconciles, the others stand
+by. Don't run two controllers on the same autoscalers: they overwrite each
+other's decisions. Durations are written as in Kubernetes: 15s, 5m0s, 1h30m.";
 
 #[derive(Args, Debug)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct RunArguments {
-    #[command(flatten)]
-    pub(crate) autoscaling: AutoscalingArguments,
-    #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
-    #[command(flatten)]
-    pub(crate) election: ElectionArguments,
-    #[command(flatten)]
-    pub(crate) log: LogArguments,
-    #[command(flatten)]
-    pub(crate) observation: ObservationArguments,
-    #[cfg(feature = "otlp")]
-    #[command(flatten)]
-    pub(crate) traces: super::TraceArguments,
+    // Before the other groups: a group's heading applies to all flags after it.
     /// Write nothing: compare decisions with the controller that owns the autoscalers, and log the
     /// differences. Turns leader election off
-    #[arg(
-        long,
-        env = "HPA_DRY_RUN",
-        value_name = "BOOL",
-        default_value_t = false,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_DRY_RUN", value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
     /// Worker threads. One is enough for tens of thousands of autoscalers
     #[arg(
@@ -72,6 +55,19 @@ pub(crate) struct RunArguments {
         value_parser = duration
     )]
     pub(crate) shutdown_grace_period: SignedDuration,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) election: ElectionArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+    #[command(flatten)]
+    pub(crate) observation: ObservationArguments,
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    pub(crate) traces: super::TraceArguments,
 }
 
 /// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names
@@ -137,16 +133,7 @@ pub(crate) struct AutoscalingArguments {
     pub(crate) horizontal_pod_autoscaler_initial_readiness_delay: SignedDuration,
     /// Whether autoscalers may scale to zero and back (the feature gate HPAScaleToZero, on since
     /// Kubernetes 1.37)
-    #[arg(
-        long,
-        env = "HPA_SCALE_TO_ZERO",
-        value_name = "BOOL",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_SCALE_TO_ZERO", value_name = BOOL, default_value_t = true)]
     pub(crate) scale_to_zero: bool,
 }
 
@@ -165,12 +152,8 @@ pub(crate) struct ClusterArguments {
     #[arg(
         long,
         env = "HPA_IN_CLUSTER",
-        value_name = "BOOL",
+        value_name = BOOL,
         default_value_t = false,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new(),
         conflicts_with_all = ["kubeconfig", "context"]
     )]
     pub(crate) in_cluster: bool,
@@ -202,16 +185,7 @@ pub(crate) struct ClusterArguments {
     /// Watch the kinds that autoscalers target (Deployments, StatefulSets, ReplicaSets, custom
     /// resources with a scale subresource). If false or not permitted, each reconcile reads the
     /// scale
-    #[arg(
-        long,
-        env = "HPA_WATCH_SCALES",
-        value_name = "BOOL",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_WATCH_SCALES", value_name = BOOL, default_value_t = true)]
     pub(crate) watch_scales: bool,
     /// Timeout of a request to the Kubernetes API or a metrics API
     #[arg(
@@ -229,16 +203,7 @@ pub(crate) struct ClusterArguments {
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 pub(crate) struct ElectionArguments {
     /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT",
-        value_name = "BOOL",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
     /// How long a standby waits after the last renewal it observed before it acquires the lease
     #[arg(
@@ -287,16 +252,7 @@ pub(crate) struct ElectionArguments {
     pub(crate) leader_elect_resource_namespace: Option<String>,
     /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive
     /// a change of leader. Needs --leader-elect
-    #[arg(
-        long,
-        env = "HPA_KEEP_HISTORY",
-        value_name = "BOOL",
-        default_value_t = true,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_KEEP_HISTORY", value_name = BOOL, default_value_t = true)]
     pub(crate) keep_history: bool,
 }
 
@@ -357,16 +313,7 @@ pub(crate) struct ObservationArguments {
     pub(crate) tls_private_key_file: Option<PathBuf>,
     /// Export for each autoscaler what each metric proposes, what limits it and whether it fails:
     /// up to 19 series per autoscaler
-    #[arg(
-        long,
-        env = "HPA_PER_HPA_METRICS",
-        value_name = "BOOL",
-        default_value_t = false,
-        action = ArgAction::Set,
-        num_args = 0..=1,
-        default_missing_value = "true",
-        value_parser = BoolishValueParser::new()
-    )]
+    #[arg(long, env = "HPA_PER_HPA_METRICS", value_name = BOOL, default_value_t = false)]
     pub(crate) per_hpa_metrics: bool,
 }
 

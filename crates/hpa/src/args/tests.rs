@@ -223,3 +223,23 @@ fn every_flag_of_run_has_an_environment_variable() {
         assert!(argument.get_env().is_some(), "{}", argument.get_id());
     }
 }
+
+#[test]
+fn examples_fit_a_terminal_of_80_columns() {
+    for command in Arguments::command().get_subcommands() {
+        let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let too_long: Vec<&str> =
+            examples.lines().filter(|line| line.chars().count() > 79).collect();
+        assert_eq!(too_long, Vec::<&str>::new(), "{}", command.get_name());
+    }
+}
+
+#[test]
+fn flags_without_a_group_have_no_heading() {
+    let command = Arguments::command();
+    let run = command.find_subcommand("run").expect("run");
+    for flag in ["dry_run", "threads", "shutdown_grace_period"] {
+        let argument = run.get_arguments().find(|argument| argument.get_id() == flag);
+        assert_eq!(argument.expect(flag).get_help_heading(), None, "{flag}");
+    }
+}

@@ -7,7 +7,7 @@ use hpa_calc::{
 };
 use serde_json::{Map, Value, json};
 
-use super::TargetApi;
+use crate::args::TargetApi;
 
 /// Metadata that the API server sets and rejects or ignores in a create.
 const SET_BY_SERVER: [&str; 6] =

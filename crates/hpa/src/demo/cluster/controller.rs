@@ -7,12 +7,13 @@ use hpa_controller::{Dependencies, Observer, Options, RunError, k8s::Clients};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{REQUEST_TIMEOUT, clock::DemoClock};
+use super::clock::DemoClock;
 
 /// The sync period in simulated seconds.
 const SYNC_PERIOD: f64 = 15.0;
 /// The shortest sync period in real time.
 const MIN_SYNC_PERIOD: Duration = Duration::from_millis(20);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 const WORKERS: usize = 5;
 

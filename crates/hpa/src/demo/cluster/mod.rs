@@ -10,7 +10,6 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context, anyhow};
@@ -34,11 +33,10 @@ use tracing::warn;
 
 use self::{
     clock::DemoClock,
-    controller::{Controller, ControllerSetup},
+    controller::{Controller, ControllerSetup, REQUEST_TIMEOUT},
 };
 use super::model::Decision;
 
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The product in the controller's user agent, which faults match.
 const CLIENT: &str = "hpa-rs";
 
@@ -179,6 +177,8 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{sleep, timeout};
 
     use super::*;

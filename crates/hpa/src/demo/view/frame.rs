@@ -1,9 +1,9 @@
 //! The lines of the live view.
 
 use super::{
-    Start,
     line::{Line, Style},
     sparkline::{Point, sparkline},
+    start::Start,
 };
 use crate::demo::{
     format::{minutes, number},

@@ -3,6 +3,7 @@
 mod frame;
 mod line;
 mod sparkline;
+mod start;
 mod terminal;
 
 use std::{
@@ -13,12 +14,14 @@ use std::{
 
 use anyhow::Context;
 
+pub(crate) use self::start::Start;
 use self::{
     frame::{Header, State, frame},
+    start::introduction,
     terminal::Screen,
 };
 use super::{
-    format::{minutes, number},
+    format::minutes,
     model::{Dashboard, Decision, Summary},
 };
 use crate::{
@@ -30,18 +33,6 @@ use crate::{
 const LOG_LEVEL_LIVE: &str = "info";
 /// Default log level on standard error if the output is lines.
 const LOG_LEVEL_LINES: &str = "warn";
-
-/// Facts about the demo that are known at the start.
-pub(crate) struct Start {
-    /// Name of the scenario.
-    pub(crate) scenario: String,
-    /// Duration in simulated seconds.
-    pub(crate) duration: f64,
-    /// Simulated seconds per real second.
-    pub(crate) speed: f64,
-    /// Path of the kubeconfig.
-    pub(crate) kubeconfig: String,
-}
 
 pub(crate) enum Output {
     /// A live view. The log goes to a file.
@@ -143,22 +134,6 @@ impl Output {
         }
         print(&format!("\n{}\n", summary.text()))
     }
-}
-
-fn introduction(start: &Start, dashboard: &Dashboard) -> String {
-    let Start { scenario, duration, speed, kubeconfig } = start;
-    let (simulated, real) = (minutes(*duration), minutes(duration / speed));
-    let first = dashboard.autoscalers.first();
-    let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
-    format!(
-        "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
-         In another terminal, kubectl shows the simulated cluster:\n  \
-           export KUBECONFIG={kubeconfig}\n  \
-           kubectl get hpa --watch\n  \
-           kubectl describe hpa {first}\n  \
-           kubectl top pods\n\n",
-        number(*speed)
-    )
 }
 
 fn print(text: &str) -> io::Result<()> {

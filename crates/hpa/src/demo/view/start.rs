@@ -1,0 +1,35 @@
+//! What the demo prints first.
+
+use crate::demo::{
+    format::{minutes, number},
+    model::Dashboard,
+};
+
+/// Facts about the demo that are known at the start.
+pub(crate) struct Start {
+    /// Name of the scenario.
+    pub(crate) scenario: String,
+    /// Duration in simulated seconds.
+    pub(crate) duration: f64,
+    /// Simulated seconds per real second.
+    pub(crate) speed: f64,
+    /// Path of the kubeconfig.
+    pub(crate) kubeconfig: String,
+}
+
+/// Describes the demo, and how to use kubectl on it.
+pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
+    let Start { scenario, duration, speed, kubeconfig } = start;
+    let (simulated, real) = (minutes(*duration), minutes(duration / speed));
+    let first = dashboard.autoscalers.first();
+    let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
+    format!(
+        "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
+         In another terminal, kubectl shows the simulated cluster:\n  \
+           export KUBECONFIG={kubeconfig}\n  \
+           kubectl get hpa --watch\n  \
+           kubectl describe hpa {first}\n  \
+           kubectl top pods\n\n",
+        number(*speed)
+    )
+}
