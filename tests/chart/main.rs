@@ -4,7 +4,7 @@
 //! permissions match those that the other suites use, and a real API server accepts the objects.
 //! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
 //! API server is found as in the control-plane suite. Without helm or API server, the suite reports
-//! the skipped tests. It always checks the files of the chart and the documentation.
+//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The suite always checks the files of the chart and the documentation.
 
 #![allow(
     clippy::expect_used,
@@ -14,6 +14,7 @@
 )]
 #![allow(dead_code, reason = "unused parts of the control-plane suite")]
 
+mod alerts;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
 mod documents;
@@ -82,6 +83,13 @@ fn main() -> ExitCode {
     report.line("every_reason_is_documented", documents::reasons());
     report.line("links_have_targets", documents::links());
     report.line("documented_values_exist", documents::values());
+    match alerts::version() {
+        Err(missing) => report.skip("alerts_fire", &missing.to_string()),
+        Ok(version) => {
+            println!("\nwith promtool {version}");
+            report.line("alerts_fire", alerts::fire());
+        }
+    }
     match helm::find() {
         Err(missing) => report.skip("rendered_chart", &missing.to_string()),
         Ok(found) => found.iter().for_each(|helm| with_helm(helm, &mut report)),

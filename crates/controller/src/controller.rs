@@ -108,9 +108,16 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let telemetry = dependencies.telemetry.clone();
+    let lease = dependencies.election.as_ref().map(|election| election.config.name.clone());
+    let set_leader = |is_leader| {
+        if let Some(lease) = &lease {
+            telemetry.set_leader(lease, is_leader);
+        }
+    };
+    set_leader(false);
     let informers = Informers {
         caches: Caches::new(&options.scopes()),
-        queue: Arc::new(WorkQueue::default()),
+        queue: Arc::new(WorkQueue::not_started()),
         undecodable: Arc::new(AtomicU64::new(0)),
         relist_interval: options.relist_interval(),
         dry_run: dependencies.dry_run,
@@ -136,6 +143,7 @@ pub async fn run(
     let outcome = tokio::select! {
         acquired = candidate.leadership().acquired() => match acquired {
             Some(predecessor) => {
+                set_leader(true);
                 let leadership = candidate.leadership();
                 let leader = Leader { dependencies, options, informers, shadow, leadership };
                 leader.run(predecessor, &mut running_informers, &shutdown).await
@@ -146,6 +154,7 @@ pub async fn run(
         _ = running_informers.join_next() => Err(RunError::InformerEnded),
     };
     drop(running_informers);
+    set_leader(false);
     // Last, when nothing is written any more.
     candidate.release().await;
     info!("stopped");
@@ -238,16 +247,15 @@ impl Leader<'_> {
             telemetry.clone() as Arc<dyn Observer>,
             self.dependencies.observer.clone(),
         ]);
-        if let Some(election) = &self.dependencies.election {
-            telemetry.set_leader(&election.config.name, true);
-            if election.config.keep_history {
-                let store = self.restore_histories(election, predecessor).await;
-                observer = Arc::new(vec![observer, store.clone()]);
-                history_store.spawn(store.run(stop_history_store.clone()));
-            }
+        if let Some(election) = &self.dependencies.election
+            && election.config.keep_history
+        {
+            let store = self.restore_histories(election, predecessor).await;
+            observer = Arc::new(vec![observer, store.clone()]);
+            history_store.spawn(store.run(stop_history_store.clone()));
         }
-        // Syncing the caches or waiting for the lease may have taken longer than the initial
-        // delays, so that all autoscalers would be due now.
+        // Until now, the informers' additions were ignored.
+        self.informers.queue.start();
         self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());

@@ -15,13 +15,18 @@ use std::{
     time::Duration,
 };
 
-use hpa_controller::{Clock, Dependencies, k8s::Clients};
+use hpa_controller::{Clock, Dependencies, Telemetry, k8s::Clients};
 use hpa_test_harness::{
     RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
 };
 use hpa_testbed::{Config, Testbed};
 use http::{Method, Request};
-use kube::{Client, client::Body};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+    client::Body,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
@@ -70,6 +75,10 @@ impl Cluster {
 
     /// Starts a controller. It is a standby if there is a leader.
     fn controller(&self, name: &str) -> RunningController {
+        self.observed_controller(name).0
+    }
+
+    fn observed_controller(&self, name: &str) -> (RunningController, Arc<Telemetry>) {
         let client = self.client();
         let clients = Clients { api: client.clone(), metrics: client.clone() };
         let mut election = election(client, "kube-system", name);
@@ -80,12 +89,20 @@ impl Cluster {
             election: Some(election),
             ..Dependencies::new(clients, &options)
         };
-        RunningController::start(dependencies, options)
+        let telemetry = dependencies.telemetry.clone();
+        (RunningController::start(dependencies, options), telemetry)
     }
 
     /// Whole seconds since the start.
     fn second(&self) -> i64 {
         i64::try_from(self.clock.age().as_secs()).expect("a short test")
+    }
+
+    /// Makes another client the holder of the lease.
+    async fn take_lease(&self, holder: &str) {
+        let leases: Api<Lease> = Api::namespaced(self.testbed.client(), "kube-system");
+        let patch = Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
+        leases.patch("hpa-controller", &PatchParams::default(), &patch).await.expect("a lease");
     }
 
     fn client(&self) -> Client {
@@ -315,4 +332,50 @@ async fn time_without_a_controller_shortens_no_window() {
             "started at {started}, scaled down at {scaled}"
         );
     }
+}
+
+/// The value of a series of a controller; -1 if it has none.
+fn exported(telemetry: &Telemetry, series: &str) -> i64 {
+    let text = telemetry.render();
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.map_or(-1, |value| value.parse().expect("an integer"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn master_status_is_0_on_a_standby_and_after_the_lease_was_lost() {
+    const MASTER: &str = "leader_election_master_status{name=\"hpa-controller\"}";
+    let cluster = Cluster::new(Value::Null, true);
+    let (first, of_first) = cluster.observed_controller("a");
+    cluster.at(5).await;
+    let (second, of_second) = cluster.observed_controller("b");
+    cluster.at(60).await;
+    assert_eq!((exported(&of_first, MASTER), exported(&of_second, MASTER)), (1, 0));
+    first.stop().await;
+    cluster.at(70).await;
+    assert_eq!((exported(&of_first, MASTER), exported(&of_second, MASTER)), (0, 1));
+    cluster.take_lease("c").await;
+    cluster.at(90).await;
+    assert!(second.is_finished(), "it lost the lease");
+    assert_eq!(exported(&of_second, MASTER), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_has_an_empty_work_queue() {
+    let queue = |telemetry: &Telemetry, metric: &str| {
+        exported(telemetry, &format!("workqueue_{metric}{{name=\"horizontalpodautoscaler\"}}"))
+    };
+    let cluster = Cluster::new(Value::Null, true);
+    let (leader, _) = cluster.observed_controller("a");
+    cluster.at(5).await;
+    let (_standby, telemetry) = cluster.observed_controller("b");
+    cluster.at(60).await;
+    let hpa = objects::hpa("api", 1..=20, [objects::external_metric("load", "1")]);
+    cluster.testbed.apply_all([hpa]);
+    cluster.at(100).await;
+    for metric in ["depth", "adds_total", "retries_total"] {
+        assert_eq!(queue(&telemetry, metric), 0, "{metric}");
+    }
+    leader.stop().await;
+    cluster.at(120).await;
+    assert!(queue(&telemetry, "adds_total") >= 2, "both are reconciled");
 }

@@ -155,8 +155,8 @@ impl Informers {
         self.dry_run || has_annotation()
     }
 
-    /// Requeues all autoscalers, distributed over a sync period as after a start. A new leader
-    /// calls it because everything became due while it was a standby.
+    /// Requeues all autoscalers, distributed over a sync period. A new leader calls it after it has
+    /// started the queue.
     pub fn requeue_all(&self, initial_delay: InitialDelay) {
         let keys: BTreeSet<_> = self.caches.autoscalers.keys_where(|_| true).into_iter().collect();
         for key in &keys {

@@ -3,6 +3,9 @@
 //! A key is queued at most once, and processed by one worker at a time. A key that is added while
 //! it is processed is queued again afterwards. If a queued key is added again, the earlier due time
 //! counts. Due keys are returned in the order of their due times, then in the order of adding.
+//!
+//! A queue of [`WorkQueue::not_started`] ignores keys until [`WorkQueue::start`]: no worker of a
+//! standby would take them.
 
 mod initial_delay;
 mod state;
@@ -61,7 +64,18 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Queues a key that is due now. Does nothing after the shutdown.
+    /// A queue that ignores all keys until it is started.
+    pub fn not_started() -> Self {
+        let queue = Self::new();
+        queue.shared.state.lock().set_started(false);
+        queue
+    }
+
+    pub fn start(&self) {
+        self.shared.state.lock().set_started(true);
+    }
+
+    /// Queues a key that is due now. Does nothing before the start and after the shutdown.
     pub fn add(&self, key: K) {
         self.add_at(key, Instant::now());
     }

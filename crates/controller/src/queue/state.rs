@@ -37,6 +37,7 @@ pub(super) struct State<K> {
     /// How many keys were removed when they were due.
     removed_when_due: u64,
     last_progress: Option<Instant>,
+    is_started: bool,
     is_shut_down: bool,
     /// Whether a worker sleeps until the first key is due.
     pub(super) has_sleeper: bool,
@@ -74,14 +75,19 @@ impl<K: Clone + Eq + Hash> State<K> {
             started: 0,
             removed_when_due: 0,
             last_progress: None,
+            is_started: true,
             is_shut_down: false,
             has_sleeper: false,
         }
     }
 
+    pub(super) fn set_started(&mut self, started: bool) {
+        self.is_started = started;
+    }
+
     /// Returns whether the first key of the queue changed, so that a worker must be woken.
     pub(super) fn add(&mut self, key: K, due: Instant) -> bool {
-        if self.is_shut_down {
+        if self.is_shut_down || !self.is_started {
             return false;
         }
         self.scheduled += 1;

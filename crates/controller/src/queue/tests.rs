@@ -292,3 +292,15 @@ proptest! {
         prop_assert_eq!(seen, expected.into_iter().collect::<Vec<_>>());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_ignored_until_the_queue_is_started() {
+    let queue = WorkQueue::not_started();
+    queue.add("a");
+    queue.add_after("b", seconds(1));
+    assert_eq!((queue.len(), queue.stats().scheduled), (0, 0));
+    queue.start();
+    assert!(nothing_due(&queue));
+    queue.add("c");
+    assert_eq!(*next(&queue).await.key(), "c");
+}
