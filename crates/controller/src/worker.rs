@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio::time::Instant;
 use tracing::error;
 
-use crate::{key::HpaKey, metrics::Telemetry, queue::WorkQueue, reconcile::Reconciler};
+use crate::{key::HpaKey, metrics::Telemetry, queue::WorkQueue, reconcile::Reconciler, trace};
 
 pub(crate) struct Worker {
     pub(crate) queue: Arc<WorkQueue<HpaKey>>,
@@ -28,7 +28,8 @@ impl Worker {
             telemetry.dequeued(&key, item.lateness(), sync_period);
             // A panic on one autoscaler must not stop the others.
             if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
-                error!(hpa = %key, "reconcile panicked; retrying at the next sync");
+                let _span = trace::reconcile(&key).entered();
+                error!("reconcile panicked; retrying at the next sync");
             }
             if reconciler.autoscalers.get(&key).is_some() {
                 telemetry.scheduled(&key, next);

@@ -94,6 +94,8 @@ mod tests {
         },
     };
 
+    use hpa_controller::HpaKey;
+    use rstest::rstest;
     use tracing::{
         level_filters::LevelFilter,
         span::{Attributes, Id},
@@ -116,17 +118,21 @@ mod tests {
     }
 
     fn logged(log_format: LogFormat) -> String {
+        logged_by("info", log_format, reconcile)
+    }
+
+    fn logged_by(level: &str, log_format: LogFormat, work: impl FnOnce()) -> String {
         let lines = Lines::default();
-        let arguments = LogArguments { log_level: "info".into(), log_format };
+        let arguments = LogArguments { log_level: level.into(), log_format };
         let writer = lines.clone();
         let subscriber = subscriber(&arguments, move || writer.clone(), false).expect("a filter");
-        tracing::subscriber::with_default(subscriber, reconcile);
+        tracing::subscriber::with_default(subscriber, work);
         lines.text()
     }
 
     /// Logs from within a step of a reconcile.
     fn reconcile() {
-        let _span = tracing::info_span!("reconcile", hpa = "shop/web").entered();
+        let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", "web")).entered();
         let _step =
             tracing::debug_span!(target: hpa_controller::trace::TARGET, "write_scale").entered();
         tracing::debug!(target: hpa_controller::trace::TARGET, error = "refused");
@@ -180,6 +186,26 @@ mod tests {
     #[test]
     fn text_line_names_the_autoscaler() {
         let line = logged(LogFormat::Text);
-        assert!(line.ends_with("INFO reconcile{hpa=\"shop/web\"}: scaled desired=4\n"), "{line}");
+        assert!(line.ends_with("INFO reconcile{hpa=shop/web}: scaled desired=4\n"), "{line}");
+    }
+
+    #[rstest]
+    #[case::error("error", 1)]
+    #[case::warn("warn", 2)]
+    #[case::info("info", 3)]
+    #[case::debug("debug", 4)]
+    #[case::one_module("error,hpa::logging=debug", 4)]
+    fn line_of_any_level_names_the_autoscaler(#[case] level: &str, #[case] count: usize) {
+        let work = || {
+            let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", "web")).entered();
+            tracing::error!("one");
+            tracing::warn!("two");
+            tracing::info!("three");
+            tracing::debug!("four");
+        };
+        let text = logged_by(level, LogFormat::Text, work);
+        assert_eq!(text.matches(" reconcile{hpa=shop/web}: ").count(), count, "{text}");
+        let json = logged_by(level, LogFormat::Json, work);
+        assert_eq!(json.matches(r#""span":{"hpa":"shop/web","#).count(), count, "{json}");
     }
 }

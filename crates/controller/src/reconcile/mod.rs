@@ -26,7 +26,7 @@ mod write_status;
 
 use std::sync::Arc;
 
-use tracing::debug;
+use tracing::{Instrument, debug};
 
 use self::attempt::{Attempt, Outcome};
 pub use self::{
@@ -37,17 +37,20 @@ use crate::{
     annotations::AnnotationSettings,
     cache::{Autoscaler, desired_state_eq},
     key::HpaKey,
+    trace,
 };
 
 impl Reconciler {
     /// Reconciles an autoscaler once. Does nothing if the cache doesn't have it. Failures become
     /// conditions, events and log lines of that autoscaler.
-    #[tracing::instrument(name = "reconcile", skip_all, fields(hpa = %key))]
     pub async fn reconcile(&self, key: &HpaKey) {
-        if self.reconcile_once(key).await {
-            // If it changes a second time, the next sync handles it.
-            self.reconcile_once(key).await;
-        }
+        let reconcile = async {
+            if self.reconcile_once(key).await {
+                // If it changes a second time, the next sync handles it.
+                self.reconcile_once(key).await;
+            }
+        };
+        reconcile.instrument(trace::reconcile(key)).await;
     }
 
     /// Returns `true` if the spec changed during the reconcile, so that nothing was decided. The
