@@ -1,5 +1,8 @@
 //! Serves `/metrics`, `/healthz` and `/readyz` over HTTP or HTTPS.
 
+mod body;
+mod connections;
+mod renderer;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -9,17 +12,11 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::Context;
 use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::{
-    body::{Bytes, Incoming},
-    server::conn::http1,
-    service::service_fn,
-};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinHandle,
     time::timeout,
 };
@@ -27,20 +24,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info};
 
 use crate::args::ObservationArguments;
+use body::Text;
+use connections::{Connection, Connections, Scrape};
+use renderer::Renderer;
 use tls::Certificates;
 
-/// Connections served concurrently; more wait.
-const MAX_CONNECTIONS: usize = 64;
+/// How long a client may take to send a request head, from when the connection is open or the last
+/// response is sent. Prometheus, which scrapes less often, opens a connection for each scrape.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may stay idle or take to send a request head. Longer than a usual scrape
-/// interval, so that Prometheus can reuse its connection.
-const HEAD_TIMEOUT: Duration = Duration::from_mins(2);
+/// Maximum age of a connection, for a client that doesn't read its response.
+const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
-/// Maximum age of a connection, so that a client that doesn't read its response can't hold a slot
-/// forever.
-const MAX_CONNECTION_AGE: Duration = Duration::from_mins(30);
-
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long responses in progress may take at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -91,7 +87,14 @@ async fn serve(
     })?;
     let address = listener.local_addr()?;
     let stop = CancellationToken::new();
-    let endpoints = Arc::new(Endpoints { certificates, telemetry, stop: stop.clone() });
+    let rendered = telemetry.clone();
+    let endpoints = Arc::new(Endpoints {
+        certificates,
+        telemetry,
+        renderer: Renderer::new(move || rendered.render()),
+        connections: Arc::default(),
+        stop: stop.clone(),
+    });
     Ok((Server { task: tokio::spawn(endpoints.listen(listener)), stop }, address))
 }
 
@@ -99,26 +102,28 @@ async fn serve(
 struct Endpoints {
     certificates: Option<Certificates>,
     telemetry: Arc<Telemetry>,
+    renderer: Renderer,
+    connections: Arc<Connections>,
     stop: CancellationToken,
 }
 
 impl Endpoints {
     async fn listen(self: Arc<Self>, listener: TcpListener) {
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let connections = TaskTracker::new();
+        let tasks = TaskTracker::new();
         loop {
-            let accepted = async {
-                let slot = slots.clone().acquire_owned().await;
-                (slot, listener.accept().await)
-            };
             tokio::select! {
                 () = self.stop.cancelled() => break,
-                (slot, accepted) = accepted => match accepted {
+                accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
+                        let connection = self.connections.open();
                         let endpoints = self.clone();
-                        connections.spawn(async move {
-                            let _slot = slot;
-                            endpoints.serve_connection(stream).await;
+                        tasks.spawn(async move {
+                            tokio::select! {
+                                () = connection.replaced() => {
+                                    debug!("closed a connection to make room for another one");
+                                }
+                                () = endpoints.serve_connection(stream, &connection) => {}
+                            }
                         });
                     }
                     Err(error) => {
@@ -131,24 +136,29 @@ impl Endpoints {
             }
         }
         drop(listener);
-        connections.close();
-        timeout(STOP_TIMEOUT, connections.wait()).await.ok();
+        tasks.close();
+        timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
     }
 
-    async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
+    async fn serve_connection(&self, stream: TcpStream, connection: &Connection) {
         let Some(certificates) = &self.certificates else {
-            return self.serve_requests(stream).await;
+            return self.serve_requests(stream, connection).await;
         };
         match timeout(HANDSHAKE_TIMEOUT, certificates.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.serve_requests(stream).await,
+            Ok(Ok(stream)) => self.serve_requests(stream, connection).await,
             Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
             Err(_) => debug!("TLS handshake timed out"),
         }
     }
 
-    async fn serve_requests(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
+    async fn serve_requests(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: &Connection,
+    ) {
         let service = service_fn(|request: Request<Incoming>| async move {
-            Ok::<_, Infallible>(self.respond(request.method(), request.uri().path()).await)
+            let response = self.respond(request.method(), request.uri().path(), connection);
+            Ok::<_, Infallible>(response.await)
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
@@ -166,40 +176,49 @@ impl Endpoints {
         }
     }
 
-    async fn respond(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    async fn respond(
+        &self,
+        method: &Method,
+        path: &str,
+        connection: &Connection,
+    ) -> Response<Text> {
         if !matches!(*method, Method::GET | Method::HEAD) {
-            return text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "only GET and HEAD are supported\n".into(),
-            );
+            let text = "only GET and HEAD are supported\n";
+            return respond_with(StatusCode::METHOD_NOT_ALLOWED, text.into(), None);
         }
+        if path == "/metrics" {
+            return self.metrics(connection.begin_scrape()).await;
+        }
+        connection.touch();
         match path {
             "/healthz" => health(self.telemetry.alive()),
             "/readyz" => health(self.telemetry.ready()),
-            "/metrics" => {
-                let telemetry = self.telemetry.clone();
-                // Rendering takes long with many autoscalers and must not block the workers.
-                match tokio::task::spawn_blocking(move || telemetry.render()).await {
-                    Ok(metrics) => text(StatusCode::OK, metrics),
-                    Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-                }
-            }
             _ => {
-                text(StatusCode::NOT_FOUND, "not found; try /metrics, /healthz or /readyz\n".into())
+                let text = "not found; try /metrics, /healthz or /readyz\n";
+                respond_with(StatusCode::NOT_FOUND, text.into(), None)
+            }
+        }
+    }
+
+    async fn metrics(&self, scrape: Scrape) -> Response<Text> {
+        match self.renderer.render().await {
+            Ok(metrics) => respond_with(StatusCode::OK, metrics, Some(scrape)),
+            Err(error) => {
+                respond_with(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"), None)
             }
         }
     }
 }
 
-fn health(outcome: Result<(), HealthError>) -> Response<Full<Bytes>> {
+fn health(outcome: Result<(), HealthError>) -> Response<Text> {
     match outcome {
-        Ok(()) => text(StatusCode::OK, "ok\n".into()),
-        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        Ok(()) => respond_with(StatusCode::OK, "ok\n".into(), None),
+        Err(error) => respond_with(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n"), None),
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+fn respond_with(status: StatusCode, text: String, scrape: Option<Scrape>) -> Response<Text> {
+    let mut response = Response::new(Text::new(text, scrape));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response

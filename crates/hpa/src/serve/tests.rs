@@ -56,6 +56,43 @@ async fn endpoints_report_the_state_of_the_controller() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
+/// Reads until the server closes the connection.
+async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.ok();
+    response
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_block_probes() {
+    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let mut idle = Vec::new();
+    for _ in 0..64 {
+        idle.push(TcpStream::connect(address).await.expect("a server"));
+    }
+    let probe = timeout(Duration::from_secs(3), get(address, "GET /healthz"));
+    assert!(probe.await.expect("the probe is answered").ends_with("ok\n"));
+    let oldest = timeout(Duration::from_secs(3), read_to_end(&mut idle[0])).await;
+    assert_eq!(oldest.as_deref(), Ok(""), "the oldest connection is closed");
+    idle[1].write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await.expect("the next one is open");
+    assert!(read_to_end(&mut idle[1]).await.starts_with("HTTP/1.0 503"));
+}
+
+#[tokio::test]
+async fn request_head_must_arrive_in_time() {
+    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let mut silent = TcpStream::connect(address).await.expect("a server");
+    let mut slow = TcpStream::connect(address).await.expect("a server");
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.expect("a server");
+    let mut reused = TcpStream::connect(address).await.expect("a server");
+    reused.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.expect("a server");
+    let ended = async { tokio::join!(read_to_end(&mut silent), read_to_end(&mut slow)) };
+    let ended = timeout(Duration::from_secs(8), ended).await;
+    assert_eq!(ended, Ok((String::new(), String::new())));
+    let reused = timeout(Duration::from_secs(8), read_to_end(&mut reused)).await;
+    assert!(reused.expect("closed").ends_with("ok\n"));
+}
+
 #[tokio::test]
 async fn port_in_use_is_reported_with_the_flag() {
     let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");

@@ -1,0 +1,73 @@
+//! Renders `/metrics`, once at a time.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, spawn_blocking},
+};
+
+/// Renders `/metrics` outside the runtime's threads: with many autoscalers it takes long, and must
+/// not block the workers.
+pub(super) struct Renderer {
+    render: Arc<dyn Fn() -> String + Send + Sync>,
+    permit: Arc<Semaphore>,
+}
+
+impl Renderer {
+    pub(super) fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self { render: Arc::new(render), permit: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Renders after the renderings before have finished, also those whose client is gone.
+    pub(super) async fn render(&self) -> Result<String, JoinError> {
+        // The semaphore is never closed, so this doesn't fail.
+        let permit = self.permit.clone().acquire_owned().await.ok();
+        let render = self.render.clone();
+        spawn_blocking(move || {
+            let _permit = permit;
+            render()
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_rendering_runs_at_a_time_even_if_its_client_is_gone() {
+        let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+        let (finish, finished) = mpsc::channel::<()>();
+        let finished = parking_lot::Mutex::new(finished);
+        let running = AtomicUsize::new(0);
+        let renderer = Arc::new(Renderer::new(move || {
+            let concurrent = running.fetch_add(1, Ordering::SeqCst) + 1;
+            started.send(concurrent).expect("a test");
+            finished.lock().recv().expect("a test");
+            running.fetch_sub(1, Ordering::SeqCst);
+            concurrent.to_string()
+        }));
+        let render = || {
+            let renderer = renderer.clone();
+            tokio::spawn(async move { renderer.render().await })
+        };
+        let abandoned = render();
+        assert_eq!(starts.recv().await, Some(1));
+        let second = render();
+        abandoned.abort();
+        assert!(abandoned.await.is_err());
+        tokio::task::yield_now().await;
+        assert!(starts.try_recv().is_err(), "the second one must wait");
+        for _ in 0..2 {
+            finish.send(()).expect("a rendering");
+        }
+        assert_eq!(second.await.expect("a task").expect("a rendering"), "1");
+    }
+}
