@@ -45,8 +45,25 @@ pub(crate) trait ControlPlane: Send + Sync {
     /// under test. Returns `None` if it is not installed.
     fn reference(&self) -> Result<Option<Process>>;
 
+    /// What a user of a real cluster has. `None` on the testbed.
+    fn user_access(&self) -> Result<Option<UserAccess>>;
+
+    /// Kubeconfig of a service account, which is created if it doesn't exist.
+    fn account_kubeconfig<'a>(
+        &'a self,
+        ns: &'a str,
+        account: &'a str,
+    ) -> BoxFuture<'a, Result<PathBuf>>;
+
     /// Fails if the API server denied a request of the controller.
     fn permissions_suffice(&self, controller: &Process) -> Result<()>;
+}
+
+/// What a cluster administrator works with.
+pub(crate) struct UserAccess {
+    /// The file may not exist.
+    pub(crate) kubectl: PathBuf,
+    pub(crate) kubeconfig: PathBuf,
 }
 
 #[derive(Clone, Debug)]

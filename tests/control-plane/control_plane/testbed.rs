@@ -13,7 +13,7 @@ use kube::config::Kubeconfig;
 use tempfile::TempDir;
 
 use super::held::{HeldWrites, Holds};
-use super::{ControlPlane, client};
+use super::{ControlPlane, UserAccess, client};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -84,6 +84,14 @@ impl ControlPlane for Plane {
 
     fn reference(&self) -> Result<Option<Process>> {
         Ok(None)
+    }
+
+    fn user_access(&self) -> Result<Option<UserAccess>> {
+        Ok(None)
+    }
+
+    fn account_kubeconfig<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<PathBuf>> {
+        async { Ok(self.kubeconfig.clone()) }.boxed()
     }
 
     /// The testbed has no authorization.

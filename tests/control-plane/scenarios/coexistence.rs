@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
@@ -16,7 +16,8 @@ use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric, has_condition, has_re
 use crate::wait;
 use crate::workload::Kind;
 
-const CUSTOM: Kind = Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
+pub(super) const CUSTOM: Kind =
+    Kind::new(hpa_crd::GROUP, hpa_crd::VERSION, hpa_crd::KIND, hpa_crd::PLURAL);
 
 /// One controller handles both APIs. It is older than the CustomResourceDefinition.
 pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
@@ -86,6 +87,7 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     .await?;
     api.patch("web", &PatchParams::default(), &pause(Value::Null)).await?;
     custom.scaled_to(6).await?;
+    definitions.delete(&name, &DeleteParams::default()).await?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod coexistence;
 mod concurrent_writes;
 mod lifecycle;
 mod metric_types;
+mod migration;
 mod outage;
 mod scaling;
 mod targets;
@@ -88,6 +89,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     PerScenario coexistence => role_in_a_namespace,
     PerScenario coexistence => shadow_detects_other_tolerance,
     Exclusive coexistence => shadow_agrees_with_same_settings,
+    Exclusive migration => migration_guide,
 ];
 
 /// `metrics` with CPU utilization only.

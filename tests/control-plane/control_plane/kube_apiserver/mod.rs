@@ -24,7 +24,7 @@ use tower::ServiceExt as _;
 
 use self::webhook::Webhook;
 use super::held::HeldWrites;
-use super::{ControlPlane, from};
+use super::{ControlPlane, UserAccess, from};
 use crate::metrics::Metrics;
 use crate::test_env::Target;
 
@@ -35,6 +35,7 @@ const NAMESPACED_ROLE: &str =
     include_str!("../../../../charts/hpa-controller/files/role-namespaced.yaml");
 const SYSTEM: &str = "kube-system";
 const ACCOUNT: &str = "hpa-controller";
+const SUITE: &str = "control-plane-suite";
 const METRICS_APIS: [(&str, &str); 3] = [
     ("metrics.k8s.io", "v1beta1"),
     ("custom.metrics.k8s.io", "v1beta2"),
@@ -114,6 +115,23 @@ impl ControlPlane for Plane {
         Process::start(self.dir(), "kube-controller-manager", command).map(Some)
     }
 
+    fn user_access(&self) -> Result<Option<UserAccess>> {
+        let kubeconfig = self.write_kubeconfig("user.kubeconfig", ADMIN)?;
+        Ok(Some(UserAccess { kubectl: self.assets.join("kubectl"), kubeconfig }))
+    }
+
+    fn account_kubeconfig<'a>(
+        &'a self,
+        ns: &'a str,
+        account: &'a str,
+    ) -> BoxFuture<'a, Result<PathBuf>> {
+        async move {
+            let token = self.apiserver.service_account(ns, account).await?;
+            self.write_kubeconfig(&format!("{ns}-{account}.kubeconfig"), &token)
+        }
+        .boxed()
+    }
+
     /// The controller has the chart's ClusterRole and no other permission.
     fn permissions_suffice(&self, controller: &Process) -> Result<()> {
         let forbidden = controller.tail(5, "forbidden");
@@ -140,12 +158,13 @@ impl Plane {
 
     /// Binds the controller's service account to the chart's ClusterRole.
     async fn grant_cluster_role(&self) -> Result<()> {
-        let role: ClusterRole = serde_saphyr::from_str(CLUSTER_ROLE)?;
-        let name = role.metadata.name.clone().context("the role has no name")?;
+        let mut role: ClusterRole = serde_saphyr::from_str(CLUSTER_ROLE)?;
+        // Not the chart's name, because a scenario installs the chart.
+        role.metadata.name = Some(SUITE.to_owned());
         let post = PostParams::default();
         Api::all(self.client()).create(&post, &role).await?;
         let token = self.apiserver.service_account(SYSTEM, ACCOUNT).await?;
-        let binding: ClusterRoleBinding = from(binding("ClusterRole", &name, SYSTEM))?;
+        let binding: ClusterRoleBinding = from(binding("ClusterRole", SUITE, SYSTEM))?;
         Api::all(self.client()).create(&post, &binding).await?;
         self.write_kubeconfig("controller.kubeconfig", &token)?;
         Ok(())
@@ -161,7 +180,7 @@ impl Plane {
 /// Binds the service account of a namespace to a role.
 fn binding(kind: &str, role: &str, ns: &str) -> Value {
     json!({
-        "metadata": {"name": ACCOUNT},
+        "metadata": {"name": role},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
         "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": ns}],
     })
