@@ -41,6 +41,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
+    pub(super) fn recreates_autoscaler(&self, name: &str) -> bool {
+        self.common_steps
+            .iter()
+            .any(|(_, step)| matches!(step, Step::RecreateAutoscaler(of) if *of == name))
+    }
+
     /// Whether a controller starts during the run. It stabilizes what it finds for a window, and
     /// faults may delay that until they end.
     pub(super) fn has_restart(&self) -> bool {

@@ -58,14 +58,20 @@ impl Informers {
         let key_of =
             |object: &PartialObject<K>| HpaKey::for_api(K::API, object.namespace(), object.name());
         let mut listed = HashSet::new();
+        // Whether each object of the list has a name.
+        let mut is_complete = true;
         // Sorted by namespace, so that autoscalers that can share a metrics request get initial
         // delays close to each other. Survives a list that fails midway.
         let mut created = BTreeSet::new();
         while let Some(event) = stream.next().await {
             match event {
-                watcher::Event::Init => listed.clear(),
+                watcher::Event::Init => {
+                    listed.clear();
+                    is_complete = true;
+                }
                 watcher::Event::InitApply(object) => {
                     let key = key_of(&object);
+                    is_complete &= object.is_named();
                     match self.apply(&key, object, Origin::List) {
                         Some(Change::Created) => _ = created.insert(key.clone()),
                         Some(change) => self.on_change(&key, change),
@@ -74,13 +80,18 @@ impl Informers {
                     listed.insert(key);
                 }
                 watcher::Event::InitDone => {
-                    let deleted = self.caches.autoscalers.keys_where(|key| {
+                    let missing = self.caches.autoscalers.keys_where(|key| {
                         let is_in_scope =
                             scope.as_deref().is_none_or(|scope| *scope == *key.namespace);
                         key.api == K::API && is_in_scope && !listed.contains(key)
                     });
-                    for key in &deleted {
-                        self.on_delete(key);
+                    for key in &missing {
+                        if is_complete {
+                            self.on_delete(key);
+                        } else {
+                            // It may be one of the objects without a name.
+                            self.caches.autoscalers.suspend(key);
+                        }
                     }
                     self.queue_distributed(std::mem::take(&mut created), initial_delay);
                     listed.clear();
@@ -93,7 +104,10 @@ impl Informers {
                         None => stream.schedule_relist(),
                     }
                 }
-                watcher::Event::Delete(object) => self.on_delete(&key_of(&object)),
+                watcher::Event::Delete(object) if object.is_named() => {
+                    self.on_delete(&key_of(&object));
+                }
+                watcher::Event::Delete(_) => stream.schedule_relist(),
             }
         }
     }

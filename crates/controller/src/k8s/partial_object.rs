@@ -181,6 +181,11 @@ impl<K: CachedKind> PartialObject<K> {
 }
 
 impl<K> PartialObject<K> {
+    /// Whether it has a name and a namespace.
+    pub(crate) fn is_named(&self) -> bool {
+        self.meta.check_names().is_ok()
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.meta.namespace
     }
