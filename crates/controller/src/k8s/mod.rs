@@ -16,7 +16,7 @@ pub(crate) use api_error::ApiError;
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
-    KubeconfigProblem,
+    KubeconfigProblem, ProxyError,
 };
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};

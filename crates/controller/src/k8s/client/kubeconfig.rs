@@ -7,8 +7,11 @@ use std::{env, path::PathBuf};
 
 use kube::{
     Config,
-    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
 };
+use tracing::info;
+
+use super::proxy::{self, ProxyError};
 
 /// Where the address of the API server and the credentials come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub enum ClientError {
     /// There is no kubeconfig, and the process doesn't run in a pod with a service account.
     #[error("no kubeconfig, and no in-cluster configuration")]
     InCluster(#[from] InClusterError),
+    #[error("unable to use the proxy for {server}")]
+    Proxy { server: String, source: ProxyError },
     #[error("unable to create a client for {server} from {origin}")]
     Build {
         server: String,
@@ -58,20 +63,23 @@ pub enum KubeconfigProblem {
     ClientCertificate,
     #[error("failed to load the client key")]
     ClientKey,
-    #[error("failed to parse the proxy URL")]
+    #[error("failed to parse the proxy URL in proxy-url or HTTPS_PROXY")]
     ProxyUrl,
+    #[error("failed to parse NO_PROXY: {0}")]
+    NoProxy(NoProxyError),
     /// The text of an error of kube that quotes no file.
     #[error("{0}")]
     Other(String),
 }
 
 impl KubeconfigProblem {
-    fn from_kube(error: &KubeconfigError) -> Self {
+    fn from_kube(error: KubeconfigError) -> Self {
         match error {
             KubeconfigError::Parse(_) => Self::InvalidYaml,
             KubeconfigError::LoadClientCertificate(_) => Self::ClientCertificate,
             KubeconfigError::LoadClientKey(_) => Self::ClientKey,
             KubeconfigError::ParseProxyUrl(_) => Self::ProxyUrl,
+            KubeconfigError::ParseNoProxy(error) => Self::NoProxy(error),
             other => Self::Other(other.to_string()),
         }
     }
@@ -82,7 +90,7 @@ impl KubeconfigProblem {
 pub enum ClientBuildError {
     #[error("unable to get credentials")]
     Credentials,
-    #[error("proxies are not supported")]
+    #[error("unable to use the proxy")]
     Proxy,
     #[error("invalid TLS certificates or key")]
     Tls,
@@ -119,8 +127,11 @@ pub(super) async fn load(source: &ClientSource) -> Result<(Config, String), Clie
                 Ok(config) => Ok(config),
                 // A kubeconfig that the user named must not be ignored.
                 Err(error) if env::var_os("KUBECONFIG").is_some() => Err(error),
-                // Outside of a pod, the kubeconfig's error is the useful one.
-                Err(error) => in_cluster().map_err(|_| error),
+                Err(error) => match in_cluster() {
+                    // Outside of a pod, the kubeconfig's error is the useful one.
+                    Err(ClientError::InCluster(_)) => Err(error),
+                    in_cluster => in_cluster,
+                },
             }
         }
     }
@@ -133,23 +144,51 @@ async fn from_kubeconfig(
 ) -> Result<(Config, String), ClientError> {
     let options =
         KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let config = match kubeconfig {
-        Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
-        Err(error) => Err(error),
+    let (config, proxy) = match kubeconfig {
+        Ok(kubeconfig) => {
+            let proxy = proxy_url(&kubeconfig, context);
+            (Config::from_custom_kubeconfig(kubeconfig, &options).await, proxy)
+        }
+        Err(error) => (Err(error), None),
     };
     let context =
         context.map_or("current context".to_owned(), |context| format!("context {context:?}"));
     match config {
-        Ok(config) => Ok((config, format!("kubeconfig {file}, {context}"))),
+        Ok(config) => {
+            let config = with_proxy(config, proxy.as_deref())?;
+            Ok((config, format!("kubeconfig {file}, {context}")))
+        }
         Err(error) => {
-            let source = KubeconfigProblem::from_kube(&error);
+            let source = KubeconfigProblem::from_kube(error);
             Err(ClientError::Kubeconfig { file, context, source })
         }
     }
 }
 
 fn in_cluster() -> Result<(Config, String), ClientError> {
-    Ok((Config::incluster()?, "the pod's service account".to_owned()))
+    let config = with_proxy(Config::incluster()?, None)?;
+    Ok((config, "the pod's service account".to_owned()))
+}
+
+/// `proxy-url` of the context's cluster.
+fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let name = context.or(kubeconfig.current_context.as_deref())?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?;
+    let name = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+    cluster.cluster.as_ref()?.proxy_url.clone()
+}
+
+/// Replaces the proxy that kube chose.
+fn with_proxy(mut config: Config, configured: Option<&str>) -> Result<Config, ClientError> {
+    let server = config.cluster_url.host().unwrap_or_default();
+    let proxy = proxy::for_server(&config.cluster_url, configured, |name| env::var(name).ok())
+        .map_err(|source| ClientError::Proxy { server: server.to_owned(), source })?;
+    if let Some(proxy) = &proxy {
+        info!(server, %proxy, origin = proxy.origin, "using a proxy for the API server");
+    }
+    config.proxy_url = proxy.map(|proxy| proxy.url);
+    Ok(config)
 }
 
 fn default_file() -> String {

@@ -1,6 +1,7 @@
 //! Clients of the API server: one for the API, one for the metrics APIs.
 
 mod kubeconfig;
+mod proxy;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use super::{
     watch_throttle::WatchThrottleLayer,
 };
 pub use kubeconfig::{ClientBuildError, ClientError, ClientSource, KubeconfigProblem};
+pub use proxy::ProxyError;
 
 /// The minimum time between two watches of the same objects.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
