@@ -67,5 +67,5 @@ pub use config::Options;
 pub use controller::{Dependencies, RunError, run};
 pub use health::HealthError;
 pub use key::{AutoscalerApi, HpaKey};
-pub use metrics::{Telemetry, TelemetryOptions};
+pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use reconcile::{Finished, Observer, Reconciled};

@@ -18,6 +18,7 @@ mod otlp;
 mod run;
 mod serve;
 mod shadow;
+mod version;
 
 use std::{io::Write, process::ExitCode};
 
@@ -52,6 +53,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,
         Command::Man(arguments) => man::run(&arguments)?,
+        Command::Version(arguments) => version::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ use tracing::info;
 use crate::otlp::Traces;
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
-    logging, serve,
+    logging, serve, version,
 };
 
 /// The exit status after a second signal, as shells report SIGINT.
@@ -52,6 +52,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
         per_autoscaler: arguments.observation.per_hpa_metrics,
+        build: version::build_info(),
     }));
     let serving = serve::start(&arguments.observation, &telemetry).await?;
     let clients =
@@ -60,7 +61,8 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let election = election(&arguments).await?;
     let namespaces =
         if options.namespaces.is_empty() { "all".to_owned() } else { options.namespaces.join(",") };
-    info!(version = env!("CARGO_PKG_VERSION"), namespaces, "starting");
+    let build = version::build_info();
+    info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
     let dependencies = if arguments.dry_run {
         Dependencies::for_dry_run(clients, &options, telemetry)
@@ -144,7 +146,7 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
         request_timeout: to_std(cluster.request_timeout),
         ..ClientLimits::default()
     };
-    ClientConfig { source, api: limits, metrics: limits }
+    ClientConfig { source, api: limits, metrics: limits, user_agent: version::user_agent() }
 }
 
 /// The default burst: the requests that a rate permits in a second, at least one.

@@ -17,9 +17,6 @@ use crate::{
     queue::QueueStats,
 };
 
-/// The version of the workspace, which is the version of the binary.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
 /// A count as a sample value.
 fn float(count: impl TryInto<u64>) -> f64 {
     count.try_into().unwrap_or(u64::MAX) as f64
@@ -29,9 +26,7 @@ impl Telemetry {
     pub(super) fn collect(&self) -> Vec<MetricFamily> {
         let sources = self.sources.lock().clone();
         let mut families = vec![
-            Family::gauge("hpa_build_info", "Constant 1, labeled with the version.")
-                .with(&[("version", VERSION)], 1.0)
-                .build(),
+            self.build(),
             self.leader(),
             self.dropped_events(),
             Family::counter(
@@ -53,6 +48,17 @@ impl Telemetry {
             families.extend(details(&autoscalers));
         }
         families
+    }
+
+    fn build(&self) -> MetricFamily {
+        let build = &self.options.build;
+        let labels = [
+            ("build_date", build.date.as_str()),
+            ("revision", build.revision.as_str()),
+            ("version", build.version.as_str()),
+        ];
+        let help = "Constant 1, labeled with version, git revision and build date.";
+        Family::gauge("hpa_build_info", help).with(&labels, 1.0).build()
     }
 
     fn leader(&self) -> MetricFamily {

@@ -37,8 +37,27 @@ use counters::Counters;
 pub use samples::ObservedSource;
 pub use text::CONTENT_TYPE;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What `hpa_build_info` says of the binary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildInfo {
+    pub version: String,
+    /// The git commit.
+    pub revision: String,
+    /// The date of the sources, as RFC 3339.
+    pub date: String,
+}
+
+impl Default for BuildInfo {
+    /// The version of this crate, and `unknown` for the rest.
+    fn default() -> Self {
+        let unknown = || "unknown".to_owned();
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), revision: unknown(), date: unknown() }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TelemetryOptions {
+    pub build: BuildInfo,
     /// `--per-hpa-metrics`: series for each autoscaler with the proposal of each metric, the limits
     /// and the failure of its last reconcile; at most [`METRICS_PER_AUTOSCALER`] + 3 per
     /// autoscaler.

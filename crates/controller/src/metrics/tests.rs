@@ -42,6 +42,10 @@ fn hpa(name: &str, metrics: &[&str]) -> HorizontalPodAutoscaler {
 }
 
 /// Telemetry of a controller with these autoscalers in its cache.
+fn per_autoscaler() -> TelemetryOptions {
+    TelemetryOptions { per_autoscaler: true, ..TelemetryOptions::default() }
+}
+
 fn telemetry(names: &[&str], options: TelemetryOptions) -> (Telemetry, Sources) {
     let (telemetry, sources) = (Telemetry::new(options), Sources::default());
     for name in names {
@@ -99,8 +103,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 
 #[tokio::test(start_paused = true)]
 async fn exposition_matches_the_recorded_one() {
-    let (telemetry, sources) =
-        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    let (telemetry, sources) = telemetry(&["web", "api"], per_autoscaler());
     telemetry.set_leader("hpa-controller", true);
     telemetry.set_working(true);
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
@@ -125,8 +128,7 @@ async fn exposition_matches_the_recorded_one() {
 
 #[tokio::test]
 async fn deleted_autoscaler_has_no_series() {
-    let (telemetry, sources) =
-        telemetry(&["web", "api"], TelemetryOptions { per_autoscaler: true });
+    let (telemetry, sources) = telemetry(&["web", "api"], per_autoscaler());
     for name in ["web", "api"] {
         reconcile(&telemetry, name, &[Ok(3), Err("no answer")]);
         finish(&telemetry, name, Some(3), Some(ErrorClass::Internal));
@@ -163,7 +165,7 @@ async fn desired_replicas_stay_after_a_failed_reconcile() {
 
 #[tokio::test]
 async fn series_per_autoscaler_are_limited() {
-    let (telemetry, _) = telemetry(&["web"], TelemetryOptions { per_autoscaler: true });
+    let (telemetry, _) = telemetry(&["web"], per_autoscaler());
     reconcile(&telemetry, "web", &[Ok(1); METRICS_PER_AUTOSCALER + 5]);
     let text = telemetry.render();
     assert_eq!(text.matches("\nhpa_controller_proposed_replicas{").count(), METRICS_PER_AUTOSCALER);
@@ -224,7 +226,7 @@ async fn scrape_grows_linearly_with_autoscalers() {
     const COUNT: usize = 10_000;
     let names: Vec<String> = (0..COUNT).map(|index| format!("web-{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let (telemetry, _) = telemetry(&names, TelemetryOptions { per_autoscaler: true });
+    let (telemetry, _) = telemetry(&names, per_autoscaler());
     let empty = telemetry.render().lines().count();
     for name in &names {
         reconcile(&telemetry, name, &[Ok(3)]);

@@ -16,6 +16,7 @@ mod tests;
 #[cfg(feature = "otlp")]
 mod traces;
 mod values;
+mod version;
 
 use std::ffi::OsString;
 
@@ -38,6 +39,7 @@ pub(crate) use self::{
     },
     shadow_report::ShadowReportArguments,
     values::to_std,
+    version::{VersionArguments, VersionFormat},
 };
 
 /// A HorizontalPodAutoscaler controller: decides like kube-controller-manager and explains why.
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Completions(CompletionsArguments),
     /// Print a manual page
     Man(ManArguments),
+    /// Print version, git revision, build date and platform
+    Version(VersionArguments),
 }
 
 impl Arguments {

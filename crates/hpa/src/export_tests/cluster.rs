@@ -56,7 +56,10 @@ pub(super) async fn scrape_controller() -> String {
     testbed.apply_all(objects());
     let served = ServedTestbed::new(&testbed).await;
 
-    let telemetry = Arc::new(Telemetry::new(TelemetryOptions { per_autoscaler: true }));
+    let telemetry = Arc::new(Telemetry::new(TelemetryOptions {
+        per_autoscaler: true,
+        ..TelemetryOptions::default()
+    }));
     // This metric is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };

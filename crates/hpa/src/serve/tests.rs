@@ -44,7 +44,7 @@ async fn endpoints_report_the_state_of_the_controller() {
         metrics.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
         "{metrics}"
     );
-    assert!(metrics.contains("\nhpa_build_info{version="), "{metrics}");
+    assert!(metrics.contains("\nhpa_build_info{build_date="), "{metrics}");
     assert!(get(address, "GET /").await.starts_with("HTTP/1.1 404"));
     assert!(get(address, "POST /metrics").await.starts_with("HTTP/1.1 405"));
     telemetry.set_stopping();

@@ -61,6 +61,8 @@ pub struct ClientConfig {
     /// The limits of requests for metrics. They are separate, so that slow metrics servers don't
     /// delay other requests.
     pub metrics: ClientLimits,
+    /// `None` for `hpa-rs/` and the version of this crate.
+    pub user_agent: Option<HeaderValue>,
 }
 
 /// The two clients. They don't retry failed requests: the next sync does.
@@ -87,7 +89,8 @@ impl Clients {
         let (mut kube, origin) = kubeconfig::load(&config.source).await?;
         // kube would retry for minutes while a metrics server is down.
         kube.default_retry = false;
-        let agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
+        let default_agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
+        let agent = config.user_agent.clone().unwrap_or(default_agent);
         kube.headers.push((header::USER_AGENT, agent));
         Ok(Self {
             api: build(kube.clone(), &config.api, observer.clone(), &origin)?,
