@@ -315,6 +315,7 @@ pub(crate) fn hpa_with_status() -> Value {
         "spec": with("metrics", metrics),
         "status": {
             "currentReplicas": 3, "desiredReplicas": 4, "lastScaleTime": "2026-01-02T03:04:05Z",
+            "targets": "cpu: 66%/50%, 20/30",
             "currentMetrics": [
                 { "type": "Resource", "resource": { "name": "cpu", "current": { "averageUtilization": 66, "averageValue": "660m" } } },
                 { "type": "External", "external": { "metric": { "name": "m" }, "current": { "value": "20" } } },

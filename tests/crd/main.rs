@@ -194,8 +194,8 @@ async fn printed_table(client: &Client) -> Result<()> {
     let mut table = table(client, &cases::hpa_with_status()).await?;
     table["Age"] = Value::Null;
     let expected = json!({
-        "Name": "web", "Reference": "web", "Targets": "50", "Current": "66", "MinPods": 1, "MaxPods": 5,
-        "Replicas": 3, "Age": null, "Kind": "Deployment",
+        "Name": "web", "Reference": "web", "Targets": "cpu: 66%/50%, 20/30", "MinPods": 1,
+        "MaxPods": 5, "Replicas": 3, "Age": null, "Kind": "Deployment",
     });
     ensure!(table == expected, "{table}");
     Ok(())

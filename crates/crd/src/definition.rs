@@ -11,6 +11,7 @@ use crate::{
     path::schema_at,
     rules,
     schema::{Section, structural},
+    targets::TARGETS_FIELD,
 };
 
 /// The `CustomResourceDefinition` (apiextensions.k8s.io/v1). It needs Kubernetes 1.28 or later,
@@ -123,21 +124,23 @@ fn finish_status(status: &mut Value) -> Result<(), DefinitionError> {
     let conditions = schema_at(status, "conditions")?;
     conditions.insert("x-kubernetes-list-type".to_owned(), "map".into());
     conditions.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
+    let targets = json!({
+        "type": "string",
+        "description": "Value and target of the first metrics, for kubectl get.",
+    });
+    if let Some(properties) = status.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.insert(TARGETS_FIELD.to_owned(), targets);
+    }
     Ok(())
 }
 
-/// Columns like those of `kubectl get hpa`, as far as `JSONPath` allows. kubectl prints all metrics
-/// with target and value, and kind and name in one column. Here, there are columns for the target
-/// and value of the first metric, and for the name.
+/// Columns like those of `kubectl get hpa`, as far as `JSONPath` allows. kubectl prints kind and
+/// name of the target in one column. Here, the kind has its own.
 fn columns() -> Value {
-    let sources = "['resource','containerResource','pods','object','external']";
-    let values = "['averageUtilization','averageValue','value']";
-    let targets = format!(".spec.metrics[0]{sources}.target{values}");
-    let current = format!(".status.currentMetrics[0]{sources}.current{values}");
+    let targets = format!(".status.{TARGETS_FIELD}");
     json!([
         { "name": "Reference", "type": "string", "jsonPath": ".spec.scaleTargetRef.name" },
         { "name": "Targets", "type": "string", "jsonPath": targets },
-        { "name": "Current", "type": "string", "jsonPath": current },
         { "name": "MinPods", "type": "integer", "jsonPath": ".spec.minReplicas" },
         { "name": "MaxPods", "type": "integer", "jsonPath": ".spec.maxReplicas" },
         { "name": "Replicas", "type": "integer", "jsonPath": ".status.currentReplicas" },

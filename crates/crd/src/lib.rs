@@ -18,9 +18,11 @@ mod definition;
 mod path;
 mod rules;
 mod schema;
+mod targets;
 mod types;
 
 pub use definition::{definition, manifest};
+pub use targets::{TARGETS_FIELD, targets};
 pub use types::type_errors;
 
 /// The API group.

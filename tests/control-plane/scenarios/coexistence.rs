@@ -57,6 +57,19 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
         object.data["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 3),
         "{object:?}"
     );
+    // `kubectl get` shows the same for both APIs.
+    wait::object(&api, "web", "the load after the scale-up", WAIT_LIMIT, |object| {
+        object.data["status"]["targets"] == "cpu: 50%/50%"
+    })
+    .await?;
+    env.wait_for_hpa("web", "the load after the scale-up", |hpa| {
+        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 50
+    })
+    .await?;
+    for group in [hpa_crd::GROUP, "autoscaling"] {
+        let printed = printed_targets(&env, group).await?;
+        ensure!(printed == "cpu: 50%/50%", "{group}: {printed}");
+    }
     let config = watcher::Config::default().fields("involvedObject.name=web");
     wait::any(&env.events(), config, "an event of the custom autoscaler", WAIT_LIMIT, |event| {
         let about = event.involved_object.api_version.as_deref();
@@ -89,6 +102,17 @@ pub(super) async fn custom_api(env: TestEnv) -> Result<()> {
     custom.scaled_to(6).await?;
     definitions.delete(&name, &DeleteParams::default()).await?;
     Ok(())
+}
+
+/// The column `Targets` of the autoscaler `web` of an API group.
+async fn printed_targets(env: &TestEnv, group: &str) -> Result<Value> {
+    let path = format!("/apis/{group}/v2/namespaces/{}/{}/web", env.ns, hpa_crd::PLURAL);
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let request = http::Request::get(path).header(http::header::ACCEPT, accept);
+    let table: Value = env.client.request(request.body(Vec::new())?).await?;
+    let columns = table["columnDefinitions"].as_array().context("no columns")?;
+    let index = columns.iter().position(|column| column["name"] == "Targets");
+    Ok(table["rows"][0]["cells"][index.context("no column Targets")?].clone())
 }
 
 /// The chart's Role in one namespace suffices for all metric types.

@@ -4,6 +4,7 @@
 use hpa_calc::api::{
     Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
 };
+use hpa_crd::{TARGETS_FIELD, targets};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -32,6 +33,18 @@ pub(crate) fn keep_scaled_to_zero(
     match status.conditions.iter_mut().find(is_same_type) {
         Some(condition) => *condition = source,
         None => status.conditions.push(source),
+    }
+}
+
+/// Sets the column `Targets` of an object of the custom API. If nothing but this text would be new,
+/// it isn't added: a CRD of an older version drops it, and each reconcile would write it again.
+pub(crate) fn set_targets(
+    object: &HorizontalPodAutoscaler,
+    status: &mut HorizontalPodAutoscalerStatus,
+) {
+    if object.status.unknown.contains_key(TARGETS_FIELD) || object.status != *status {
+        let text = targets(&object.spec, status);
+        status.unknown.insert(TARGETS_FIELD.to_owned(), text.into());
     }
 }
 
@@ -205,6 +218,54 @@ mod tests {
         let whole: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
         assert_eq!(stored.last_scale_time, Some(whole));
         assert_eq!(stored.conditions[0].last_transition_time, Some(whole));
+    }
+
+    /// Object and status after a reconcile that measured this utilization.
+    fn measured(utilization: i32) -> (HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus) {
+        let mut object = object();
+        object.spec = serde_json::from_value(json!({ "metrics": [{
+            "type": "Resource",
+            "resource": { "name": "cpu", "target": { "averageUtilization": 50 } },
+        }] }))
+        .expect("a spec");
+        let mut status = object.status.clone();
+        status.current_metrics = serde_json::from_value(json!([{
+            "type": "Resource",
+            "resource": { "name": "cpu", "current": { "averageUtilization": utilization } },
+        }]))
+        .expect("metrics");
+        (object, status)
+    }
+
+    #[test]
+    fn targets_are_written_with_the_values_they_show() {
+        let (object, mut status) = measured(8);
+        set_targets(&object, &mut status);
+        let written = patch(&object, &status).expect("a change");
+        assert_eq!(written["status"]["targets"], "cpu: 8%/50%");
+        let stored = HorizontalPodAutoscaler { status: status.clone(), ..object };
+        set_targets(&stored, &mut status);
+        assert_eq!(patch(&stored, &status), None);
+    }
+
+    #[test]
+    fn targets_follow_a_changed_spec() {
+        let (mut object, mut status) = measured(8);
+        set_targets(&object, &mut status);
+        object.status = status.clone();
+        object.spec.metrics[0].resource.as_mut().expect("a resource").target.average_utilization =
+            Some(60);
+        set_targets(&object, &mut status);
+        let written = patch(&object, &status).expect("a change");
+        assert_eq!(written["status"], json!({ "targets": "cpu: 8%/60%" }));
+    }
+
+    #[test]
+    fn dropped_targets_are_not_written_again() {
+        let (mut object, mut status) = measured(8);
+        object.status = status.clone();
+        set_targets(&object, &mut status);
+        assert_eq!(patch(&object, &status), None);
     }
 
     #[test]

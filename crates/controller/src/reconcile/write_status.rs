@@ -10,11 +10,11 @@ use tracing::{debug, warn};
 use super::{
     attempt::Attempt,
     reconciler::Reconciler,
-    status_patch::{StatusPatch, as_stored, keep_scaled_to_zero, patch},
+    status_patch::{StatusPatch, as_stored, keep_scaled_to_zero, patch, set_targets},
 };
 use crate::{
     k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
-    key::HpaKey,
+    key::{AutoscalerApi, HpaKey},
     trace::TARGET,
 };
 
@@ -69,8 +69,11 @@ impl Reconciler {
         &self,
         key: &HpaKey,
         stored: &HorizontalPodAutoscaler,
-        status: HorizontalPodAutoscalerStatus,
+        mut status: HorizontalPodAutoscalerStatus,
     ) -> bool {
+        if key.api == AutoscalerApi::Custom {
+            set_targets(stored, &mut status);
+        }
         match self.patch_status(key, stored, &status).await {
             Ok(None) => true,
             Ok(Some(stored)) => {
