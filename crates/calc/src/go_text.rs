@@ -1,9 +1,16 @@
-//! Strings in messages as Go prints them.
+//! Strings as Go prints them, in messages of the API and in queries of Prometheus.
 
 use std::fmt::{self, Write as _};
 
 /// A string as `fmt` prints it with `%q`: in quotes, with unprintable characters escaped.
-pub(crate) struct Quoted<'a>(pub(crate) &'a str);
+///
+/// ```
+/// use hpa_calc::go_text::Quoted;
+///
+/// assert_eq!(Quoted("a \"b\"\n").to_string(), r#""a \"b\"\n""#);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +61,7 @@ impl fmt::Display for Json<'_> {
 }
 
 /// Letters, marks, numbers, punctuation, symbols and the ASCII space (Go's `unicode.IsPrint`).
-fn is_printable(char: char) -> bool {
+pub fn is_printable(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_graphic() || char == ' ';
     }

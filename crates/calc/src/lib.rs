@@ -72,7 +72,7 @@ pub mod decide;
 pub mod defaults;
 pub mod event;
 pub mod explain;
-mod go_text;
+pub mod go_text;
 pub mod history;
 mod messages;
 mod metric;

@@ -46,23 +46,32 @@ pub enum SelectorError {
     Operator(String),
 }
 
-/// The operator of a requirement.
+/// The operator of a [`Requirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Operator {
+pub enum Operator {
+    /// `in`
     In,
+    /// `notin`
     NotIn,
+    /// `=`
     Equals,
+    /// `==`
     DoubleEquals,
+    /// `!=`
     NotEquals,
+    /// `>`
     GreaterThan,
+    /// `<`
     LessThan,
+    /// The key alone.
     Exists,
+    /// The key after a `!`.
     DoesNotExist,
 }
 
-/// A key, an operator and its values, which are sorted like they are printed.
+/// One condition of a [`Selector`]: a key, an operator and its values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Requirement {
+pub struct Requirement {
     key: Box<str>,
     operator: Operator,
     values: Vec<Box<str>>,
@@ -168,6 +177,11 @@ impl Selector {
         })
     }
 
+    /// The requirements in the order of their keys. There are none for [`Selector::nothing`].
+    pub fn requirements(&self) -> &[Requirement] {
+        self.requirements.as_deref().unwrap_or_default()
+    }
+
     fn from_requirements(mut requirements: Vec<Requirement>) -> Self {
         requirements.sort_by(|left, right| left.key.cmp(&right.key));
         // A controller keeps many selectors, most of them with one requirement.
@@ -189,6 +203,22 @@ impl fmt::Display for Selector {
 }
 
 impl Requirement {
+    /// The label's key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The operator.
+    pub fn operator(&self) -> Operator {
+        self.operator
+    }
+
+    /// The sorted values. They are empty for [`Operator::Exists`] and [`Operator::DoesNotExist`].
+    /// Those of a [`LabelSelector`] can have duplicates.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|value| &**value)
+    }
+
     fn matches(&self, value: Option<&str>) -> bool {
         let is_listed = |value: &str| self.values.iter().any(|listed| **listed == *value);
         match self.operator {

@@ -162,6 +162,25 @@ fn required_pairs_come_from_single_values() {
     assert_eq!(selector.required_pairs().collect::<Vec<_>>(), [("a", "1"), ("b", "2"), ("c", "3")]);
 }
 
+#[test]
+fn requirements_are_sorted_by_key() {
+    let selector = parsed("tier in (b,a),app=shop,!canary");
+    let parts: Vec<_> = selector
+        .requirements()
+        .iter()
+        .map(|one| (one.key(), one.operator(), one.values().collect::<Vec<_>>()))
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("app", Operator::Equals, vec!["shop"]),
+            ("canary", Operator::DoesNotExist, vec![]),
+            ("tier", Operator::In, vec!["a", "b"]),
+        ]
+    );
+    assert!(Selector::nothing().requirements().is_empty());
+}
+
 #[rstest]
 #[case::empty(
     json!({}),
