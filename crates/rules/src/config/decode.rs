@@ -1,0 +1,302 @@
+//! From a YAML tree to the types of a rules file.
+
+use std::{collections::BTreeSet, fmt::Write as _, rc::Rc, time::Duration};
+
+use super::{
+    Config, ConfigError, DiscoveryRule, Issue, Issues, NameMapping, OverrideTarget, Overrides,
+    Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules,
+    duration::parse_duration,
+    yaml::{Content, Node, ScalarType},
+};
+
+/// The maximum number of nodes that are decoded. Aliases can multiply them.
+const MAX_NODES: usize = 200_000;
+/// The maximum number of errors that are reported.
+const MAX_ISSUES: usize = 100;
+
+pub(super) fn decode(document: &Node) -> Result<Config, ConfigError> {
+    let mut decoder = Decoder::default();
+    let mut config = Config::default();
+    config.decode(&mut decoder, document);
+    if !decoder.issues.is_empty() {
+        return Err(ConfigError::Fields(Issues(decoder.issues)));
+    }
+    config.positions = decoder.positions;
+    Ok(config)
+}
+
+#[derive(Default)]
+struct Decoder {
+    path: String,
+    positions: Positions,
+    issues: Vec<Issue>,
+    nodes: usize,
+}
+
+/// Takes the name, the key and the value of a member.
+type Visit<'a> = dyn FnMut(&mut Decoder, &str, &Node, &Node) + 'a;
+
+/// A type that a node can be decoded to. `null` leaves the value as it is.
+trait Decode: Default {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node);
+}
+
+/// A mapping with known fields.
+trait Fields: Default {
+    const NAMES: &'static [&'static str];
+
+    /// Decodes the field, which is one of the names.
+    fn field(&mut self, name: &str, decoder: &mut Decoder, node: &Node);
+}
+
+impl Decoder {
+    fn issue(&mut self, node: &Node, message: impl Into<String>) {
+        if self.issues.len() < MAX_ISSUES {
+            let issue =
+                Issue { position: node.position, path: self.path.clone(), message: message.into() };
+            self.issues.push(issue);
+        }
+    }
+
+    fn wrong_type(&mut self, node: &Node, expected: &str) {
+        let got = match &node.content {
+            Content::Scalar(scalar) => match scalar.scalar_type() {
+                ScalarType::Null => "nothing".to_owned(),
+                _ => format!("`{}`", scalar.text.chars().take(40).collect::<String>()),
+            },
+            Content::Sequence(_) => "a list".to_owned(),
+            Content::Mapping(_) => "a mapping".to_owned(),
+        };
+        self.issue(node, format!("must be {expected}, not {got}"));
+    }
+
+    /// Decodes a member of the current path.
+    fn member<T: Decode>(&mut self, name: &str, value: &mut T, node: &Node) {
+        let outer = self.path.len();
+        let separator = if outer == 0 || name.starts_with('[') { "" } else { "." };
+        // Writing to a string can't fail.
+        let _ = write!(self.path, "{separator}{name}");
+        if self.count(node) {
+            self.positions.0.insert(self.path.clone(), node.position);
+            value.decode(self, node);
+        }
+        self.path.truncate(outer);
+    }
+
+    /// Counts a node. Returns whether there are not too many yet.
+    fn count(&mut self, node: &Node) -> bool {
+        self.nodes += 1;
+        if self.nodes == MAX_NODES {
+            self.issue(node, "the document has too many parts");
+        }
+        self.nodes < MAX_NODES
+    }
+
+    /// The members of a mapping, with those of its merge keys, as scalar key and value. `None` if
+    /// the node is null or no mapping.
+    fn mapping<'n>(&mut self, node: &'n Node) -> Option<&'n [(Rc<Node>, Rc<Node>)]> {
+        match &node.content {
+            Content::Mapping(members) => Some(members),
+            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => None,
+            _ => {
+                self.wrong_type(node, "a mapping");
+                None
+            }
+        }
+    }
+
+    /// Calls `visit` with the key and value of each member. Merge keys are followed; what they add
+    /// may be set again.
+    fn members(&mut self, node: &Node, visit: &mut Visit<'_>) {
+        let mut seen = BTreeSet::new();
+        for (key, value) in self.mapping(node).unwrap_or_default() {
+            let Content::Scalar(scalar) = &key.content else {
+                self.wrong_type(key, "a text");
+                continue;
+            };
+            if !self.count(key) {
+                return;
+            }
+            if scalar.is_merge_key() {
+                self.merge(value, visit);
+            } else if seen.insert(&*scalar.text) {
+                visit(self, &scalar.text, key, value);
+            } else {
+                self.issue(key, format!("`{}` is already set", scalar.text));
+            }
+        }
+    }
+
+    fn merge(&mut self, node: &Node, visit: &mut Visit<'_>) {
+        match &node.content {
+            Content::Mapping(_) => self.members(node, visit),
+            // Earlier items take precedence.
+            Content::Sequence(items) if items.iter().all(|item| is_mapping(item)) => {
+                for item in items.iter().rev() {
+                    self.members(item, visit);
+                }
+            }
+            _ => self.wrong_type(node, "a mapping or a list of mappings"),
+        }
+    }
+}
+
+fn is_mapping(node: &Node) -> bool {
+    matches!(node.content, Content::Mapping(_))
+}
+
+fn decode_fields<T: Fields>(value: &mut T, decoder: &mut Decoder, node: &Node) {
+    decoder.members(node, &mut |decoder, name, key, member| {
+        if T::NAMES.contains(&name) {
+            value.field(name, decoder, member);
+        } else {
+            let similar = T::NAMES.iter().find(|known| is_similar(name, known));
+            let hint = similar.map_or_else(
+                || format!("expected one of {}", T::NAMES.join(", ")),
+                |similar| format!("did you mean `{similar}`?"),
+            );
+            decoder.issue(key, format!("unknown field `{name}`: {hint}"));
+        }
+    });
+}
+
+/// Whether a name is another one with a typing mistake: another case, or one letter more, less or
+/// different.
+fn is_similar(name: &str, known: &str) -> bool {
+    let (name, known) = (name.to_lowercase(), known.to_lowercase());
+    let matching = |left: &str, right: &str| {
+        left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count()
+    };
+    let reverse = |text: &str| text.chars().rev().collect::<String>();
+    let longer = name.chars().count().max(known.chars().count());
+    name == known
+        || longer > 2
+            && matching(&name, &known) + matching(&reverse(&name), &reverse(&known)) + 1 >= longer
+            && name.len().abs_diff(known.len()) <= 1
+}
+
+impl Decode for String {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        match &node.content {
+            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => self.clear(),
+            Content::Scalar(scalar) => self.clone_from(&scalar.text),
+            _ => decoder.wrong_type(node, "a text"),
+        }
+    }
+}
+
+impl Decode for Option<bool> {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        let Content::Scalar(scalar) = &node.content else {
+            return decoder.wrong_type(node, "true or false");
+        };
+        match scalar.scalar_type() {
+            ScalarType::Null => *self = None,
+            ScalarType::Bool(value) => *self = Some(value),
+            ScalarType::Text => decoder.wrong_type(node, "true or false"),
+        }
+    }
+}
+
+impl Decode for Duration {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        let mut text = String::new();
+        let issues = decoder.issues.len();
+        text.decode(decoder, node);
+        let is_null = matches!(&node.content,
+            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null);
+        if is_null || issues != decoder.issues.len() {
+            return;
+        }
+        match parse_duration(&text) {
+            Ok(duration) => *self = duration,
+            Err(error) => decoder.issue(node, error.to_string()),
+        }
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        match &node.content {
+            Content::Sequence(items) => {
+                self.clear();
+                for (index, item) in items.iter().enumerate() {
+                    let mut value = T::default();
+                    decoder.member(&format!("[{index}]"), &mut value, item);
+                    self.push(value);
+                }
+            }
+            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => self.clear(),
+            _ => decoder.wrong_type(node, "a list"),
+        }
+    }
+}
+
+impl Decode for Option<ResourceRules> {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        match &node.content {
+            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => *self = None,
+            _ => decode_fields(self.get_or_insert_default(), decoder, node),
+        }
+    }
+}
+
+impl Decode for Overrides {
+    fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+        decoder.members(node, &mut |decoder, label, _, value| {
+            let mut target = OverrideTarget::default();
+            decoder.member(label, &mut target, value);
+            self.set(label.to_owned(), target);
+        });
+    }
+}
+
+/// Implements [`Decode`] and [`Fields`] for a struct.
+macro_rules! fields {
+    ($type:ty { $($name:literal => $field:ident),* $(,)? }) => {
+        impl Fields for $type {
+            const NAMES: &'static [&'static str] = &[$($name),*];
+
+            fn field(&mut self, name: &str, decoder: &mut Decoder, node: &Node) {
+                match name {
+                    $($name => decoder.member(name, &mut self.$field, node),)*
+                    _ => {}
+                }
+            }
+        }
+
+        impl Decode for $type {
+            fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
+                decode_fields(self, decoder, node);
+            }
+        }
+    };
+}
+
+fields!(Config {
+    "rules" => rules,
+    "externalRules" => external_rules,
+    "resourceRules" => resource_rules,
+});
+fields!(DiscoveryRule {
+    "seriesQuery" => series_query,
+    "seriesFilters" => series_filters,
+    "resources" => resources,
+    "name" => name,
+    "metricsQuery" => metrics_query,
+});
+fields!(RegexFilter { "is" => is, "isNot" => is_not });
+fields!(ResourceMapping {
+    "template" => template,
+    "overrides" => overrides,
+    "namespaced" => namespaced,
+});
+fields!(OverrideTarget { "group" => group, "resource" => resource });
+fields!(NameMapping { "matches" => matches, "as" => as_template });
+fields!(ResourceRules { "cpu" => cpu, "memory" => memory, "window" => window });
+fields!(ResourceRule {
+    "containerQuery" => container_query,
+    "nodeQuery" => node_query,
+    "resources" => resources,
+    "containerLabel" => container_label,
+});

@@ -1,0 +1,180 @@
+//! From YAML to a tree with positions.
+//!
+//! Only the first document of a file counts, as in the reference.
+
+use std::{borrow::Cow, collections::HashMap, rc::Rc};
+
+use granit_parser::{Event, Marker, Parser, ScalarStyle, Tag};
+
+use super::{ConfigError, Position};
+
+/// The maximum depth of the tree. A rules file has six levels.
+const MAX_DEPTH: usize = 64;
+
+/// A part of a document. Aliases share the part of their anchor.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) position: Position,
+    /// The number of levels, those of aliases included.
+    depth: usize,
+    pub(super) content: Content,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Scalar(Scalar),
+    Sequence(Vec<Rc<Node>>),
+    Mapping(Vec<(Rc<Node>, Rc<Node>)>),
+}
+
+#[derive(Debug)]
+pub(super) struct Scalar {
+    pub(super) text: String,
+    /// Without quotes.
+    is_plain: bool,
+    /// The suffix of a tag of YAML's own, such as `str`.
+    tag: Option<String>,
+}
+
+/// The types that the reference distinguishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScalarType {
+    Null,
+    Bool(bool),
+    Text,
+}
+
+impl Scalar {
+    pub(super) fn scalar_type(&self) -> ScalarType {
+        match self.tag.as_deref() {
+            Some("null") => return ScalarType::Null,
+            Some("bool") => {}
+            Some(_) => return ScalarType::Text,
+            None if !self.is_plain => return ScalarType::Text,
+            None => {}
+        }
+        match &*self.text {
+            "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
+            "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
+                ScalarType::Bool(true)
+            }
+            "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off"
+            | "OFF" => ScalarType::Bool(false),
+            _ => ScalarType::Text,
+        }
+    }
+
+    /// `<<`, which copies the members of another mapping.
+    pub(super) fn is_merge_key(&self) -> bool {
+        self.text == "<<" && self.is_plain && self.tag.is_none()
+            || self.tag.as_deref() == Some("merge")
+    }
+}
+
+/// The first document, if there is one.
+pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, ConfigError> {
+    let mut builder = Builder { anchors: HashMap::new(), open: Vec::new() };
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| ConfigError::Syntax {
+            position: position(*error.marker()),
+            message: error.info().clone(),
+        })?;
+        let position = position(span.start);
+        if matches!(event, Event::DocumentEnd) {
+            return Ok(None);
+        }
+        if let Some(document) = builder.add(event, position)? {
+            return Ok(Some(document));
+        }
+    }
+    Ok(None)
+}
+
+fn position(marker: Marker) -> Position {
+    Position { line: marker.line(), column: marker.col() + 1 }
+}
+
+struct Builder {
+    anchors: HashMap<usize, Rc<Node>>,
+    open: Vec<Open>,
+}
+
+/// A sequence or a mapping that is not complete.
+struct Open {
+    position: Position,
+    anchor: usize,
+    is_mapping: bool,
+    nodes: Vec<Rc<Node>>,
+}
+
+impl Builder {
+    /// Adds an event. Returns the document if it is complete.
+    fn add(
+        &mut self,
+        event: Event<'_>,
+        position: Position,
+    ) -> Result<Option<Rc<Node>>, ConfigError> {
+        let error = |message: &str| ConfigError::Syntax { position, message: message.to_owned() };
+        let too_deep = || error("nested too deeply");
+        let (node, anchor) = match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let is_plain = style == ScalarStyle::Plain;
+                let scalar = Scalar { text: text.into_owned(), is_plain, tag: suffix(tag) };
+                (Rc::new(Node { position, depth: 1, content: Content::Scalar(scalar) }), anchor)
+            }
+            Event::Alias(anchor) => match self.anchors.get(&anchor) {
+                Some(node) => (node.clone(), 0),
+                None => return Err(error("an anchor contains itself")),
+            },
+            Event::SequenceStart(_, anchor, _) | Event::MappingStart(_, anchor, _) => {
+                if self.open.len() == MAX_DEPTH {
+                    return Err(too_deep());
+                }
+                let is_mapping = matches!(event, Event::MappingStart(..));
+                self.open.push(Open { position, anchor, is_mapping, nodes: Vec::new() });
+                return Ok(None);
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(open) => open.close().ok_or_else(too_deep)?,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        match self.open.last_mut() {
+            Some(open) => {
+                open.nodes.push(node);
+                Ok(None)
+            }
+            None => Ok(Some(node)),
+        }
+    }
+}
+
+impl Open {
+    /// The node and its anchor. `None` if it has too many levels.
+    fn close(self) -> Option<(Rc<Node>, usize)> {
+        let depth = self.nodes.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let content = if self.is_mapping {
+            let mut nodes = self.nodes.into_iter();
+            let mut members = Vec::new();
+            while let (Some(key), Some(value)) = (nodes.next(), nodes.next()) {
+                members.push((key, value));
+            }
+            Content::Mapping(members)
+        } else {
+            Content::Sequence(self.nodes)
+        };
+        Some((Rc::new(Node { position: self.position, depth, content }), self.anchor))
+    }
+}
+
+fn suffix(tag: Option<Cow<'_, Tag>>) -> Option<String> {
+    let tag = tag?;
+    Some(tag.core_suffix().unwrap_or("str").to_owned())
+}

@@ -1,0 +1,121 @@
+//! Go's regular expressions (RE2 syntax) on the `regex` crate.
+//!
+//! The two agree in how they match, but not in syntax: each accepts expressions that the other
+//! refuses or reads differently. Expressions are therefore parsed by Go's grammar and written anew
+//! in that of the `regex` crate.
+
+mod class;
+mod error;
+#[cfg(test)]
+mod tests;
+mod translate;
+
+use regex::{Captures, Regex, RegexBuilder};
+
+pub use error::{RegexError, RegexProblem};
+use translate::Translation;
+
+/// The maximum length of an expression in bytes.
+pub const MAX_REGEX_LEN: usize = 1 << 14;
+/// The maximum size of a compiled expression in bytes.
+const SIZE_LIMIT: usize = 1 << 25;
+/// The maximum size of an expression's cache for searches in bytes.
+const DFA_SIZE_LIMIT: usize = 1 << 21;
+
+/// A regular expression with Go's syntax and semantics.
+#[derive(Clone, Debug)]
+pub struct GoRegex {
+    regex: Regex,
+    expression: String,
+    /// The names of the groups. Groups without a name have an empty one.
+    group_names: Vec<String>,
+}
+
+impl GoRegex {
+    /// Compiles an expression (Go's `regexp.Compile`).
+    pub fn new(expression: &str) -> Result<Self, RegexError> {
+        let error = |problem| RegexError { problem, expression: expression.to_owned() };
+        if expression.len() > MAX_REGEX_LEN {
+            return Err(error(RegexProblem::TooLarge));
+        }
+        let Translation { pattern, group_names } = translate::translate(expression)?;
+        let regex = RegexBuilder::new(&pattern)
+            .size_limit(SIZE_LIMIT)
+            .dfa_size_limit(DFA_SIZE_LIMIT)
+            .build()
+            .map_err(|_| error(RegexProblem::TooLarge))?;
+        Ok(Self { regex, expression: expression.to_owned(), group_names })
+    }
+
+    /// The expression that was compiled.
+    pub fn as_str(&self) -> &str {
+        &self.expression
+    }
+
+    /// Whether any part of the text matches.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    /// The number of groups.
+    pub fn group_count(&self) -> usize {
+        self.group_names.len()
+    }
+
+    /// The group with the name, counted from 1. If the name is used twice, the last one.
+    pub fn group_index(&self, name: &str) -> Option<usize> {
+        self.group_names.iter().rposition(|own| own == name).map(|index| index + 1)
+    }
+
+    /// The text of a group in the first match. It is empty if the group doesn't take part.
+    pub fn group<'t>(&self, text: &'t str, index: usize) -> Option<&'t str> {
+        let captures = self.regex.captures(text)?;
+        Some(captures.get(index).map_or("", |group| group.as_str()))
+    }
+
+    /// Replaces `$1`, `${1}`, `$name`, `${name}` and `$$` in the template with groups of the first
+    /// match (Go's `ExpandString`). `None` if nothing matches.
+    ///
+    /// Names are as long as possible: `$1_x` is the group `1_x`. A group that doesn't exist is
+    /// empty. A `$` that starts no reference stays.
+    pub fn expand(&self, template: &str, text: &str) -> Option<String> {
+        let captures = self.regex.captures(text)?;
+        let mut expanded = String::with_capacity(template.len());
+        let mut rest = template;
+        while let Some((before, after)) = rest.split_once('$') {
+            expanded.push_str(before);
+            rest = after;
+            if let Some(after) = rest.strip_prefix('$') {
+                expanded.push('$');
+                rest = after;
+            } else if let Some((name, after)) = reference(rest) {
+                expanded.push_str(self.referenced(&captures, name));
+                rest = after;
+            } else {
+                expanded.push('$');
+            }
+        }
+        expanded.push_str(rest);
+        Some(expanded)
+    }
+
+    fn referenced<'t>(&self, captures: &Captures<'t>, name: &str) -> &'t str {
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        let has_leading_zero = name.len() > 1 && name.starts_with('0');
+        let group = |index: usize| captures.get(index).map(|group| group.as_str());
+        if is_number && !has_leading_zero {
+            return name.parse().ok().and_then(group).unwrap_or_default();
+        }
+        let mut named = self.group_names.iter().enumerate().filter(|(_, own)| *own == name);
+        named.find_map(|(index, _)| group(index + 1)).unwrap_or_default()
+    }
+}
+
+/// The name of a reference after its `$`, and what follows.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    let is_braced = text.starts_with('{');
+    let start = text.strip_prefix('{').unwrap_or(text);
+    let rest = start.trim_start_matches(|char: char| char == '_' || char.is_alphanumeric());
+    let name = start.strip_suffix(rest).filter(|name| !name.is_empty())?;
+    Some((name, if is_braced { rest.strip_prefix('}')? } else { rest }))
+}

@@ -1,0 +1,442 @@
+//! From Go's syntax to that of the `regex` crate.
+//!
+//! The output is written in one pass. Each atom (what a repetition applies to) is remembered by
+//! its offset in the output, so that a repetition can wrap it. Flags are not copied: each atom is
+//! written for the flags that apply to it.
+
+use std::fmt::Write as _;
+
+use super::{
+    class,
+    error::{RegexError, RegexProblem},
+};
+
+/// The maximum of repetitions that contain each other, multiplied.
+const MAX_REPEAT: u32 = 1000;
+/// The maximum depth of groups.
+const MAX_DEPTH: usize = 200;
+
+/// A class without characters. Surrogates are translated to it, because no text has them.
+pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
+
+pub(super) struct Translation {
+    pub(super) pattern: String,
+    /// The names of the groups. Groups without a name have an empty one.
+    pub(super) group_names: Vec<String>,
+}
+
+pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
+    let mut translator = Translator {
+        expression,
+        rest: expression,
+        pattern: String::with_capacity(2 * expression.len()),
+        group_names: Vec::new(),
+        flags: Flags::default(),
+        groups: Vec::new(),
+        level: Level::default(),
+        repetition: None,
+    };
+    while !translator.rest.is_empty() {
+        let repetition = translator.next()?;
+        translator.repetition = repetition;
+    }
+    if !translator.groups.is_empty() {
+        return Err(error(RegexProblem::MissingParenthesis, expression));
+    }
+    Ok(Translation { pattern: translator.pattern, group_names: translator.group_names })
+}
+
+pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
+    RegexError { problem, expression: expression.to_owned() }
+}
+
+#[derive(Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags of the syntax")]
+struct Flags {
+    ignore_case: bool,
+    multi_line: bool,
+    dot_matches_newline: bool,
+    swap_greed: bool,
+}
+
+/// What a repetition can apply to.
+#[derive(Clone, Copy)]
+struct Atom {
+    /// Where it starts in the output.
+    start: usize,
+    /// The product of the repetitions in it.
+    repeats: u32,
+}
+
+/// The state of a group.
+#[derive(Clone, Copy, Default)]
+struct Level {
+    atom: Option<Atom>,
+    /// The largest product of repetitions in an atom before the last one.
+    repeats: u32,
+}
+
+struct Group {
+    start: usize,
+    outer: Level,
+    outer_flags: Flags,
+}
+
+struct Translator<'e> {
+    expression: &'e str,
+    rest: &'e str,
+    pattern: String,
+    group_names: Vec<String>,
+    flags: Flags,
+    groups: Vec<Group>,
+    level: Level,
+    /// The repetition right before the position, and what follows it.
+    repetition: Option<&'e str>,
+}
+
+impl<'e> Translator<'e> {
+    /// Translates the next part. If that is a repetition, returns the text from there.
+    fn next(&mut self) -> Result<Option<&'e str>, RegexError> {
+        let start = self.rest;
+        let mut chars = start.chars();
+        let first = chars.next().unwrap_or_default();
+        let after = chars.as_str();
+        match first {
+            '*' | '+' | '?' => {
+                self.rest = after;
+                self.repeat(start, &first.to_string(), 1)?;
+                return Ok(Some(start));
+            }
+            '{' => {
+                if let Some(count) = Count::parse(start) {
+                    self.rest = count.rest;
+                    self.counted_repeat(start, &count)?;
+                    return Ok(Some(start));
+                }
+                self.rest = after;
+                self.literal('{'.into());
+            }
+            '(' if after.starts_with('?') => self.open_special_group()?,
+            '(' => {
+                self.rest = after;
+                self.group_names.push(String::new());
+                self.open("(")?;
+            }
+            ')' => {
+                self.rest = after;
+                self.close()?;
+            }
+            '|' => {
+                self.rest = after;
+                self.start_atom(0);
+                self.level.atom = None;
+                self.pattern.push('|');
+            }
+            '^' => self.atom(after, if self.flags.multi_line { "(?m:^)" } else { r"\A" }),
+            '$' => self.atom(after, if self.flags.multi_line { "(?m:$)" } else { r"\z" }),
+            '.' => {
+                self.atom(after, if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" });
+            }
+            '[' => {
+                let (class, rest) = class::bracketed(start)?;
+                self.class_atom(rest, &class);
+            }
+            '\\' => self.escaped()?,
+            char => {
+                self.rest = after;
+                self.literal(char.into());
+            }
+        }
+        Ok(None)
+    }
+
+    fn escaped(&mut self) -> Result<(), RegexError> {
+        let start = self.rest;
+        let letter = start.chars().nth(1).unwrap_or_default();
+        let after = start.get(1 + letter.len_utf8()..).unwrap_or_default();
+        match letter {
+            'A' => self.atom(after, r"\A"),
+            'z' => self.atom(after, r"\z"),
+            'b' => self.atom(after, r"(?-u:\b)"),
+            'B' => self.atom(after, r"(?-u:\B)"),
+            'C' => return Err(error(RegexProblem::InvalidEscape, r"\C")),
+            'Q' => {
+                let (quoted, rest) = after.split_once(r"\E").unwrap_or((after, ""));
+                quoted.chars().for_each(|char| self.literal(char.into()));
+                self.rest = rest;
+            }
+            _ => {
+                if let Some((class, rest)) = class::unicode_class(start)? {
+                    self.class_atom(rest, &class);
+                } else if let Some((items, is_negated)) = class::perl_class(letter) {
+                    let negation = if is_negated { "^" } else { "" };
+                    self.class_atom(after, &format!("[{negation}{items}]"));
+                } else {
+                    let (code_point, rest) = escape(start)?;
+                    self.rest = rest;
+                    self.literal(code_point);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn atom(&mut self, rest: &'e str, pattern: &str) {
+        self.rest = rest;
+        self.start_atom(1);
+        self.pattern.push_str(pattern);
+    }
+
+    fn class_atom(&mut self, rest: &'e str, class: &str) {
+        if self.flags.ignore_case {
+            self.atom(rest, &format!("(?i:{class})"));
+        } else {
+            self.atom(rest, class);
+        }
+    }
+
+    fn literal(&mut self, code_point: u32) {
+        self.start_atom(1);
+        let (before, after) = if self.flags.ignore_case { ("(?i:", ")") } else { ("", "") };
+        self.pattern.push_str(before);
+        match char::from_u32(code_point) {
+            Some(char) if char == '_' || char.is_ascii_alphanumeric() => self.pattern.push(char),
+            Some(_) => {
+                // Writing to a string can't fail.
+                let _ = write!(self.pattern, "\\x{{{code_point:X}}}");
+            }
+            None => self.pattern.push_str(NOTHING),
+        }
+        self.pattern.push_str(after);
+    }
+
+    /// The next atom starts at the end of the output.
+    fn start_atom(&mut self, repeats: u32) {
+        if let Some(atom) = self.level.atom {
+            self.level.repeats = self.level.repeats.max(atom.repeats);
+        }
+        self.level.atom = Some(Atom { start: self.pattern.len(), repeats });
+    }
+
+    fn counted_repeat(&mut self, start: &'e str, count: &Count<'e>) -> Result<(), RegexError> {
+        let Count { min, max, .. } = *count;
+        let largest = max.unwrap_or(min);
+        if min > MAX_REPEAT || largest > MAX_REPEAT || largest < min {
+            return Err(error(RegexProblem::InvalidRepeatCount, before(start, count.rest)));
+        }
+        let operator = match max {
+            Some(max) => format!("{{{min},{max}}}"),
+            None => format!("{{{min},}}"),
+        };
+        self.repeat(start, &operator, if max == Some(0) { 0 } else { largest.max(1) })
+    }
+
+    /// Repeats the last atom. `start` is the text from the operator on, `count` its maximum, and
+    /// the rest of the text is already what follows.
+    fn repeat(&mut self, start: &'e str, operator: &str, count: u32) -> Result<(), RegexError> {
+        let mut is_lazy = self.flags.swap_greed;
+        if let Some(after) = self.rest.strip_prefix('?') {
+            self.rest = after;
+            is_lazy = !is_lazy;
+        }
+        if let Some(first) = self.repetition {
+            return Err(error(RegexProblem::NestedRepetition, before(first, self.rest)));
+        }
+        let Some(atom) = self.level.atom.as_mut() else {
+            return Err(error(RegexProblem::MissingRepetitionArgument, before(start, self.rest)));
+        };
+        atom.repeats = if count == 0 { 1 } else { atom.repeats.saturating_mul(count) };
+        if count > 1 && atom.repeats > MAX_REPEAT {
+            return Err(error(RegexProblem::InvalidRepeatCount, before(start, self.rest)));
+        }
+        let repeated = self.pattern.split_off(atom.start);
+        let lazy = if is_lazy { "?" } else { "" };
+        let _ = write!(self.pattern, "(?:{repeated}){operator}{lazy}");
+        Ok(())
+    }
+
+    fn open(&mut self, opening: &str) -> Result<(), RegexError> {
+        if self.groups.len() == MAX_DEPTH {
+            return Err(error(RegexProblem::TooDeep, self.expression));
+        }
+        let group = Group { start: self.pattern.len(), outer: self.level, outer_flags: self.flags };
+        self.groups.push(group);
+        self.level = Level::default();
+        self.pattern.push_str(opening);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), RegexError> {
+        let Some(group) = self.groups.pop() else {
+            return Err(error(RegexProblem::UnexpectedParenthesis, self.expression));
+        };
+        self.pattern.push(')');
+        let last = self.level.atom.map_or(0, |atom| atom.repeats);
+        let repeats = self.level.repeats.max(last).max(1);
+        self.level = group.outer;
+        self.flags = group.outer_flags;
+        if let Some(atom) = self.level.atom {
+            self.level.repeats = self.level.repeats.max(atom.repeats);
+        }
+        self.level.atom = Some(Atom { start: group.start, repeats });
+        Ok(())
+    }
+
+    /// `(?P<name>`, `(?<name>`, `(?flags)` or `(?flags:`.
+    fn open_special_group(&mut self) -> Result<(), RegexError> {
+        let start = self.rest;
+        let after = start.strip_prefix("(?").unwrap_or_default();
+        let named = after.strip_prefix("P<").or_else(|| after.strip_prefix('<'));
+        // Too short to have a name.
+        let Some(named) = named.filter(|named| !named.is_empty()) else {
+            return self.flags(start, after);
+        };
+        let Some((name, rest)) = named.split_once('>') else {
+            return Err(error(RegexProblem::InvalidGroupName, start));
+        };
+        let is_name = |char: char| char == '_' || char.is_ascii_alphanumeric();
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(error(RegexProblem::InvalidGroupName, before(start, rest)));
+        }
+        self.group_names.push(name.to_owned());
+        self.rest = rest;
+        self.open("(")
+    }
+
+    fn flags(&mut self, start: &'e str, after: &'e str) -> Result<(), RegexError> {
+        let mut flags = self.flags;
+        let mut is_set = true;
+        let mut has_flag = false;
+        let mut chars = after.chars();
+        while let Some(char) = chars.next() {
+            match char {
+                'i' => flags.ignore_case = is_set,
+                'm' => flags.multi_line = is_set,
+                's' => flags.dot_matches_newline = is_set,
+                'U' => flags.swap_greed = is_set,
+                '-' if is_set => {
+                    is_set = false;
+                    has_flag = false;
+                    continue;
+                }
+                ':' | ')' if is_set || has_flag => {
+                    self.rest = chars.as_str();
+                    if char == ':' {
+                        self.open("(?:")?;
+                    }
+                    self.flags = flags;
+                    return Ok(());
+                }
+                _ => break,
+            }
+            has_flag = true;
+        }
+        Err(error(RegexProblem::InvalidPerlSyntax, before(start, chars.as_str())))
+    }
+}
+
+/// The part of a text before its end `rest`.
+fn before<'e>(text: &'e str, rest: &str) -> &'e str {
+    text.strip_suffix(rest).unwrap_or(text)
+}
+
+/// `{2}`, `{2,}` or `{2,3}`.
+struct Count<'e> {
+    min: u32,
+    max: Option<u32>,
+    rest: &'e str,
+}
+
+impl<'e> Count<'e> {
+    fn parse(text: &'e str) -> Option<Self> {
+        let (min, rest) = Self::number(text.strip_prefix('{')?)?;
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Some(Self { min, max: Some(min), rest });
+        }
+        let rest = rest.strip_prefix(',')?;
+        if let Some(rest) = rest.strip_prefix('}') {
+            return Some(Self { min, max: None, rest });
+        }
+        let (max, rest) = Self::number(rest)?;
+        Some(Self { min, max: Some(max), rest: rest.strip_prefix('}')? })
+    }
+
+    /// A number without leading zeros. Numbers out of range are too large in any case.
+    fn number(text: &str) -> Option<(u32, &str)> {
+        let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
+        let digits = before(text, rest);
+        if digits.is_empty() || digits.len() > 1 && digits.starts_with('0') {
+            return None;
+        }
+        Some((digits.parse().unwrap_or(u32::MAX), rest))
+    }
+}
+
+/// An escaped character at the start of the text, and what follows.
+pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {
+    let mut chars = text.chars();
+    chars.next();
+    let Some(char) = chars.next() else {
+        return Err(error(RegexProblem::TrailingBackslash, ""));
+    };
+    let rest = chars.as_str();
+    let code_point = match char {
+        'a' => 0x07,
+        'f' => 0x0c,
+        'n' => 0x0a,
+        'r' => 0x0d,
+        't' => 0x09,
+        'v' => 0x0b,
+        '0' => return Ok(octal(0, rest)),
+        '1'..='7' if rest.starts_with(|next: char| next.is_digit(8)) => {
+            return Ok(octal(char.to_digit(8).unwrap_or(0), rest));
+        }
+        'x' => return hexadecimal(text, rest),
+        char if char.is_ascii() && !char.is_ascii_alphanumeric() => char.into(),
+        _ => return Err(error(RegexProblem::InvalidEscape, before(text, rest))),
+    };
+    Ok((code_point, rest))
+}
+
+/// Up to two further octal digits.
+fn octal(first: u32, mut rest: &str) -> (u32, &str) {
+    let mut value = first;
+    for _ in 0..2 {
+        let Some(digit) = rest.chars().next().and_then(|char| char.to_digit(8)) else {
+            break;
+        };
+        value = value * 8 + digit;
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    (value, rest)
+}
+
+/// Two digits, or any number of digits in braces.
+fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), RegexError> {
+    let mut chars = digits.chars();
+    let mut next = || (chars.next(), chars.as_str());
+    let invalid = |rest: &str| Err(error(RegexProblem::InvalidEscape, before(text, rest)));
+    let (first, _) = next();
+    if first != Some('{') {
+        let (second, rest) = next();
+        let digit = |char: Option<char>| char.and_then(|char| char.to_digit(16));
+        return match (digit(first), digit(second)) {
+            (Some(high), Some(low)) => Ok((high * 16 + low, rest)),
+            _ => invalid(rest),
+        };
+    }
+    let mut value = None;
+    loop {
+        let (char, rest) = next();
+        match (char, char.and_then(|char| char.to_digit(16)), value) {
+            (Some('}'), _, Some(value)) => return Ok((value, rest)),
+            (_, Some(digit), _) => {
+                value = Some(value.unwrap_or(0) * 16 + digit);
+                if value > Some(u32::from(char::MAX)) {
+                    return invalid(rest);
+                }
+            }
+            _ => return invalid(rest),
+        }
+    }
+}

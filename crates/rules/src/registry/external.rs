@@ -1,0 +1,79 @@
+//! The metrics of `external.metrics.k8s.io`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::Selector;
+
+use super::{Origin, Source, set_origin};
+use crate::{compat::Compat, query::QueryError, resource::ApiResources};
+
+/// All external metrics that the rules have series for.
+#[derive(Debug, Default)]
+pub struct ExternalRegistry {
+    metrics: BTreeMap<Arc<str>, Option<Origin>>,
+}
+
+/// An external metric as discovery lists it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExternalMetric<'a> {
+    /// The name of the metric.
+    pub metric: &'a str,
+    /// Whether the rule selects the namespace of a request. The reference lists all external
+    /// metrics as namespaced.
+    pub is_namespaced: bool,
+}
+
+/// Why there is no query for an external metric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExternalQueryError {
+    /// No rule has a series for it.
+    #[error("external metric {0} is not registered")]
+    Unknown(String),
+    /// The query can't be built.
+    #[error("unable to generate a query for the metric: {0}")]
+    Query(#[from] QueryError),
+}
+
+impl ExternalRegistry {
+    /// The metrics of all rules. If several have a metric, the last one counts.
+    pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
+        let mut registry = Self::default();
+        for source in sources {
+            for (metric, series) in source.series.metrics() {
+                let origin = registry.metrics.entry(metric.clone()).or_default();
+                set_origin(origin, source, &series.last);
+            }
+        }
+        registry
+    }
+
+    /// All metrics, sorted by their name.
+    pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ExternalMetric<'_>> {
+        self.metrics.iter().map(move |(metric, origin)| {
+            let is_namespaced = origin.as_ref().is_some_and(|origin| origin.rule.is_namespaced());
+            let is_namespaced = is_namespaced || compat == Compat::PrometheusAdapter;
+            ExternalMetric { metric, is_namespaced }
+        })
+    }
+
+    /// Where a metric comes from.
+    pub fn origin(&self, metric: &str) -> Option<&Origin> {
+        self.metrics.get(metric)?.as_ref()
+    }
+
+    /// The query that reads a metric.
+    pub fn query(
+        &self,
+        namespace: &str,
+        metric: &str,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, ExternalQueryError> {
+        let origin = self.origin(metric);
+        let origin = origin.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
+        let Origin { rule, series, .. } = origin;
+        Ok(rule.external_query(series, namespace, selector, resources, compat)?)
+    }
+}

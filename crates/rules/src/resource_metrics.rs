@@ -1,0 +1,285 @@
+//! The metrics of `metrics.k8s.io`: CPU and memory of pods and nodes.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hpa_calc::{Quantity, Selector, go_text::Quoted};
+
+use crate::{
+    compat::Compat,
+    config::{ResourceRule, ResourceRules},
+    labels::{LabelError, MappingError, ResourceLabels},
+    query::{Context, Objects, QueryError, QueryTemplate},
+    resource::{ApiResources, GroupResource},
+    results::Sample,
+    template::TemplateError,
+    value::{NoValue, cpu_value, memory_value},
+};
+
+/// Why `resourceRules` are refused, with the texts of the reference.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unable to construct querier for {usage} metrics: {source}")]
+pub struct ResourceRuleError {
+    /// The rule that is wrong.
+    pub usage: Usage,
+    /// What is wrong.
+    pub source: ResourceRuleProblem,
+}
+
+/// What is wrong with a rule of `resourceRules`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResourceRuleProblem {
+    /// The mapping of labels.
+    #[error("unable to construct label-resource converter: {0}")]
+    Mapping(#[source] MappingError),
+    /// `containerQuery`.
+    #[error(
+        "unable to construct container metrics query: unable to parse metrics query template {}: \
+         {source}",
+        Quoted(template)
+    )]
+    ContainerQuery {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+    /// `nodeQuery`.
+    #[error(
+        "unable to construct node metrics query: unable to parse metrics query template {}: \
+         {source}",
+        Quoted(template)
+    )]
+    NodeQuery {
+        /// The template.
+        template: String,
+        /// What is wrong.
+        source: TemplateError,
+    },
+}
+
+impl ResourceRuleError {
+    /// The field that is wrong, relative to `resourceRules`.
+    pub fn field(&self) -> String {
+        let rule = match self.usage {
+            Usage::Cpu => "cpu",
+            Usage::Memory => "memory",
+        };
+        let field = match &self.source {
+            ResourceRuleProblem::Mapping(MappingError::Override { label, .. }) => {
+                &format!("resources.overrides.{label}")
+            }
+            ResourceRuleProblem::Mapping(_) => "resources.template",
+            ResourceRuleProblem::ContainerQuery { .. } => "containerQuery",
+            ResourceRuleProblem::NodeQuery { .. } => "nodeQuery",
+        };
+        format!("{rule}.{field}")
+    }
+}
+
+/// What a resource metric measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// CPU usage in cores.
+    Cpu,
+    /// Memory usage in bytes.
+    Memory,
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU",
+            Self::Memory => "memory",
+        })
+    }
+}
+
+/// The compiled `resourceRules`.
+#[derive(Debug)]
+pub struct ResourceMetrics {
+    cpu: UsageRule,
+    memory: UsageRule,
+    window: Duration,
+}
+
+#[derive(Debug)]
+struct UsageRule {
+    labels: ResourceLabels,
+    container_query: QueryTemplate,
+    node_query: QueryTemplate,
+    container_label: String,
+}
+
+impl ResourceMetrics {
+    /// Compiles the rules.
+    pub fn new(rules: &ResourceRules, resources: &ApiResources) -> Result<Self, ResourceRuleError> {
+        let compile = |rule, usage| {
+            UsageRule::new(rule, resources).map_err(|source| ResourceRuleError { usage, source })
+        };
+        Ok(Self {
+            cpu: compile(&rules.cpu, Usage::Cpu)?,
+            memory: compile(&rules.memory, Usage::Memory)?,
+            window: rules.window,
+        })
+    }
+
+    /// The window that is reported with the values.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The query for the containers of pods.
+    pub fn pod_query(
+        &self,
+        usage: Usage,
+        namespace: &str,
+        names: &[String],
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource: &GroupResource::pods(), namespace, names };
+        let context = Context { labels: &rule.labels, resources, compat };
+        let everything = Selector::everything();
+        let extra = [rule.container_label.as_str()];
+        rule.container_query.for_objects("", objects, &everything, &extra, context)
+    }
+
+    /// The query for nodes.
+    pub fn node_query(
+        &self,
+        usage: Usage,
+        names: &[String],
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, QueryError> {
+        let rule = self.rule(usage);
+        let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
+        let context = Context { labels: &rule.labels, resources, compat };
+        rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
+    }
+
+    /// The label with the name of a pod or a node in the result of a query.
+    pub fn label(
+        &self,
+        usage: Usage,
+        resource: &GroupResource,
+        resources: &ApiResources,
+    ) -> Result<String, LabelError> {
+        self.rule(usage).labels.label(resource, resources)
+    }
+
+    /// The label with the name of a container in the result of a query.
+    pub fn container_label(&self, usage: Usage) -> &str {
+        &self.rule(usage).container_label
+    }
+
+    fn rule(&self, usage: Usage) -> &UsageRule {
+        match usage {
+            Usage::Cpu => &self.cpu,
+            Usage::Memory => &self.memory,
+        }
+    }
+}
+
+impl UsageRule {
+    fn new(rule: &ResourceRule, resources: &ApiResources) -> Result<Self, ResourceRuleProblem> {
+        let labels = ResourceLabels::new(&rule.resources, resources)
+            .map_err(ResourceRuleProblem::Mapping)?;
+        let template = |text: &String| (text.clone(), QueryTemplate::new(text));
+        let container_query = match template(&rule.container_query) {
+            (_, Ok(query)) => query,
+            (template, Err(source)) => {
+                return Err(ResourceRuleProblem::ContainerQuery { template, source });
+            }
+        };
+        let node_query = match template(&rule.node_query) {
+            (_, Ok(query)) => query,
+            (template, Err(source)) => {
+                return Err(ResourceRuleProblem::NodeQuery { template, source });
+            }
+        };
+        let container_label = rule.container_label.clone();
+        Ok(Self { labels, container_query, node_query, container_label })
+    }
+}
+
+/// The usage of a container or a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UsageValues {
+    /// CPU usage in cores.
+    pub cpu: Quantity,
+    /// Memory usage in bytes.
+    pub memory: Quantity,
+}
+
+/// The usage of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodUsage {
+    /// The usage of each container by its name.
+    pub containers: BTreeMap<String, UsageValues>,
+    /// Milliseconds since 1970: the earliest of all samples.
+    pub timestamp_ms: i64,
+}
+
+/// The usage of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeUsage {
+    /// The usage.
+    pub values: UsageValues,
+    /// Milliseconds since 1970: the earlier of both samples.
+    pub timestamp_ms: i64,
+}
+
+/// The usage of a pod from its samples, which are those with the pod's name. `None` if there is no
+/// sample of one kind. A container that has only one of both has zero of the other.
+pub fn pod_usage(
+    rules: &ResourceMetrics,
+    cpu: &[&Sample],
+    memory: &[&Sample],
+    compat: Compat,
+) -> Result<Option<PodUsage>, NoValue> {
+    let timestamps = cpu.iter().chain(memory).map(|sample| sample.timestamp_ms);
+    let Some(timestamp_ms) = timestamps.min().filter(|_| !cpu.is_empty() && !memory.is_empty())
+    else {
+        return Ok(None);
+    };
+    let mut containers = BTreeMap::new();
+    for sample in cpu {
+        let container = container(&mut containers, sample, &rules.cpu);
+        container.cpu = cpu_value(sample.value, compat)?;
+    }
+    for sample in memory {
+        let container = container(&mut containers, sample, &rules.memory);
+        container.memory = memory_value(sample.value, compat)?;
+    }
+    Ok(Some(PodUsage { containers, timestamp_ms }))
+}
+
+/// The usage of the container that a sample is about.
+fn container<'c>(
+    containers: &'c mut BTreeMap<String, UsageValues>,
+    sample: &Sample,
+    rule: &UsageRule,
+) -> &'c mut UsageValues {
+    let name = sample.labels.get(&rule.container_label).cloned().unwrap_or_default();
+    let zero = || UsageValues { cpu: Quantity::default(), memory: Quantity::default() };
+    containers.entry(name).or_insert_with(zero)
+}
+
+/// The usage of a node from its samples, of which the first ones count. `None` if one is missing.
+pub fn node_usage(
+    cpu: &[&Sample],
+    memory: &[&Sample],
+    compat: Compat,
+) -> Result<Option<NodeUsage>, NoValue> {
+    let (Some(cpu), Some(memory)) = (cpu.first(), memory.first()) else {
+        return Ok(None);
+    };
+    let values = UsageValues {
+        cpu: cpu_value(cpu.value, compat)?,
+        memory: memory_value(memory.value, compat)?,
+    };
+    Ok(Some(NodeUsage { values, timestamp_ms: cpu.timestamp_ms.min(memory.timestamp_ms) }))
+}

@@ -1,0 +1,149 @@
+//! A parsed template.
+
+use std::fmt;
+
+use hpa_calc::go_text::Quoted;
+
+/// The offset of a byte in the template's text.
+pub(crate) type Offset = usize;
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Text(String),
+    Action(Pipeline),
+    If(Branch),
+    With(Branch),
+    Range(Branch),
+    Call(TemplateCall),
+    Break,
+    Continue,
+}
+
+/// `if`, `with` or `range`.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) body: Vec<Node>,
+    pub(crate) otherwise: Option<Vec<Node>>,
+}
+
+/// `template "name" pipeline`.
+#[derive(Debug)]
+pub(crate) struct TemplateCall {
+    pub(crate) at: Offset,
+    pub(crate) name: String,
+    pub(crate) pipeline: Option<Pipeline>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    pub(crate) at: Offset,
+    /// The variables that are declared or assigned.
+    pub(crate) variables: Vec<String>,
+    pub(crate) is_assignment: bool,
+    pub(crate) commands: Vec<Command>,
+}
+
+/// An operand, or a function and its arguments.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) first: Operand,
+    pub(crate) arguments: Vec<Operand>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Operand {
+    pub(crate) at: Offset,
+    pub(crate) term: Term,
+}
+
+#[derive(Debug)]
+pub(crate) enum Term {
+    Dot,
+    Nil,
+    Bool(bool),
+    Number {
+        text: String,
+        number: Number,
+    },
+    Text {
+        quoted: String,
+        text: String,
+    },
+    /// `.A.B`
+    Field(Vec<String>),
+    /// `$x.A.B`: the name with its `$`, and the fields.
+    Variable(String, Vec<String>),
+    Function(String),
+    /// A pipeline in parentheses.
+    Pipeline(Pipeline),
+    /// Fields of another term: `(pipeline).A`.
+    Chain(Box<Operand>, Vec<String>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    Int(i64),
+    Float(f64),
+    /// Too large for an `int`.
+    Overflow,
+}
+
+// What messages show of a node.
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dot => f.write_str("."),
+            Self::Nil => f.write_str("nil"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Number { text, .. } => f.write_str(text),
+            Self::Text { quoted, .. } => f.write_str(quoted),
+            Self::Field(fields) => write_fields(f, fields),
+            Self::Variable(name, fields) => {
+                f.write_str(name)?;
+                write_fields(f, fields)
+            }
+            Self::Function(name) => f.write_str(name),
+            Self::Pipeline(pipeline) => write!(f, "({pipeline})"),
+            Self::Chain(operand, fields) => {
+                write!(f, "{}", operand.term)?;
+                write_fields(f, fields)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first.term)?;
+        self.arguments.iter().try_for_each(|argument| write!(f, " {}", argument.term))
+    }
+}
+
+impl fmt::Display for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.variables.is_empty() {
+            let operator = if self.is_assignment { "=" } else { ":=" };
+            write!(f, "{} {operator} ", self.variables.join(", "))?;
+        }
+        for (index, command) in self.commands.iter().enumerate() {
+            let separator = if index > 0 { " | " } else { "" };
+            write!(f, "{separator}{command}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for TemplateCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{{template {}", Quoted(&self.name))?;
+        if let Some(pipeline) = &self.pipeline {
+            write!(f, " {pipeline}")?;
+        }
+        f.write_str("}}")
+    }
+}
+
+fn write_fields(f: &mut fmt::Formatter<'_>, fields: &[String]) -> fmt::Result {
+    fields.iter().try_for_each(|field| write!(f, ".{field}"))
+}

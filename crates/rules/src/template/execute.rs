@@ -1,0 +1,432 @@
+//! Rendering, with the types and messages of Go's `text/template`.
+
+use hpa_calc::go_text::Quoted;
+
+use super::{
+    MAX_NESTING, MAX_OUTPUT_LEN, MAX_STEPS, Template, TemplateError,
+    ast::{Branch, Command, Node, Number, Offset, Operand, Pipeline, TemplateCall, Term},
+    error::ExecutionError,
+    functions::{self, Arguments, Expected},
+    print,
+    value::Value,
+};
+
+pub(super) fn execute(template: &Template, data: Value) -> Result<String, TemplateError> {
+    let mut execution = Execution {
+        template,
+        definition: template.name.to_owned(),
+        variables: vec![("$".to_owned(), data.clone())],
+        output: String::new(),
+        depth: 0,
+        steps: 0,
+        node: (0, String::new()),
+    };
+    if let Some(nodes) = template.trees.get(template.name) {
+        execution.nodes(&data, nodes)?;
+    }
+    Ok(execution.output)
+}
+
+struct Execution<'t> {
+    template: &'t Template,
+    /// The definition that is rendered.
+    definition: String,
+    variables: Vec<(String, Value)>,
+    output: String,
+    depth: usize,
+    steps: usize,
+    /// The node that an error is about.
+    node: (Offset, String),
+}
+
+/// Whether to go on with the next node of a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+type Result<T, E = TemplateError> = std::result::Result<T, E>;
+
+impl Execution<'_> {
+    fn error<T>(&self, message: impl Into<String>) -> Result<T> {
+        let (at, node) = &self.node;
+        let before = self.template.text.get(..*at).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Err(TemplateError::Execution(Box::new(ExecutionError {
+            template: self.template.name,
+            definition: self.definition.clone(),
+            line: before.matches('\n').count() + 1,
+            column: at - line_start,
+            node: node.clone(),
+            message: message.into(),
+        })))
+    }
+
+    fn at(&mut self, at: Offset, node: &impl ToString) {
+        self.node = (at, node.to_string());
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS {
+            return self.error("exceeded maximum number of steps");
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
+        if self.output.len() + text.len() > MAX_OUTPUT_LEN {
+            return self.error("exceeded maximum output length");
+        }
+        self.output.push_str(text);
+        Ok(())
+    }
+
+    fn nodes(&mut self, dot: &Value, nodes: &[Node]) -> Result<Flow> {
+        for node in nodes {
+            self.step()?;
+            let flow = match node {
+                Node::Text(text) => self.write(text).map(|()| Flow::Next),
+                Node::Action(pipeline) => self.action(dot, pipeline),
+                Node::If(branch) => self.conditional(dot, branch, false),
+                Node::With(branch) => self.conditional(dot, branch, true),
+                Node::Range(branch) => self.range(dot, branch),
+                Node::Call(call) => self.call(dot, call),
+                Node::Break => Ok(Flow::Break),
+                Node::Continue => Ok(Flow::Continue),
+            }?;
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn action(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Flow> {
+        let value = self.pipeline(dot, pipeline)?;
+        if pipeline.variables.is_empty() {
+            self.write(&print::plain(&value))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    fn conditional(&mut self, dot: &Value, branch: &Branch, changes_dot: bool) -> Result<Flow> {
+        let in_scope = self.variables.len();
+        let value = self.pipeline(dot, &branch.pipeline)?;
+        let flow = if value.is_true() {
+            self.nodes(if changes_dot { &value } else { dot }, &branch.body)
+        } else {
+            self.nodes(dot, branch.otherwise.as_deref().unwrap_or_default())
+        };
+        self.variables.truncate(in_scope);
+        flow
+    }
+
+    fn range(&mut self, dot: &Value, branch: &Branch) -> Result<Flow> {
+        let in_scope = self.variables.len();
+        let value = self.pipeline(dot, &branch.pipeline)?;
+        let is_empty = match &value {
+            Value::Missing => true,
+            Value::List(items) => {
+                let items = items.iter().cloned().map(Value::Text);
+                self.iterations(branch, (0..).map(Value::Int).zip(items))?
+            }
+            Value::Map(entries) => {
+                let texts =
+                    |(key, value): (&String, &String)| (Value::text(key), Value::text(value));
+                self.iterations(branch, entries.iter().map(texts))?
+            }
+            Value::Int(_) | Value::Byte(_) if branch.pipeline.variables.len() > 1 => {
+                let number = print::plain(&value);
+                let problem = "to iterate over more than one variable";
+                return self.error(format!("can't use {number} {problem}"));
+            }
+            Value::Int(end) => {
+                self.iterations(branch, (0..*end).map(|int| (Value::Missing, Value::Int(int))))?
+            }
+            Value::Byte(end) => {
+                self.iterations(branch, (0..*end).map(|byte| (Value::Missing, Value::Byte(byte))))?
+            }
+            Value::Bool(_) | Value::Float(_) | Value::Text(_) | Value::Struct(_) => {
+                return self.error(format!("range can't iterate over {}", print::plain(&value)));
+            }
+        };
+        let otherwise = branch.otherwise.as_deref().filter(|_| is_empty);
+        let flow = self.nodes(dot, otherwise.unwrap_or_default());
+        self.variables.truncate(in_scope);
+        flow
+    }
+
+    /// Executes the body for each pair of index and element. Returns whether there are none.
+    fn iterations(
+        &mut self,
+        branch: &Branch,
+        elements: impl Iterator<Item = (Value, Value)>,
+    ) -> Result<bool> {
+        let in_scope = self.variables.len();
+        let mut is_empty = true;
+        for (index, element) in elements {
+            self.step()?;
+            is_empty = false;
+            let values = match branch.pipeline.variables.len() {
+                0 => vec![],
+                1 => vec![element.clone()],
+                _ => vec![index, element.clone()],
+            };
+            for (name, value) in branch.pipeline.variables.iter().zip(values) {
+                self.assign(name, value)?;
+            }
+            let flow = self.nodes(&element, &branch.body)?;
+            self.variables.truncate(in_scope);
+            if flow == Flow::Break {
+                break;
+            }
+        }
+        Ok(is_empty)
+    }
+
+    fn call(&mut self, dot: &Value, call: &TemplateCall) -> Result<Flow> {
+        self.at(call.at, call);
+        let template = self.template;
+        let Some(nodes) = template.trees.get(&call.name) else {
+            return self.error(format!("template {} not defined", Quoted(&call.name)));
+        };
+        if self.depth == MAX_NESTING {
+            return self.error(format!("exceeded maximum template depth ({MAX_NESTING})"));
+        }
+        let dot = match &call.pipeline {
+            Some(pipeline) => self.pipeline(dot, pipeline)?,
+            None => Value::Missing,
+        };
+        let variables = vec![("$".to_owned(), dot.clone())];
+        let variables = std::mem::replace(&mut self.variables, variables);
+        let definition = std::mem::replace(&mut self.definition, call.name.clone());
+        self.depth += 1;
+        self.nodes(&dot, nodes)?;
+        self.depth -= 1;
+        self.variables = variables;
+        self.definition = definition;
+        Ok(Flow::Next)
+    }
+
+    fn assign(&mut self, name: &str, value: Value) -> Result<()> {
+        match self.variables.iter_mut().rev().find(|(declared, _)| declared == name) {
+            Some((_, current)) => {
+                *current = value;
+                Ok(())
+            }
+            None => self.error(format!("undefined variable: {name}")),
+        }
+    }
+
+    fn pipeline(&mut self, dot: &Value, pipeline: &Pipeline) -> Result<Value> {
+        self.step()?;
+        self.at(pipeline.at, pipeline);
+        let mut value = None;
+        for command in &pipeline.commands {
+            value = Some(self.command(dot, command, value)?);
+        }
+        let value = value.unwrap_or(Value::Missing);
+        for name in &pipeline.variables {
+            if pipeline.is_assignment {
+                self.assign(name, value.clone())?;
+            } else {
+                self.variables.push((name.clone(), value.clone()));
+            }
+        }
+        Ok(value)
+    }
+
+    /// Evaluates a command. `piped` is the result of the command before it.
+    fn command(&mut self, dot: &Value, command: &Command, piped: Option<Value>) -> Result<Value> {
+        let Operand { at, term } = &command.first;
+        let has_arguments = !command.arguments.is_empty() || piped.is_some();
+        match term {
+            Term::Function(name) => {
+                self.at(*at, name);
+                return self.function(dot, name, command.to_string(), &command.arguments, piped);
+            }
+            Term::Field(_) | Term::Chain(..) => {
+                return self.fields(dot, &command.first, has_arguments);
+            }
+            Term::Variable(_, fields) if !fields.is_empty() => {
+                return self.fields(dot, &command.first, has_arguments);
+            }
+            Term::Pipeline(_) => {}
+            _ => self.at(*at, term),
+        }
+        if has_arguments {
+            return self.error(format!("can't give argument to non-function {term}"));
+        }
+        if matches!(term, Term::Nil) {
+            return self.error("nil is not a command");
+        }
+        self.operand(dot, &command.first)
+    }
+
+    /// Evaluates an operand that has no arguments.
+    fn operand(&mut self, dot: &Value, operand: &Operand) -> Result<Value> {
+        let Operand { at, term } = operand;
+        match term {
+            Term::Dot => Ok(dot.clone()),
+            Term::Nil => Ok(Value::Missing),
+            Term::Bool(value) => Ok(Value::Bool(*value)),
+            Term::Text { text, .. } => Ok(Value::text(text)),
+            Term::Number { text, number } => {
+                self.at(*at, text);
+                match number {
+                    Number::Int(value) => Ok(Value::Int(*value)),
+                    Number::Float(value) => Ok(Value::Float(*value)),
+                    Number::Overflow => self.error(format!("{text} overflows int")),
+                }
+            }
+            Term::Variable(name, fields) if fields.is_empty() => {
+                self.at(*at, term);
+                self.variable(name)
+            }
+            Term::Field(_) | Term::Variable(..) | Term::Chain(..) => {
+                self.fields(dot, operand, false)
+            }
+            Term::Function(name) => {
+                self.at(*at, name);
+                self.function(dot, name, name.clone(), &[], None)
+            }
+            Term::Pipeline(pipeline) => self.pipeline(dot, pipeline),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<Value> {
+        match self.variables.iter().rev().find(|(declared, _)| declared == name) {
+            Some((_, value)) => Ok(value.clone()),
+            None => self.error(format!("undefined variable: {name}")),
+        }
+    }
+
+    /// Evaluates a chain of fields.
+    fn fields(&mut self, dot: &Value, operand: &Operand, has_arguments: bool) -> Result<Value> {
+        let Operand { at, term } = operand;
+        self.at(*at, term);
+        let (mut value, fields) = match term {
+            Term::Field(fields) => (dot.clone(), fields),
+            Term::Variable(name, fields) => (self.variable(name)?, fields),
+            Term::Chain(inner, _) if matches!(inner.term, Term::Nil) => {
+                return self.error(format!("indirection through explicit nil in {term}"));
+            }
+            Term::Chain(inner, fields) => (self.operand(dot, inner)?, fields),
+            _ => return self.operand(dot, operand),
+        };
+        for (index, field) in fields.iter().enumerate() {
+            let is_last = index + 1 == fields.len();
+            value = self.field(&value, field, has_arguments && is_last)?;
+        }
+        Ok(value)
+    }
+
+    fn field(&mut self, value: &Value, name: &str, has_arguments: bool) -> Result<Value> {
+        match value {
+            Value::Missing => return Ok(Value::Missing),
+            Value::Map(_) if has_arguments => {
+                return self.error(format!("{name} is not a method but has arguments"));
+            }
+            Value::Map(entries) => {
+                return Ok(entries.get(name).map_or(Value::Missing, |entry| Value::text(entry)));
+            }
+            Value::Struct(data) => {
+                if let Some(string) = data.string.as_ref().filter(|_| name == "String") {
+                    if has_arguments {
+                        return self.error("wrong number of args for String: want 0 got 1");
+                    }
+                    return Ok(Value::Text(string.clone()));
+                }
+                if let Some((_, field)) = data.fields.iter().find(|(own, _)| *own == name) {
+                    if has_arguments {
+                        let problem = "has arguments but cannot be invoked as function";
+                        return self.error(format!("{name} {problem}"));
+                    }
+                    return Ok(field.clone());
+                }
+            }
+            _ => {}
+        }
+        self.error(format!("can't evaluate field {name} in type {}", value.type_name()))
+    }
+
+    fn function(
+        &mut self,
+        dot: &Value,
+        name: &str,
+        node: String,
+        arguments: &[Operand],
+        piped: Option<Value>,
+    ) -> Result<Value> {
+        let at = self.node.0;
+        let given = arguments.len() + usize::from(piped.is_some());
+        if let Err(message) = functions::check_count(name, arguments.len(), given) {
+            return self.error(message);
+        }
+        if matches!(name, "and" | "or") {
+            return self.short_circuit(dot, name == "or", arguments, piped);
+        }
+        let mut values = Vec::with_capacity(given);
+        for argument in arguments {
+            let expected = functions::expected(name, values.len());
+            values.push(self.argument(dot, argument, expected)?);
+        }
+        if let Some(value) = piped {
+            let expected = functions::expected(name, values.len());
+            values.push(self.check_type(value, expected)?);
+        }
+        let callee = arguments.first().map(|argument| argument.term.to_string());
+        let arguments = Arguments { values: &values, callee: callee.as_deref() };
+        functions::call(name, &arguments).or_else(|message| {
+            self.node = (at, node);
+            self.error(format!("error calling {name}: {message}"))
+        })
+    }
+
+    /// `and` and `or` don't evaluate what doesn't matter.
+    fn short_circuit(
+        &mut self,
+        dot: &Value,
+        stops_at: bool,
+        arguments: &[Operand],
+        piped: Option<Value>,
+    ) -> Result<Value> {
+        let mut last = Value::Missing;
+        for argument in arguments {
+            last = self.argument(dot, argument, Expected::Any)?;
+            if last.is_true() == stops_at {
+                return Ok(last);
+            }
+        }
+        Ok(piped.unwrap_or(last))
+    }
+
+    fn argument(&mut self, dot: &Value, operand: &Operand, expected: Expected) -> Result<Value> {
+        self.at(operand.at, &operand.term);
+        let term = &operand.term;
+        let is_literal = matches!(term, Term::Bool(_) | Term::Number { .. });
+        match (expected, term) {
+            (Expected::Text, Term::Nil) => return self.error("cannot assign nil to string"),
+            (Expected::Text, _) if is_literal => {
+                return self.error(format!("expected string; found {term}"));
+            }
+            _ => {}
+        }
+        let value = self.operand(dot, operand)?;
+        self.check_type(value, expected)
+    }
+
+    fn check_type(&self, value: Value, expected: Expected) -> Result<Value> {
+        match (expected, &value) {
+            (Expected::Any, _) | (Expected::Text, Value::Text(_)) => Ok(value),
+            (Expected::Text, Value::Missing) => self.error("invalid value; expected string"),
+            (Expected::Text, _) => {
+                let got = value.type_name();
+                self.error(format!("wrong type for value; expected string; got {got}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The tokens of a template.
+
+use std::borrow::Cow;
+
+use hpa_calc::go_text::Quoted;
+
+use super::{LEFT_DELIMITER, RIGHT_DELIMITER};
+
+const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+const TRIM_MARKER: char = '-';
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    LeftDelimiter,
+    RightDelimiter,
+    Space,
+    Assign,
+    Declare,
+    Pipe,
+    LeftParen,
+    RightParen,
+    /// A name that is no keyword.
+    Identifier,
+    Keyword,
+    Bool,
+    Nil,
+    Dot,
+    /// `.name`
+    Field,
+    /// `$name`
+    Variable,
+    StringLiteral,
+    RawLiteral,
+    CharLiteral,
+    Number,
+    /// Any other printable ASCII character, such as a comma.
+    Char,
+    /// The text of the token is a message.
+    Error,
+    End,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Token<'t> {
+    pub(super) kind: Kind,
+    pub(super) at: usize,
+    pub(super) line: usize,
+    pub(super) text: Cow<'t, str>,
+}
+
+impl Token<'_> {
+    /// How messages show the token.
+    pub(super) fn describe(&self) -> String {
+        match self.kind {
+            Kind::End => "EOF".to_owned(),
+            Kind::Error => self.text.to_string(),
+            Kind::Keyword | Kind::Nil | Kind::Dot => format!("<{}>", self.text),
+            _ if self.text.len() > 10 => {
+                let start: String = self.text.chars().take(10).collect();
+                format!("{}...", Quoted(&start))
+            }
+            _ => Quoted(&self.text).to_string(),
+        }
+    }
+
+    pub(super) fn is_keyword(&self, keyword: &str) -> bool {
+        self.kind == Kind::Keyword && self.text == keyword
+    }
+}
+
+/// All tokens. The last one is [`Kind::End`] or [`Kind::Error`].
+pub(super) fn tokens(template: &str) -> Vec<Token<'_>> {
+    let mut lexer = Lexer { rest: template, template, start: 0, in_action: false, parens: 0 };
+    let mut tokens = Vec::new();
+    let mut line = 1;
+    let mut counted = 0;
+    loop {
+        let mut token = lexer.next();
+        line += template.get(counted..token.at).unwrap_or_default().matches('\n').count();
+        counted = token.at;
+        token.line = line;
+        let is_last = matches!(token.kind, Kind::End | Kind::Error);
+        tokens.push(token);
+        if is_last {
+            return tokens;
+        }
+    }
+}
+
+struct Lexer<'t> {
+    template: &'t str,
+    /// What is not read yet.
+    rest: &'t str,
+    /// The offset at which the current token starts.
+    start: usize,
+    in_action: bool,
+    parens: usize,
+}
+
+impl<'t> Lexer<'t> {
+    fn next(&mut self) -> Token<'t> {
+        loop {
+            self.start = self.position();
+            if self.in_action {
+                return self.action();
+            }
+            if let Some(token) = self.text() {
+                return token;
+            }
+        }
+    }
+
+    fn position(&self) -> usize {
+        self.template.len() - self.rest.len()
+    }
+
+    fn token(&self, kind: Kind) -> Token<'t> {
+        let text = self.template.get(self.start..self.position()).unwrap_or_default();
+        Token { kind, at: self.start, line: 0, text: Cow::Borrowed(text) }
+    }
+
+    fn error(&self, message: impl Into<String>) -> Token<'t> {
+        Token { kind: Kind::Error, at: self.start, line: 0, text: Cow::Owned(message.into()) }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = self.rest.get(bytes..).unwrap_or_default();
+    }
+
+    fn skip_while(&mut self, is_skipped: impl Fn(char) -> bool) {
+        self.rest = self.rest.trim_start_matches(is_skipped);
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn skip_if(&mut self, is_skipped: impl Fn(char) -> bool) -> bool {
+        let found = self.peek().filter(|char| is_skipped(*char));
+        self.skip(found.map_or(0, char::len_utf8));
+        found.is_some()
+    }
+
+    /// Text outside of actions, or the delimiter after it. `None` if that starts a comment.
+    fn text(&mut self) -> Option<Token<'t>> {
+        let Some(text_len) = self.rest.find(LEFT_DELIMITER) else {
+            self.skip(self.rest.len());
+            let kind = if self.start == self.template.len() { Kind::End } else { Kind::Text };
+            return Some(self.token(kind));
+        };
+        let (text, action) = self.rest.split_at_checked(text_len).unwrap_or_default();
+        let after = action.strip_prefix(LEFT_DELIMITER).unwrap_or_default();
+        let trimmed =
+            if has_left_trim_marker(after) { text.trim_end_matches(SPACES) } else { text };
+        self.skip(trimmed.len());
+        if !trimmed.is_empty() {
+            let token = self.token(Kind::Text);
+            self.skip(text.len() - trimmed.len());
+            return Some(token);
+        }
+        self.skip(text.len());
+        self.start = self.position();
+        self.left_delimiter()
+    }
+
+    fn left_delimiter(&mut self) -> Option<Token<'t>> {
+        self.skip(LEFT_DELIMITER.len());
+        let token = self.token(Kind::LeftDelimiter);
+        if has_left_trim_marker(self.rest) {
+            self.skip(2);
+        }
+        if self.rest.starts_with("/*") {
+            return self.comment();
+        }
+        self.in_action = true;
+        self.parens = 0;
+        Some(token)
+    }
+
+    /// Skips a comment and returns nothing, or an error.
+    fn comment(&mut self) -> Option<Token<'t>> {
+        let Some(len) = self.rest.find("*/") else {
+            return Some(self.error("unclosed comment"));
+        };
+        self.skip(len + 2);
+        let Some(trims) = self.right_delimiter_follows() else {
+            return Some(self.error("comment ends before closing delimiter"));
+        };
+        self.skip(RIGHT_DELIMITER.len() + if trims { 2 } else { 0 });
+        if trims {
+            self.skip_while(is_space);
+        }
+        None
+    }
+
+    /// Whether a right delimiter follows, and if so, whether it trims the text after it.
+    fn right_delimiter_follows(&self) -> Option<bool> {
+        if let Some(after) = self.rest.strip_prefix(SPACES)
+            && let Some(after) = after.strip_prefix(TRIM_MARKER)
+            && after.starts_with(RIGHT_DELIMITER)
+        {
+            return Some(true);
+        }
+        self.rest.starts_with(RIGHT_DELIMITER).then_some(false)
+    }
+
+    /// A token inside of an action.
+    fn action(&mut self) -> Token<'t> {
+        if let Some(trims) = self.right_delimiter_follows() {
+            return self.right_delimiter(trims);
+        }
+        let Some(char) = self.peek() else {
+            return self.error("unclosed action");
+        };
+        if is_space(char) {
+            return self.space();
+        }
+        let number_follows = |rest: &str| rest.starts_with(|next: char| next.is_ascii_digit());
+        let after = self.rest.get(char.len_utf8()..).unwrap_or_default();
+        match char {
+            '+' | '-' | '0'..='9' => return self.number(),
+            '.' if number_follows(after) => return self.number(),
+            _ if is_alphanumeric(char) => return self.word(),
+            _ => self.skip(char.len_utf8()),
+        }
+        match char {
+            '=' => self.token(Kind::Assign),
+            ':' if self.skip_if(|next| next == '=') => self.token(Kind::Declare),
+            ':' => self.error("expected :="),
+            '|' => self.token(Kind::Pipe),
+            '"' => self.quoted('"', Kind::StringLiteral, "unterminated quoted string"),
+            '\'' => self.quoted('\'', Kind::CharLiteral, "unterminated character constant"),
+            '`' => self.raw_string(),
+            '$' => self.field_or_variable(Kind::Variable, Kind::Variable),
+            '.' => self.field_or_variable(Kind::Dot, Kind::Field),
+            '(' => {
+                self.parens += 1;
+                self.token(Kind::LeftParen)
+            }
+            ')' if self.parens == 0 => self.error("unexpected right paren"),
+            ')' => {
+                self.parens -= 1;
+                self.token(Kind::RightParen)
+            }
+            ' '..='~' => self.token(Kind::Char),
+            _ => {
+                self.error(format!("unrecognized character in action: {}", code_point(Some(char))))
+            }
+        }
+    }
+
+    fn right_delimiter(&mut self, trims: bool) -> Token<'t> {
+        if self.parens > 0 {
+            return self.error("unclosed left paren");
+        }
+        self.in_action = false;
+        self.skip(if trims { 2 } else { 0 });
+        self.start = self.position();
+        self.skip(RIGHT_DELIMITER.len());
+        let token = self.token(Kind::RightDelimiter);
+        if trims {
+            self.skip_while(is_space);
+        }
+        token
+    }
+
+    fn space(&mut self) -> Token<'t> {
+        // The last space belongs to the delimiter if that trims.
+        while self.right_delimiter_follows() != Some(true) && self.skip_if(is_space) {}
+        self.token(Kind::Space)
+    }
+
+    fn word(&mut self) -> Token<'t> {
+        self.skip_while(is_alphanumeric);
+        if !self.is_at_terminator() {
+            return self.bad_character();
+        }
+        let token = self.token(Kind::Identifier);
+        let kind = match &*token.text {
+            "nil" => Kind::Nil,
+            "true" | "false" => Kind::Bool,
+            "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range"
+            | "template" | "with" => Kind::Keyword,
+            _ => Kind::Identifier,
+        };
+        Token { kind, ..token }
+    }
+
+    fn field_or_variable(&mut self, alone: Kind, named: Kind) -> Token<'t> {
+        if self.is_at_terminator() {
+            return self.token(alone);
+        }
+        self.skip_while(is_alphanumeric);
+        if self.is_at_terminator() { self.token(named) } else { self.bad_character() }
+    }
+
+    fn bad_character(&self) -> Token<'t> {
+        self.error(format!("bad character {}", code_point(self.peek())))
+    }
+
+    /// Whether a name can end here.
+    fn is_at_terminator(&self) -> bool {
+        self.peek()
+            .is_none_or(|char| is_space(char) || matches!(char, '.' | ',' | '|' | ':' | ')' | '('))
+            || self.rest.starts_with(RIGHT_DELIMITER)
+    }
+
+    fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Token<'t> {
+        loop {
+            match self.peek() {
+                None | Some('\n') => return self.error(unterminated),
+                Some(char) => self.skip(char.len_utf8()),
+            }
+            if self.consumed_ends_with(quote) {
+                return self.token(kind);
+            }
+            if self.consumed_ends_with('\\') && !self.skip_if(|escaped| escaped != '\n') {
+                return self.error(unterminated);
+            }
+        }
+    }
+
+    fn consumed_ends_with(&self, char: char) -> bool {
+        self.template.get(..self.position()).is_some_and(|consumed| consumed.ends_with(char))
+    }
+
+    fn raw_string(&mut self) -> Token<'t> {
+        let Some(len) = self.rest.find('`') else {
+            return self.error("unterminated raw quoted string");
+        };
+        self.skip(len + 1);
+        self.token(Kind::RawLiteral)
+    }
+
+    fn number(&mut self) -> Token<'t> {
+        let is_sign = |char| matches!(char, '+' | '-');
+        self.skip_if(is_sign);
+        let mut base = 10;
+        if self.skip_if(|char| char == '0') {
+            base = match self.peek() {
+                Some('x' | 'X') => 16,
+                Some('o' | 'O') => 8,
+                Some('b' | 'B') => 2,
+                _ => 10,
+            };
+            self.skip(usize::from(base != 10));
+        }
+        let is_digit = |char: char| char == '_' || char.is_digit(base);
+        self.skip_while(is_digit);
+        if self.skip_if(|char| char == '.') {
+            self.skip_while(is_digit);
+        }
+        let exponent = if base == 16 { ['p', 'P'] } else { ['e', 'E'] };
+        if matches!(base, 10 | 16) && self.skip_if(|char| exponent.contains(&char)) {
+            self.skip_if(is_sign);
+            self.skip_while(|char| char == '_' || char.is_ascii_digit());
+        }
+        // Complex numbers are not supported.
+        if self.peek().is_some_and(|char| is_alphanumeric(char) || is_sign(char)) {
+            self.skip(self.peek().map_or(0, char::len_utf8));
+            return self
+                .error(format!("bad number syntax: {}", Quoted(&self.token(Kind::Number).text)));
+        }
+        self.token(Kind::Number)
+    }
+}
+
+fn has_left_trim_marker(after_delimiter: &str) -> bool {
+    after_delimiter.strip_prefix(TRIM_MARKER).is_some_and(|rest| rest.starts_with(SPACES))
+}
+
+fn is_space(char: char) -> bool {
+    SPACES.contains(&char)
+}
+
+fn is_alphanumeric(char: char) -> bool {
+    char == '_' || char.is_alphanumeric()
+}
+
+/// A character as Go prints it with `%#U`.
+fn code_point(char: Option<char>) -> String {
+    match char {
+        None => "U+FFFFFFFFFFFFFFFF".to_owned(),
+        Some(char) => format!("U+{:04X} '{char}'", u32::from(char)),
+    }
+}

@@ -1,0 +1,473 @@
+//! From tokens to a tree, with the checks and messages of Go's `text/template/parse`.
+
+use std::{borrow::Cow, collections::BTreeMap, mem};
+
+use hpa_calc::go_text::Quoted;
+
+use super::{
+    MAX_NESTING,
+    ast::{Branch, Command, Node, Operand, Pipeline, TemplateCall, Term},
+    error::TemplateError,
+    functions,
+    lexer::{Kind, Token, tokens},
+    literal,
+};
+
+/// The trees of a template and of its definitions, by name.
+pub(super) type Trees = BTreeMap<String, Vec<Node>>;
+
+pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateError> {
+    let mut parser = Parser {
+        name,
+        tokens: tokens(text),
+        next: 0,
+        variables: vec!["$".to_owned()],
+        loops: 0,
+        nesting: 0,
+        trees: Trees::new(),
+    };
+    let root = parser.top_level()?;
+    parser.add_tree(name.to_owned(), root)?;
+    Ok(parser.trees)
+}
+
+struct Parser<'t> {
+    name: &'static str,
+    tokens: Vec<Token<'t>>,
+    next: usize,
+    /// The variables in scope.
+    variables: Vec<String>,
+    /// The number of `range` bodies around the position.
+    loops: usize,
+    nesting: usize,
+    trees: Trees,
+}
+
+/// An action, or what ends a list of nodes.
+enum Item {
+    Node(Node),
+    End,
+    Else,
+}
+
+type Result<T, E = TemplateError> = std::result::Result<T, E>;
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> Token<'t> {
+        let token = self.tokens.get(self.next).or(self.tokens.last());
+        token.cloned().unwrap_or(Token { kind: Kind::End, at: 0, line: 1, text: Cow::Borrowed("") })
+    }
+
+    fn advance(&mut self) -> Token<'t> {
+        let token = self.peek();
+        self.next += 1;
+        token
+    }
+
+    fn advance_non_space(&mut self) -> Token<'t> {
+        self.skip_spaces();
+        self.advance()
+    }
+
+    fn peek_non_space(&mut self) -> Token<'t> {
+        self.skip_spaces();
+        self.peek()
+    }
+
+    fn skip_spaces(&mut self) {
+        while self.peek().kind == Kind::Space {
+            self.next += 1;
+        }
+    }
+
+    fn error<T>(&self, message: impl Into<String>) -> Result<T> {
+        let line = self.tokens.get(self.next.saturating_sub(1)).or(self.tokens.last());
+        let line = line.map_or(1, |token| token.line);
+        Err(TemplateError::Syntax { template: self.name, line, message: message.into() })
+    }
+
+    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Result<T> {
+        match token.kind {
+            Kind::Error => self.error(token.describe()),
+            _ => self.error(format!("unexpected {} in {context}", token.describe())),
+        }
+    }
+
+    fn expect(&mut self, kind: Kind, context: &str) -> Result<()> {
+        let token = self.advance_non_space();
+        if token.kind == kind { Ok(()) } else { self.unexpected(&token, context) }
+    }
+
+    /// Fails if the template nests too deeply to be walked on a small stack.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.nesting == MAX_NESTING {
+            return self.error("max expression depth exceeded");
+        }
+        self.nesting += 1;
+        let result = parse(self);
+        self.nesting -= 1;
+        result
+    }
+
+    fn top_level(&mut self) -> Result<Vec<Node>> {
+        let mut nodes = Vec::new();
+        while self.peek().kind != Kind::End {
+            if self.peek().kind == Kind::LeftDelimiter && self.definition()? {
+                continue;
+            }
+            match self.text_or_action()? {
+                Item::Node(node) => nodes.push(node),
+                Item::End => return self.error("unexpected {{end}}"),
+                Item::Else => return self.error("unexpected {{else}}"),
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Parses a `define`, if there is one.
+    fn definition(&mut self) -> Result<bool> {
+        let start = self.next;
+        self.next += 1;
+        if !self.advance_non_space().is_keyword("define") {
+            self.next = start;
+            return Ok(false);
+        }
+        let token = self.advance_non_space();
+        let name = self.template_name(&token, "define clause")?;
+        self.expect(Kind::RightDelimiter, "define clause")?;
+        self.tree(name, "define clause")?;
+        Ok(true)
+    }
+
+    /// Parses the body of a definition, in which outer variables are not visible.
+    fn tree(&mut self, name: String, context: &str) -> Result<()> {
+        let variables = mem::replace(&mut self.variables, vec!["$".to_owned()]);
+        let loops = mem::take(&mut self.loops);
+        let (nodes, end) = self.nested(Self::nodes)?;
+        if matches!(end, Item::Else) {
+            return self.error(format!("unexpected {{{{else}}}} in {context}"));
+        }
+        self.variables = variables;
+        self.loops = loops;
+        self.add_tree(name, nodes)
+    }
+
+    fn add_tree(&mut self, name: String, nodes: Vec<Node>) -> Result<()> {
+        match self.trees.get(&name) {
+            Some(existing) if !is_empty_tree(existing) => {
+                if is_empty_tree(&nodes) {
+                    return Ok(());
+                }
+                let quoted = Quoted(&name);
+                self.error(format!("template: multiple definition of template {quoted}"))
+            }
+            _ => {
+                self.trees.insert(name, nodes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nodes up to an `end` or `else`.
+    fn nodes(&mut self) -> Result<(Vec<Node>, Item)> {
+        let mut nodes = Vec::new();
+        while self.peek_non_space().kind != Kind::End {
+            match self.text_or_action()? {
+                Item::Node(node) => nodes.push(node),
+                end => return Ok((nodes, end)),
+            }
+        }
+        self.error("unexpected EOF")
+    }
+
+    fn text_or_action(&mut self) -> Result<Item> {
+        let token = self.advance_non_space();
+        match token.kind {
+            Kind::Text => Ok(Item::Node(Node::Text(token.text.into_owned()))),
+            Kind::LeftDelimiter => self.action(),
+            _ => self.unexpected(&token, "input"),
+        }
+    }
+
+    fn action(&mut self) -> Result<Item> {
+        let token = self.peek_non_space();
+        if token.kind != Kind::Keyword {
+            let pipeline = self.pipeline("command", Kind::RightDelimiter)?;
+            return Ok(Item::Node(Node::Action(pipeline)));
+        }
+        self.next += 1;
+        Ok(Item::Node(match &*token.text {
+            "if" => Node::If(self.branch("if")?),
+            "with" => Node::With(self.branch("with")?),
+            "range" => Node::Range(self.branch("range")?),
+            "template" => Node::Call(self.template_call(token.at)?),
+            "block" => Node::Call(self.block(token.at)?),
+            "break" => self.loop_control("break", Node::Break)?,
+            "continue" => self.loop_control("continue", Node::Continue)?,
+            "end" => {
+                self.expect(Kind::RightDelimiter, "end")?;
+                return Ok(Item::End);
+            }
+            "else" => {
+                // `else if` and `else with` are parsed by the branch.
+                let next = self.peek_non_space();
+                if !next.is_keyword("if") && !next.is_keyword("with") {
+                    self.expect(Kind::RightDelimiter, "else")?;
+                }
+                return Ok(Item::Else);
+            }
+            _ => return self.unexpected(&token, "command"),
+        }))
+    }
+
+    fn loop_control(&mut self, keyword: &str, node: Node) -> Result<Node> {
+        self.expect(Kind::RightDelimiter, &format!("{{{{{keyword}}}}}"))?;
+        if self.loops == 0 {
+            return self.error(format!("{{{{{keyword}}}}} outside {{{{range}}}}"));
+        }
+        Ok(node)
+    }
+
+    fn branch(&mut self, keyword: &'static str) -> Result<Branch> {
+        let in_scope = self.variables.len();
+        let branch = self.nested(|parser| parser.branch_body(keyword))?;
+        self.variables.truncate(in_scope);
+        Ok(branch)
+    }
+
+    fn branch_body(&mut self, keyword: &'static str) -> Result<Branch> {
+        let pipeline = self.pipeline(keyword, Kind::RightDelimiter)?;
+        let is_loop = usize::from(keyword == "range");
+        self.loops += is_loop;
+        let (body, end) = self.nodes()?;
+        self.loops -= is_loop;
+        if matches!(end, Item::End) {
+            return Ok(Branch { pipeline, body, otherwise: None });
+        }
+        let is_chained = keyword != "range" && self.peek().is_keyword(keyword);
+        let otherwise = if is_chained {
+            self.next += 1;
+            let chained = self.branch(keyword)?;
+            vec![if keyword == "if" { Node::If(chained) } else { Node::With(chained) }]
+        } else {
+            let (nodes, end) = self.nodes()?;
+            if matches!(end, Item::Else) {
+                return self.error("expected end; found {{else}}");
+            }
+            nodes
+        };
+        Ok(Branch { pipeline, body, otherwise: Some(otherwise) })
+    }
+
+    fn template_call(&mut self, at: usize) -> Result<TemplateCall> {
+        let token = self.advance_non_space();
+        let name = self.template_name(&token, "template clause")?;
+        let pipeline = if self.peek_non_space().kind == Kind::RightDelimiter {
+            self.next += 1;
+            None
+        } else {
+            Some(self.pipeline("template clause", Kind::RightDelimiter)?)
+        };
+        Ok(TemplateCall { at, name, pipeline })
+    }
+
+    fn block(&mut self, at: usize) -> Result<TemplateCall> {
+        let token = self.advance_non_space();
+        let name = self.template_name(&token, "block clause")?;
+        let pipeline = self.pipeline("block clause", Kind::RightDelimiter)?;
+        self.tree(name.clone(), "block clause")?;
+        Ok(TemplateCall { at, name, pipeline: Some(pipeline) })
+    }
+
+    fn template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
+        match token.kind {
+            Kind::StringLiteral | Kind::RawLiteral => self.text_literal(token),
+            _ => self.unexpected(token, context),
+        }
+    }
+
+    fn text_literal(&mut self, token: &Token<'_>) -> Result<String> {
+        match literal::text(&token.text) {
+            Some(text) => Ok(text),
+            None => self.error("invalid syntax"),
+        }
+    }
+
+    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
+        let at = self.peek_non_space().at;
+        let mut pipeline =
+            Pipeline { at, variables: Vec::new(), is_assignment: false, commands: Vec::new() };
+        self.declarations(&mut pipeline, context)?;
+        loop {
+            let token = self.advance_non_space();
+            match token.kind {
+                kind if kind == end => break,
+                Kind::Bool
+                | Kind::CharLiteral
+                | Kind::Dot
+                | Kind::Field
+                | Kind::Identifier
+                | Kind::Number
+                | Kind::Nil
+                | Kind::RawLiteral
+                | Kind::StringLiteral
+                | Kind::Variable
+                | Kind::LeftParen => {
+                    self.next -= 1;
+                    pipeline.commands.push(self.command()?);
+                }
+                _ => return self.unexpected(&token, context),
+            }
+        }
+        self.check(&pipeline, context)?;
+        Ok(pipeline)
+    }
+
+    /// Only functions and methods can take the result of the command before them.
+    fn check(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
+        if pipeline.commands.is_empty() {
+            return self.error(format!("missing value for {context}"));
+        }
+        let is_constant = |command: &Command| {
+            let term = &command.first.term;
+            matches!(
+                term,
+                Term::Bool(_) | Term::Dot | Term::Nil | Term::Number { .. } | Term::Text { .. }
+            )
+        };
+        match pipeline.commands.iter().skip(1).position(is_constant) {
+            Some(index) => {
+                self.error(format!("non executable command in pipeline stage {}", index + 2))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// `$x :=`, `$x =` or, for `range`, `$i, $x :=`.
+    fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
+        loop {
+            let variable = self.peek_non_space();
+            if variable.kind != Kind::Variable {
+                return Ok(());
+            }
+            let start = self.next;
+            self.next += 1;
+            let operator = self.peek_non_space();
+            let is_comma = operator.kind == Kind::Char && operator.text == ",";
+            if !is_comma && !matches!(operator.kind, Kind::Assign | Kind::Declare) {
+                self.next = start;
+                return Ok(());
+            }
+            self.next += 1;
+            pipeline.is_assignment = operator.kind == Kind::Assign;
+            pipeline.variables.push(variable.text.to_string());
+            self.variables.push(variable.text.into_owned());
+            if !is_comma {
+                return Ok(());
+            }
+            if context != "range" || pipeline.variables.len() > 1 {
+                return self.error(format!("too many declarations in {context}"));
+            }
+            let next = self.peek_non_space().kind;
+            if !matches!(next, Kind::Variable | Kind::RightDelimiter | Kind::RightParen) {
+                return self.error("range can only initialize variables");
+            }
+        }
+    }
+
+    fn command(&mut self) -> Result<Command> {
+        let mut operands = Vec::new();
+        loop {
+            self.skip_spaces();
+            operands.extend(self.operand()?);
+            let token = self.advance();
+            match token.kind {
+                Kind::Space => {}
+                Kind::RightDelimiter | Kind::RightParen => {
+                    self.next -= 1;
+                    break;
+                }
+                Kind::Pipe => break,
+                _ => return self.unexpected(&token, "operand"),
+            }
+        }
+        let mut operands = operands.into_iter();
+        match operands.next() {
+            Some(first) => Ok(Command { first, arguments: operands.collect() }),
+            None => self.error("empty command"),
+        }
+    }
+
+    /// A term and the fields after it.
+    fn operand(&mut self) -> Result<Option<Operand>> {
+        let Some(Operand { at, term }) = self.term()? else {
+            return Ok(None);
+        };
+        let chain_at = self.peek().at;
+        let mut fields = Vec::new();
+        while self.peek().kind == Kind::Field {
+            fields.push(field_name(&self.advance().text));
+        }
+        if fields.is_empty() {
+            return Ok(Some(Operand { at, term }));
+        }
+        let term = match term {
+            Term::Field(mut first) => {
+                first.extend(fields);
+                Term::Field(first)
+            }
+            Term::Variable(name, _) => Term::Variable(name, fields),
+            Term::Bool(_) | Term::Text { .. } | Term::Number { .. } | Term::Nil | Term::Dot => {
+                let term = term.to_string();
+                return self.error(format!("unexpected . after term {}", Quoted(&term)));
+            }
+            term => Term::Chain(Box::new(Operand { at, term }), fields),
+        };
+        Ok(Some(Operand { at: chain_at, term }))
+    }
+
+    fn term(&mut self) -> Result<Option<Operand>> {
+        let token = self.advance_non_space();
+        let text = &*token.text;
+        let term = match token.kind {
+            Kind::Identifier if !functions::exists(text) => {
+                return self.error(format!("function {} not defined", Quoted(text)));
+            }
+            Kind::Identifier => Term::Function(text.to_owned()),
+            Kind::Dot => Term::Dot,
+            Kind::Nil => Term::Nil,
+            Kind::Variable if !self.variables.iter().any(|name| name == text) => {
+                return self.error(format!("undefined variable {}", Quoted(text)));
+            }
+            Kind::Variable => Term::Variable(text.to_owned(), Vec::new()),
+            Kind::Field => Term::Field(vec![field_name(text)]),
+            Kind::Bool => Term::Bool(text == "true"),
+            Kind::CharLiteral | Kind::Number => match literal::number(text) {
+                Ok(number) => Term::Number { text: text.to_owned(), number },
+                Err(message) => return self.error(message),
+            },
+            Kind::StringLiteral | Kind::RawLiteral => {
+                Term::Text { quoted: text.to_owned(), text: self.text_literal(&token)? }
+            }
+            Kind::LeftParen => {
+                let pipeline =
+                    |parser: &mut Self| parser.pipeline("parenthesized pipeline", Kind::RightParen);
+                Term::Pipeline(self.nested(pipeline)?)
+            }
+            _ => {
+                self.next -= 1;
+                return Ok(None);
+            }
+        };
+        Ok(Some(Operand { at: token.at, term }))
+    }
+}
+
+fn field_name(token: &str) -> String {
+    token.trim_start_matches('.').to_owned()
+}
+
+/// Whether a template has nothing but spaces. Such a definition doesn't replace another one.
+fn is_empty_tree(nodes: &[Node]) -> bool {
+    nodes.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+}
