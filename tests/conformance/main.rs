@@ -16,6 +16,7 @@ mod admission;
 mod calculators;
 mod compare;
 mod responses;
+mod rules;
 mod traces;
 mod values;
 
@@ -36,7 +37,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 7] = [
+const CHECKS: [(&str, bool, Check); 8] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -44,10 +45,11 @@ const CHECKS: [(&str, bool, Check); 7] = [
     ("milli_format", false, |line, _| values::milli_format(line)),
     ("selector", true, values::selector),
     ("label_selector", true, values::label_selector),
+    ("prometheus_rules", true, rules::check),
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 9;
+const DEFAULT_FILES: usize = 10;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

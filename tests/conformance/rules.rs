@@ -1,0 +1,225 @@
+//! `prometheus_rules`: names, metrics and queries of a rule of prometheus-adapter.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::Selector;
+use hpa_rules::{
+    ApiResource, ApiResources, Compat, CustomRegistry, GroupResource, Rule, RuleSeries, Series,
+    config::{DiscoveryRule, NameMapping, OverrideTarget, RegexFilter, ResourceMapping},
+    registry::{CustomRequest, Source},
+    rule::Naming,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::compare::difference;
+
+const COMPAT: Compat = Compat::PrometheusAdapter;
+
+#[derive(Deserialize)]
+struct Line {
+    rule: RuleFields,
+    #[serde(default)]
+    series: Vec<SeriesFields>,
+    #[serde(default)]
+    queries: Vec<CustomCase>,
+    #[serde(default)]
+    external: Vec<ExternalCase>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct RuleFields {
+    series_query: String,
+    series_filters: Vec<FilterFields>,
+    resources: ResourcesFields,
+    name: NameFields,
+    metrics_query: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct FilterFields {
+    is: String,
+    is_not: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ResourcesFields {
+    template: String,
+    overrides: BTreeMap<String, TargetFields>,
+    namespaced: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct TargetFields {
+    group: String,
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct NameFields {
+    matches: String,
+    r#as: String,
+}
+
+#[derive(Deserialize)]
+struct SeriesFields {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CustomCase {
+    resource: String,
+    metric: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    names: Vec<String>,
+    #[serde(default)]
+    metric_selector: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExternalCase {
+    series: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    metric_selector: String,
+}
+
+/// Compares a line; `header` is the first line of the file.
+pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
+    let resources = resources(header)?;
+    let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
+    let rule = match Rule::new(&case.rule.into_rule(), &resources) {
+        Ok(rule) => Arc::new(rule),
+        Err(error) => return same("configError", line, &json!(error.to_string())),
+    };
+    same("configError", line, &Value::Null)?;
+    let series: Vec<Series> = case.series.into_iter().map(SeriesFields::into_series).collect();
+    let named = series.iter().filter_map(|series| match rule.naming(&series.name) {
+        Naming::Metric(metric) => Some((series.name.as_str(), metric)),
+        _ => None,
+    });
+    let (filtered, names): (Vec<&str>, Vec<String>) = named.unzip();
+    same("filtered", line, &json!(filtered))?;
+    same("names", line, &json!(names))?;
+
+    let series = Arc::new(RuleSeries::new(&rule, &resources, &series));
+    let source = Source { index: 0, rule: rule.clone(), series };
+    let registry = CustomRegistry::new([&source]);
+    let mut metrics: Vec<_> = registry.metrics().collect();
+    metrics.sort_by_key(|metric| (metric.resource.to_string(), metric.metric));
+    let metrics = metrics.iter().map(|metric| {
+        let (resource, namespaced) = (metric.resource.to_string(), metric.is_namespaced());
+        json!({"resource": resource, "namespaced": namespaced, "metric": metric.metric})
+    });
+    same("metrics", line, &metrics.collect())?;
+
+    for (index, case) in case.queries.iter().enumerate() {
+        let query = custom_query(case, &registry, &resources)?;
+        same_at("queries", index, "query", line, &json!(query))?;
+    }
+    for (index, case) in case.external.iter().enumerate() {
+        let selector = Selector::parse(&case.metric_selector).map_err(|error| error.to_string())?;
+        let query =
+            rule.external_query(&case.series, &case.namespace, &selector, &resources, COMPAT);
+        let error = query.as_ref().err().map(ToString::to_string);
+        same_at("external", index, "query", line, &json!(query.ok()))?;
+        same_at("external", index, "error", line, &json!(error))?;
+    }
+    Ok(())
+}
+
+/// The query of a request, or `None` if the metric is not found.
+fn custom_query(
+    case: &CustomCase,
+    registry: &CustomRegistry,
+    resources: &ApiResources,
+) -> Result<Option<String>, String> {
+    let (resource, group) = case.resource.split_once('.').unwrap_or((&case.resource, ""));
+    let resource = GroupResource::new(group, resource);
+    let selector = Selector::parse(&case.metric_selector).map_err(|error| error.to_string())?;
+    let request = CustomRequest {
+        is_namespaced: resource.has_namespaced_metrics(),
+        resource,
+        metric: &case.metric,
+        namespace: &case.namespace,
+        names: &case.names,
+        selector: &selector,
+    };
+    Ok(registry.query(&request, resources, COMPAT).ok().map(|found| found.query))
+}
+
+/// The resources of the header.
+pub(crate) fn resources(header: &Value) -> Result<ApiResources, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Kind {
+        group: String,
+        version: String,
+        kind: String,
+        plural: String,
+        singular: String,
+    }
+    let kinds = header.get("kinds").cloned().unwrap_or_default();
+    let kinds: Vec<Kind> =
+        serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
+    Ok(ApiResources::new(kinds.into_iter().map(|kind| ApiResource {
+        group_resource: GroupResource::new(&kind.group, &kind.plural),
+        version: kind.version,
+        kind: kind.kind,
+        singular: kind.singular,
+    })))
+}
+
+impl RuleFields {
+    fn into_rule(self) -> DiscoveryRule {
+        let filter = |filter: FilterFields| RegexFilter { is: filter.is, is_not: filter.is_not };
+        let target = |target: TargetFields| OverrideTarget {
+            group: target.group,
+            resource: target.resource,
+        };
+        let overrides = self.resources.overrides.into_iter();
+        DiscoveryRule {
+            series_query: self.series_query,
+            series_filters: self.series_filters.into_iter().map(filter).collect(),
+            resources: ResourceMapping {
+                template: self.resources.template,
+                overrides: overrides.map(|(label, fields)| (label, target(fields))).collect(),
+                namespaced: self.resources.namespaced,
+            },
+            name: NameMapping { matches: self.name.matches, as_template: self.name.r#as },
+            metrics_query: self.metrics_query,
+        }
+    }
+}
+
+impl SeriesFields {
+    fn into_series(self) -> Series {
+        Series { name: self.name, labels: self.labels.into_keys().collect() }
+    }
+}
+
+fn same(field: &str, line: &Value, got: &Value) -> Result<(), String> {
+    let expected = line.get(field).unwrap_or(&Value::Null);
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if is_empty(expected) && is_empty(got) {
+        return Ok(());
+    }
+    difference(field, expected, got).map_or(Ok(()), Err)
+}
+
+fn same_at(list: &str, index: usize, field: &str, line: &Value, got: &Value) -> Result<(), String> {
+    let expected = line.pointer(&format!("/{list}/{index}/{field}")).unwrap_or(&Value::Null);
+    difference(&format!("{list}[{index}].{field}"), expected, got).map_or(Ok(()), Err)
+}
