@@ -1,0 +1,33 @@
+//! Any text is a rules file or an error. Positions and paths of errors are in the text, and the
+//! rules that are read can be compiled.
+#![no_main]
+
+use hpa_rules::{
+    ApiResources, Config, ConfigError, RuleSet,
+    config::{Issues, parse_duration},
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = parse_duration(text);
+    // A line that ends with a carriage return or a Unicode line break counts, too.
+    let lines = text.matches(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() + 2;
+    match Config::parse(text) {
+        Ok(config) => {
+            let rules = RuleSet::compile(&config, &ApiResources::default());
+            assert_eq!(rules.custom.len(), config.rules.len());
+            for error in rules.errors() {
+                assert!(error.path.starts_with(&error.rule), "{error}");
+                assert!(error.position.is_some_and(|position| position.line <= lines), "{error}");
+            }
+        }
+        Err(ConfigError::Fields(Issues(issues))) => {
+            assert!(!issues.is_empty());
+            assert!(issues.iter().all(|issue| issue.position.line <= lines), "{issues:?}");
+        }
+        Err(ConfigError::Syntax { position, message }) => {
+            assert!(position.line <= lines, "{position}: {message}");
+        }
+        Err(_) => {}
+    }
+});

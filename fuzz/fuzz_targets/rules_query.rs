@@ -1,0 +1,63 @@
+//! Names, namespaces and selectors can't break out of the quotes of a query.
+#![no_main]
+
+use hpa_calc::Selector;
+use hpa_rules::{
+    ApiResource, ApiResources, Compat, GroupResource,
+    config::{OverrideTarget, ResourceMapping},
+    labels::ResourceLabels,
+    query::{Context, Objects, QueryTemplate},
+};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (&str, &str, Vec<String>)| {
+    let (selector, namespace, names) = input;
+    let Ok(selector) = Selector::parse(selector) else { return };
+    let resource = |kind: &str| ApiResource {
+        group_resource: GroupResource::new("", &format!("{kind}s")),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_owned(),
+    };
+    let resources = ApiResources::new([resource("pod"), resource("namespace")]);
+    let target = |name: &str| OverrideTarget { group: String::new(), resource: name.to_owned() };
+    let overrides = ["pod", "namespace"].map(|name| (name.to_owned(), target(name)));
+    let mapping =
+        ResourceMapping { overrides: overrides.into_iter().collect(), ..Default::default() };
+    let labels = ResourceLabels::new(&mapping, &resources).expect("valid");
+    let template = QueryTemplate::new("<<.LabelMatchers>>").expect("valid");
+
+    for compat in [Compat::Off, Compat::PrometheusAdapter] {
+        let context = Context { labels: &labels, resources: &resources, compat };
+        let objects = Objects { resource: &GroupResource::pods(), namespace, names: &names };
+        let Ok(query) = template.for_objects("m", objects, &selector, &[], context) else {
+            continue;
+        };
+        let expected = selector.requirements().len() + usize::from(!namespace.is_empty()) + 1;
+        assert_eq!(matchers(&query), expected, "{query}");
+    }
+});
+
+/// The number of label matchers.
+fn matchers(mut query: &str) -> usize {
+    let mut count = 0;
+    loop {
+        let (label, rest) = query.split_once('"').expect("an opening quote");
+        assert!(!label.contains(['{', '}', '\\', '\n']), "{label}");
+        let mut is_escaped = false;
+        let end = rest.find(|char| {
+            let ends = char == '"' && !is_escaped;
+            is_escaped = char == '\\' && !is_escaped;
+            ends
+        });
+        let (_, rest) = rest.split_at(end.expect("a closing quote"));
+        count += 1;
+        match rest.strip_prefix("\",") {
+            Some(rest) => query = rest,
+            None => {
+                assert_eq!(rest, "\"");
+                return count;
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Any text is a regular expression or an error that quotes a part of it. A translated expression
+//! compiles, matches where it expands, and a template without references expands to itself.
+#![no_main]
+
+use hpa_rules::regex::{GoRegex, RegexProblem};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (&str, &str, &str)| {
+    let (expression, text, template) = input;
+    match GoRegex::new(expression) {
+        Ok(regex) => {
+            assert_eq!(regex.as_str(), expression);
+            let expanded = regex.expand(template, text);
+            assert_eq!(expanded.is_some(), regex.is_match(text));
+            if let Some(expanded) = expanded.filter(|_| !template.contains('$')) {
+                assert_eq!(expanded, template);
+            }
+            assert_eq!(regex.group(text, 0).is_some(), regex.is_match(text));
+        }
+        // Not a difference in syntax: short expressions are not too large.
+        Err(error) if error.problem == RegexProblem::TooLarge => {
+            assert!(expression.contains('{'), "{expression}");
+        }
+        Err(error) => assert!(expression.contains(&error.expression), "{error}"),
+    }
+});
