@@ -66,14 +66,23 @@ sbom:
     mkdir -p target/dist && mv crates/hpa/hpa.cdx.json target/dist/
     rm -f crates/*/hpa.cdx.json tests/hpa.cdx.json # cargo-cyclonedx writes one per workspace member
 
+# Build a release in dist/: static binaries, images, SBOM, chart, checksums. Lists what it skips.
+release *TARGETS:
+    release/build {{ TARGETS }}
+
+# Build the image twice from two checkouts, with buildah, and compare.
+image-reproducible BINARY:
+    release/test {{ BINARY }}
+
 # Build the image, with docker or with CONTAINER_TOOL.
 image NAME="localhost/hpa:0.1.0":
-    ${CONTAINER_TOOL:-docker} build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) --tag {{ NAME }} .
+    ${CONTAINER_TOOL:-docker} build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
+        --build-arg REVISION=$(git rev-parse HEAD) --tag {{ NAME }} .
 
 # Build the image for several platforms and push it. Needs docker buildx.
 image-all NAME:
     docker buildx build --file Containerfile --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
-        --platform linux/amd64,linux/arm64 --provenance=true --sbom=true --push --tag {{ NAME }} .
+        --build-arg REVISION=$(git rev-parse HEAD) --platform linux/amd64,linux/arm64 --provenance=true --sbom=true --push --tag {{ NAME }} .
 
 # Write shell completions and manual pages to target/dist.
 completions:
