@@ -122,6 +122,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
         all.push((set, objects));
     }
     report.line("switches_add_objects", rendered::switches(helm));
+    report.line("alerts_link_to_dashboard_and_runbook", rendered::alert_links(helm));
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));

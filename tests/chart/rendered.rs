@@ -202,6 +202,30 @@ pub(crate) fn files(objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
+/// With the URLs of Grafana and the documentation, every alert links to its panel and section.
+pub(crate) fn alert_links(helm: &Helm) -> Result<()> {
+    let (grafana, runbook) = ("https://grafana.example/", "https://docs.example/alerts.md");
+    let set = format!(
+        "metrics.rules.enabled=true,metrics.rules.dashboardURL={grafana},\
+         metrics.rules.runbookURL={runbook}"
+    );
+    let objects = helm.template_with(&set)?;
+    let rules = of_kind(&objects, "PrometheusRule");
+    let spec = &rules.first().context("no alerts")?["spec"];
+    let groups = spec["groups"].as_array().context("no groups")?;
+    let alerts: Vec<&Value> =
+        groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).collect();
+    ensure!(!alerts.is_empty(), "no alerts");
+    for alert in alerts {
+        let (name, links) = (alert["alert"].as_str().unwrap_or_default(), &alert["annotations"]);
+        let panel = links["__panelId__"].as_str().context("no panel")?;
+        let expected = format!("https://grafana.example/d/hpa-controller?viewPanel={panel}");
+        ensure!(links["dashboard_url"] == expected, "{alert}");
+        ensure!(links["runbook_url"] == format!("{runbook}#{}", name.to_lowercase()), "{alert}");
+    }
+    Ok(())
+}
+
 /// `hpa run` accepts all flags and values. It parses them before it handles `--help`.
 pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
     let arguments = arguments(objects)?;

@@ -2,6 +2,7 @@
 //! dashboard and the alerts.
 
 mod cluster;
+mod dashboard;
 mod exposition;
 mod queries;
 
