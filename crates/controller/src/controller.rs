@@ -3,7 +3,6 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use hpa_metrics_client::{Coalescing, KubeMetricsClient, MetricsClient};
-use jiff::Timestamp;
 use kube::{Api, Client};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +13,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::Options,
     events::{EventRecorder, EventWriterConfig},
-    history_store::HistoryStore,
+    history_store::{HistoryHealth, HistoryStore, StoredUntil},
     informer::{Informers, ScaleInformers},
     k8s::Clients,
     key::AutoscalerApi,
@@ -139,13 +138,17 @@ pub async fn run(
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
-    let candidate = Candidate::new(dependencies.election.as_ref(), dependencies.clock.clone());
+    let history = Arc::new(HistoryHealth::default());
+    telemetry.attach_history(history.clone());
+    let (election, clock) = (dependencies.election.as_ref(), dependencies.clock.clone());
+    let candidate = Candidate::with_history(election, clock, history.clone());
     let outcome = tokio::select! {
         acquired = candidate.leadership().acquired() => match acquired {
             Some(predecessor) => {
                 set_leader(true);
                 let leadership = candidate.leadership();
-                let leader = Leader { dependencies, options, informers, shadow, leadership };
+                let leader =
+                    Leader { dependencies, options, informers, shadow, history, leadership };
                 leader.run(predecessor, &mut running_informers, &shutdown).await
             }
             None => Err(RunError::LeadershipLost),
@@ -206,6 +209,7 @@ struct Leader<'a> {
     options: Options,
     informers: Informers,
     shadow: Arc<ShadowRecords>,
+    history: Arc<HistoryHealth>,
     leadership: &'a Leadership,
 }
 
@@ -319,11 +323,14 @@ impl Leader<'_> {
             self.options.settings,
             self.informers.caches.autoscalers.clone(),
             self.dependencies.clock.clone(),
+            self.history.clone(),
         );
         // A predecessor without a history store does not vouch for what an earlier one stored.
-        let last_renewal: Option<Timestamp> =
-            predecessor.filter(|last| last.kept_history).map(|last| last.renewed);
-        store.restore(last_renewal).await;
+        let until = predecessor.filter(|last| last.kept_history).map(|last| StoredUntil {
+            time: last.history_complete_until.unwrap_or(last.renewed),
+            is_complete: last.history_complete_until.is_none(),
+        });
+        store.restore(until).await;
         Arc::new(store)
     }
 

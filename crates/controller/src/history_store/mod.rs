@@ -6,6 +6,7 @@
 //! don't wait for these writes. An unchanged recommendation is not written again: the successor
 //! assumes that it held until the last renewal of the lease.
 
+mod health;
 mod shard;
 mod snapshot;
 mod write_schedule;
@@ -14,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
 use hpa_metrics_client::describe;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, ResourceExt, api::PostParams};
 use parking_lot::Mutex;
@@ -32,6 +33,7 @@ use crate::{
     key::HpaKey,
     reconcile::{Observer, Reconciled},
 };
+pub(crate) use health::HistoryHealth;
 use shard::{EncodedShard, MAX_SHARDS, Shard, decode, encode, shard_count, shard_name};
 use snapshot::HistorySnapshot;
 use write_schedule::{PendingSnapshot, WriteSchedule, min_write_interval};
@@ -65,6 +67,16 @@ pub(crate) struct HistoryStore {
     schedule: Mutex<WriteSchedule>,
     /// Wakes `run` for a shard that had nothing to write before.
     changed: Notify,
+    health: Arc<HistoryHealth>,
+}
+
+/// What the lease says about the stored histories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredUntil {
+    /// The time until which the last recommendations held.
+    pub(crate) time: Timestamp,
+    /// Whether the last leader stored everything that happened until it ended.
+    pub(crate) is_complete: bool,
 }
 
 /// A ConfigMap as it was read.
@@ -99,6 +111,7 @@ impl HistoryStore {
         settings: Settings,
         autoscalers: Arc<Autoscalers>,
         clock: Arc<dyn Clock>,
+        health: Arc<HistoryHealth>,
     ) -> Self {
         Self {
             api,
@@ -108,17 +121,37 @@ impl HistoryStore {
             clock,
             schedule: Mutex::new(WriteSchedule::new(1, Instant::now())),
             changed: Notify::new(),
+            health,
         }
     }
 
-    /// Restores the stored histories of the cached autoscalers. `valid_until` is the time until
-    /// which the last recommendations held, or `None` if the last leader stored no histories. If
-    /// the ConfigMaps can't be read, the autoscalers start without a history, as in the reference.
-    pub(crate) async fn restore(&self, valid_until: Option<Timestamp>) {
+    /// Restores the stored histories of the cached autoscalers. `until` is `None` if the last
+    /// leader stored no histories. If the ConfigMaps can't be read, the autoscalers start without a
+    /// history, as in the reference.
+    pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
         match self.read_shards().await {
             Ok(shards) => {
-                let autoscalers = self.restore_shards(shards, valid_until);
+                let rejected: usize = shards
+                    .iter()
+                    .flat_map(|stored| &stored.shard)
+                    .map(|shard| shard.rejected)
+                    .sum();
+                let autoscalers = self.restore_shards(shards, until);
                 info!(autoscalers, "restored the stored histories");
+                if rejected > 0 {
+                    warn!(
+                        rejected,
+                        "ignored invalid stored histories: were the ConfigMaps edited?"
+                    );
+                    self.health.add_rejected(u64::try_from(rejected).unwrap_or(u64::MAX));
+                }
+                if let Some(StoredUntil { time, is_complete: false }) = until {
+                    warn!(
+                        until = %time,
+                        "the previous leader could not store all histories, so stabilization \
+                         windows start again with the current replicas"
+                    );
+                }
             }
             Err(error) => {
                 let error = describe(&error);
@@ -160,13 +193,13 @@ impl HistoryStore {
 
     /// Restores the histories and starts the write schedule. Returns the number of autoscalers
     /// restored.
-    fn restore_shards(&self, shards: Vec<StoredShard>, valid_until: Option<Timestamp>) -> usize {
+    fn restore_shards(&self, shards: Vec<StoredShard>, until: Option<StoredUntil>) -> usize {
         let now = Instant::now();
         let wall = self.clock.now();
         let mut schedule = WriteSchedule::new(shards.len().next_power_of_two(), now);
         let mut by_uid = SnapshotsByUid::new();
         for (index, StoredShard { version, shard }) in shards.into_iter().enumerate() {
-            let Some(Shard { header, snapshots }) = shard else {
+            let Some(Shard { header, snapshots, .. }) = shard else {
                 schedule.set_stored(index, version, Duration::ZERO, now);
                 continue;
             };
@@ -182,7 +215,7 @@ impl HistoryStore {
         }
         let mut restored = 0;
         for key in self.autoscalers.keys_where(|_| true) {
-            let is_restored = self.restore_one(&key, &mut by_uid, &mut schedule, valid_until);
+            let is_restored = self.restore_one(&key, &mut by_uid, &mut schedule, until);
             restored += usize::from(is_restored);
         }
         let count = shard_count(self.autoscalers.len());
@@ -198,16 +231,18 @@ impl HistoryStore {
         key: &HpaKey,
         by_uid: &mut SnapshotsByUid,
         schedule: &mut WriteSchedule,
-        valid_until: Option<Timestamp>,
+        until: Option<StoredUntil>,
     ) -> bool {
         let Some(autoscaler) = self.autoscalers.get(key) else { return false };
         let (object, now) = (autoscaler.object(), self.clock.instants());
         let Some((written, snapshot)) = by_uid.remove(&object.metadata.uid) else { return false };
-        let valid_until = valid_until.map_or(written, |end| end.max(written));
+        let valid_until = until.map_or(written, |until| until.time.max(written));
         let (spec, status) = (&object.spec, &object.status);
         let history = snapshot.restore(spec, status, &self.settings, valid_until, now.wall);
         debug!(hpa = %key, ?history, "restored the history");
-        autoscaler.restore(history, status.desired_replicas, now);
+        let is_complete = until.is_none_or(|until| until.is_complete);
+        let replicas = is_complete.then_some(status.desired_replicas);
+        autoscaler.restore(history, replicas, now);
         let uid = object.metadata.uid.clone();
         schedule.insert_stored(key.clone(), PendingSnapshot { uid, history: snapshot });
         true
@@ -242,17 +277,30 @@ impl HistoryStore {
 
     /// Writes a shard. Logs the first of consecutive failures.
     async fn write(&self, shard: usize, is_failing: &mut bool) {
-        match self.try_write(shard).await {
+        let result = self.try_write(shard).await;
+        if result.is_err() {
+            self.schedule.lock().write_failed(shard, Instant::now());
+        }
+        self.update_health();
+        match result {
             Ok(()) if std::mem::take(is_failing) => info!("history writes succeed again"),
             Ok(()) => {}
             Err(error) => {
-                self.schedule.lock().write_failed(shard, Instant::now());
                 if !std::mem::replace(is_failing, true) {
                     let error = describe(&error);
                     warn!(error, "failed to write histories for the next leader; retrying");
                 }
             }
         }
+    }
+
+    fn update_health(&self) {
+        let unsaved = self.schedule.lock().unsaved_since();
+        let wall_clock = |at: Instant| {
+            let age = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
+            self.clock.now().saturating_sub(age).unwrap_or(Timestamp::MIN)
+        };
+        self.health.set_unsaved(unsaved.map(|at| (wall_clock(at), at)));
     }
 
     async fn try_write(&self, shard: usize) -> Result<(), HistoryStoreError> {

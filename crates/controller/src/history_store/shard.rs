@@ -36,6 +36,8 @@ pub(super) struct Shard {
     pub(super) header: ShardHeader,
     /// By UID.
     pub(super) snapshots: HashMap<String, HistorySnapshot>,
+    /// The number of snapshots that can't be decoded or are invalid.
+    pub(super) rejected: usize,
 }
 
 pub(super) fn shard_name(prefix: &str, shard: usize) -> String {
@@ -90,17 +92,22 @@ pub(super) fn encode<'a>(
     Ok(EncodedShard { data, bytes, left_out })
 }
 
-/// Decodes a shard without its undecodable snapshots. `None` if it is not a shard of this version.
+/// Decodes a shard without its undecodable and invalid snapshots. `None` if it is not a shard of this version.
 pub(super) fn decode(object: &ConfigMap) -> Option<Shard> {
     let data = object.data.as_ref()?;
     let header: ShardHeader = serde_json::from_str(data.get(HEADER_KEY)?).ok()?;
     if header.version != VERSION {
         return None;
     }
-    let snapshots = data.iter().filter(|(uid, _)| *uid != HEADER_KEY);
-    let snapshots = snapshots
-        .filter_map(|(uid, snapshot)| Some((uid.clone(), serde_json::from_str(snapshot).ok()?)));
-    Some(Shard { header, snapshots: snapshots.collect() })
+    let valid = |snapshot: &str| {
+        let snapshot: HistorySnapshot = serde_json::from_str(snapshot).ok()?;
+        snapshot.is_valid().then_some(snapshot)
+    };
+    let stored = data.iter().filter(|(uid, _)| *uid != HEADER_KEY);
+    let snapshots: HashMap<_, _> =
+        stored.filter_map(|(uid, snapshot)| Some((uid.clone(), valid(snapshot)?))).collect();
+    let rejected = (data.len() - 1).saturating_sub(snapshots.len());
+    Some(Shard { header, snapshots, rejected })
 }
 
 #[cfg(test)]
@@ -144,6 +151,7 @@ mod tests {
             encode(1, Timestamp::UNIX_EPOCH, snapshots).expect("JSON");
         data.insert("b".into(), "{".into());
         let shard = decode(&object(data.clone())).expect("a shard");
+        assert_eq!(shard.rejected, 1);
         assert_eq!(shard.snapshots.into_keys().collect::<Vec<_>>(), ["a"]);
         let next = data[HEADER_KEY].replace("\"version\":1", "\"version\":2");
         data.insert(HEADER_KEY.into(), next);

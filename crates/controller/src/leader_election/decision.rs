@@ -20,6 +20,8 @@ pub(super) struct LeaseRecord {
     pub(super) transitions: i32,
     /// Whether the holder stores histories for its successor.
     pub(super) keeps_history: bool,
+    /// The time of the first change of a history that the holder could not store.
+    pub(super) history_complete_until: Option<Timestamp>,
 }
 
 /// What one instance has observed of the lease. Wall clocks of different machines are never

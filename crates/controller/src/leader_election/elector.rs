@@ -27,7 +27,7 @@ use super::{
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     leadership::{Predecessor, State},
 };
-use crate::{clock::Clock, k8s::ApiError};
+use crate::{clock::Clock, history_store::HistoryHealth, k8s::ApiError};
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
@@ -41,6 +41,7 @@ pub(super) struct Elector {
     lease: Option<Lease>,
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
+    history: Arc<HistoryHealth>,
     /// `None` while this instance is the leader, or the watch failed.
     watch: Option<LeaseWatch>,
     /// The last request failed.
@@ -62,6 +63,7 @@ impl Elector {
     pub(super) fn new(
         election: &Election,
         clock: Arc<dyn Clock>,
+        history: Arc<HistoryHealth>,
     ) -> (Self, watch::Receiver<State>) {
         let Election { client, config } = election;
         let (state, receiver) = watch::channel(State::Standby);
@@ -73,6 +75,7 @@ impl Elector {
             observation: LeaseObservation::default(),
             lease: None,
             predecessor: None,
+            history,
             watch: None,
             is_failing: false,
         };
@@ -224,8 +227,13 @@ impl Elector {
             if known != Some(&other.holder) && !other.holder.is_empty() {
                 info!(lease = %self.lease_name(), holder = other.holder, "new leader elected");
             }
-            let kept_history = other.keeps_history;
-            self.predecessor = other.renewed.map(|renewed| Predecessor { renewed, kept_history });
+            let (kept_history, history_complete_until) =
+                (other.keeps_history, other.history_complete_until);
+            self.predecessor = other.renewed.map(|renewed| Predecessor {
+                renewed,
+                kept_history,
+                history_complete_until,
+            });
         }
         self.observation.update(record, identity, Instant::now());
         self.lease = lease;
@@ -248,6 +256,7 @@ impl Elector {
                 transitions.saturating_add(1)
             },
             keeps_history: self.config.keep_history,
+            history_complete_until: self.history.unsaved_since(),
         };
         let mut lease = self.lease.clone().unwrap_or_default();
         lease.metadata.name = Some(self.config.name.clone());
@@ -306,6 +315,7 @@ impl Elector {
             duration: Duration::from_secs(1),
             acquired: now,
             renewed: now,
+            history_complete_until: self.history.unsaved_since(),
             ..record.clone()
         };
         let mut lease = self.lease.clone().unwrap_or_default();

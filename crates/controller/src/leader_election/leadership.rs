@@ -18,6 +18,8 @@ pub struct Predecessor {
     pub renewed: Timestamp,
     /// Whether it stored histories for its successor.
     pub kept_history: bool,
+    /// Until when the stored histories are complete, if not until the end.
+    pub history_complete_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,14 @@ use super::decision::LeaseRecord;
 
 /// The annotation that a lease holder sets if it stores histories for its successor.
 const KEEPS_HISTORY: &str = "hpa-controller/keeps-history";
+/// The annotation that it sets while writes of histories fail: the time until which they are
+/// complete.
+const HISTORY_COMPLETE_UNTIL: &str = "hpa-controller/history-complete-until";
 
 impl From<&Lease> for LeaseRecord {
     fn from(lease: &Lease) -> Self {
         let spec = lease.spec.clone().unwrap_or_default();
-        let annotations = lease.metadata.annotations.as_ref();
+        let annotation = |name| lease.metadata.annotations.as_ref().and_then(|all| all.get(name));
         let seconds = spec.lease_duration_seconds.unwrap_or_default();
         Self {
             holder: spec.holder_identity.unwrap_or_default(),
@@ -24,8 +27,10 @@ impl From<&Lease> for LeaseRecord {
             acquired: spec.acquire_time.map(|time| time.0),
             renewed: spec.renew_time.map(|time| time.0),
             transitions: spec.lease_transitions.unwrap_or_default(),
-            keeps_history: annotations
-                .is_some_and(|all| all.get(KEEPS_HISTORY).is_some_and(|value| value == "true")),
+            keeps_history: annotation(KEEPS_HISTORY).is_some_and(|value| value == "true"),
+            // An unreadable time means that nothing is known to be complete.
+            history_complete_until: annotation(HISTORY_COMPLETE_UNTIL)
+                .map(|value| value.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
         }
     }
 }
@@ -48,6 +53,12 @@ impl LeaseRecord {
         } else {
             annotations.remove(KEEPS_HISTORY);
         }
+        match self.history_complete_until {
+            Some(until) => {
+                annotations.insert(HISTORY_COMPLETE_UNTIL.to_owned(), until.to_string());
+            }
+            None => _ = annotations.remove(HISTORY_COMPLETE_UNTIL),
+        }
     }
 }
 
@@ -64,13 +75,17 @@ mod tests {
             renewed: Timestamp::from_second(20).ok(),
             transitions: 7,
             keeps_history: true,
+            history_complete_until: Timestamp::from_second(15).ok(),
         };
         let mut lease = Lease::default();
         written.write_to(&mut lease);
         let read = LeaseRecord { duration: Duration::from_secs(2), ..written.clone() };
         assert_eq!(LeaseRecord::from(&lease), read);
-        LeaseRecord { keeps_history: false, ..written }.write_to(&mut lease);
-        assert!(!LeaseRecord::from(&lease).keeps_history);
+        let released =
+            LeaseRecord { keeps_history: false, history_complete_until: None, ..written };
+        released.write_to(&mut lease);
+        let read = LeaseRecord::from(&lease);
+        assert!(!read.keeps_history && read.history_complete_until.is_none());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, history_store::HistoryHealth};
 use elector::Elector;
 
 /// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
@@ -65,11 +65,20 @@ impl Candidate {
     /// Joins the election. Without one, this instance is the leader. `clock` provides the times
     /// that are written to the lease.
     pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
+        Self::with_history(election, clock, Arc::default())
+    }
+
+    /// Like [`Candidate::new`]. The lease says how complete the stored histories are.
+    pub(crate) fn with_history(
+        election: Option<&Election>,
+        clock: Arc<dyn Clock>,
+        history: Arc<HistoryHealth>,
+    ) -> Self {
         let release = CancellationToken::new();
         let Some(election) = election else {
             return Self { leadership: Leadership::without_election(), release, elector: None };
         };
-        let (elector, state) = Elector::new(election, clock);
+        let (elector, state) = Elector::new(election, clock, history);
         let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
         Self { leadership: Leadership::new(state), release, elector: Some(elector) }
     }

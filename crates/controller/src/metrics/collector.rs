@@ -36,6 +36,7 @@ impl Telemetry {
             .with(&[], float(sources.undecodable.load(Ordering::Relaxed)))
             .build(),
         ];
+        families.extend(self.history());
         families.extend(queue(&sources.queue.stats()));
         let mut autoscalers = sources.autoscalers.all();
         autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -70,6 +71,26 @@ impl Telemetry {
             family.add(&[("name", name)], f64::from(u8::from(*is_leader)));
         }
         family.build()
+    }
+
+    fn history(&self) -> [MetricFamily; 2] {
+        let history = self.history.lock().clone();
+        let unsaved = history.unsaved_for().unwrap_or_default();
+        [
+            Family::gauge(
+                "hpa_controller_history_unsaved_seconds",
+                "How long writes of histories for the next leader have been failing; 0 if they \
+                 succeed.",
+            )
+            .with(&[], unsaved.as_secs_f64())
+            .build(),
+            Family::counter(
+                "hpa_controller_history_rejected_total",
+                "Stored histories that were ignored because they are invalid.",
+            )
+            .with(&[], float(history.rejected()))
+            .build(),
+        ]
     }
 
     fn dropped_events(&self) -> MetricFamily {

@@ -28,6 +28,7 @@ use crate::{
     cache::Autoscalers,
     events::DroppedEvents,
     health::{Health, HealthError},
+    history_store::HistoryHealth,
     key::HpaKey,
     queue::WorkQueue,
     shadow::{ShadowRecords, Summary},
@@ -84,6 +85,7 @@ pub struct Telemetry {
     counters: Counters,
     sources: Mutex<Sources>,
     dropped_events: Mutex<Arc<DroppedEvents>>,
+    history: Mutex<Arc<HistoryHealth>>,
     /// By the name of the lease.
     leader: Mutex<HashMap<String, bool>>,
     health: Health,
@@ -102,6 +104,7 @@ impl Telemetry {
             counters: Counters::default(),
             sources: Mutex::default(),
             dropped_events: Mutex::default(),
+            history: Mutex::default(),
             leader: Mutex::default(),
             health: Health::default(),
         }
@@ -113,6 +116,10 @@ impl Telemetry {
 
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
         *self.dropped_events.lock() = dropped;
+    }
+
+    pub(crate) fn attach_history(&self, history: Arc<HistoryHealth>) {
+        *self.history.lock() = history;
     }
 
     /// The comparisons with another controller so far.

@@ -87,8 +87,15 @@ pub enum FailureChange {
 struct StoredHistory {
     history: History,
     stored_at: Option<Instants>,
-    /// The target's replicas at the end of a restored history, until a reconcile checks them.
-    restored_replicas: Option<i32>,
+    /// Set from the restore of a history until a reconcile checks it.
+    restored: Option<Restored>,
+}
+
+/// What is known about the end of a restored history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Restored {
+    /// The target's replicas at that time. `None` if the history may lack its last part.
+    replicas: Option<i32>,
 }
 
 /// How far the wall clock was set between two instants. Steps under 1 s are indistinguishable from
@@ -169,22 +176,23 @@ impl Autoscaler {
     /// Stores the history after a decision.
     pub fn set_history(&self, history: History, now: Instants) {
         let stored_at = Some(now);
-        *self.history.lock() = StoredHistory { history, stored_at, restored_replicas: None };
+        *self.history.lock() = StoredHistory { history, stored_at, restored: None };
     }
 
     /// Stores the history that the previous leader left, at the end of which the target had these
-    /// replicas.
-    pub fn restore(&self, history: History, replicas: i32, now: Instants) {
-        let (stored_at, restored_replicas) = (Some(now), Some(replicas));
-        *self.history.lock() = StoredHistory { history, stored_at, restored_replicas };
+    /// replicas. `None` if the history may lack its last part.
+    pub fn restore(&self, history: History, replicas: Option<i32>, now: Instants) {
+        let (stored_at, restored) = (Some(now), Some(Restored { replicas }));
+        *self.history.lock() = StoredHistory { history, stored_at, restored };
     }
 
     /// Compares a restored history with the replicas that the first reconcile reads. If they
-    /// differ, it is unknown why the target was scaled in between. Then the replicas become a
-    /// recommendation, as after a start without a history.
+    /// differ, or if the history is incomplete, it is unknown why the target has them. Then they
+    /// become a recommendation, as after a start without a history.
     pub fn reconcile_restored_history(&self, replicas: i32, now: Instants) {
         let mut stored = self.history.lock();
-        if stored.restored_replicas.take().is_some_and(|expected| expected != replicas) {
+        let restored = stored.restored.take();
+        if restored.is_some_and(|restored| restored.replicas != Some(replicas)) {
             stored.history.recommendations.push(Recommendation { replicas, at: now.wall });
         }
     }

@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 /// scale-ups, scale-downs. If there are more, those closest in time are merged.
 const MAX_POINTS: usize = 32;
 
+/// Larger than any number of replicas in a cluster, which has at most 150,000 pods. A
+/// recommendation can be larger if a metric is absurd; it is stored as this number.
+const MAX_REPLICAS: i32 = 1_000_000;
+
 /// A number of replicas, and a Unix time in milliseconds.
 pub(super) type Point = (i32, i64);
 
@@ -51,12 +55,16 @@ impl HistorySnapshot {
         now: Timestamp,
     ) -> Self {
         let cutoff = milliseconds_before(now, longest_window(spec, settings));
-        let points = history.recommendations.iter().map(|one| (one.replicas, milliseconds(one.at)));
+        let points = history
+            .recommendations
+            .iter()
+            .map(|one| (one.replicas.clamp(0, MAX_REPLICAS), milliseconds(one.at)));
         let events = |events: &[ScaleEvent]| {
             let cutoff = milliseconds_before(now, MAX_POLICY_PERIOD);
-            let points = events.iter().map(|event| (event.change, milliseconds(event.at)));
+            let change = |event: &ScaleEvent| event.change.clamp(1, MAX_REPLICAS);
+            let points = events.iter().map(|event| (change(event), milliseconds(event.at)));
             let recent = sorted(points.filter(|(_, at)| *at >= cutoff).collect());
-            merge_closest(recent, i32::saturating_add)
+            merge_closest(recent, |older, newer| older.saturating_add(newer).min(MAX_REPLICAS))
         };
         let recent = sorted(points.filter(|(_, at)| *at >= cutoff).collect());
         Self {
@@ -67,6 +75,20 @@ impl HistorySnapshot {
             scale_ups: events(&history.scale_ups),
             scale_downs: events(&history.scale_downs),
         }
+    }
+
+    /// Whether [`HistorySnapshot::new`] can have made this. Others can edit the ConfigMap, and a
+    /// negative scale event, for example, would let a policy allow more than its value.
+    pub(super) fn is_valid(&self) -> bool {
+        let is_valid = |points: &[Point], max_points: usize, min: i32| {
+            let mut numbers = points.iter().map(|(number, _)| *number);
+            points.len() <= max_points
+                && numbers.all(|number| (min..=MAX_REPLICAS).contains(&number))
+        };
+        self.desired_replicas >= 0
+            && is_valid(&self.recommendations, 2 * MAX_POINTS, 0)
+            && is_valid(&self.scale_ups, MAX_POINTS, 1)
+            && is_valid(&self.scale_downs, MAX_POINTS, 1)
     }
 
     /// Whether this snapshot has to replace `stored`. A renewal of the last recommendation doesn't

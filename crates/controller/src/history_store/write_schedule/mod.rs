@@ -41,17 +41,31 @@ pub(super) struct PendingShard {
     pub(super) version: Option<String>,
     /// When the first change since the last write was made.
     changed: Option<Instant>,
+    /// The same for the write in progress, and for one that failed.
+    unsaved: Option<Instant>,
+    is_failing: bool,
     not_before: Instant,
 }
 
 impl PendingShard {
     fn new(now: Instant) -> Self {
-        Self { snapshots: HashMap::new(), version: None, changed: None, not_before: now }
+        Self {
+            snapshots: HashMap::new(),
+            version: None,
+            changed: None,
+            unsaved: None,
+            is_failing: false,
+            not_before: now,
+        }
     }
 
     fn due(&self) -> Option<Instant> {
         self.changed.map(|changed| (changed + BATCH_DELAY).max(self.not_before))
     }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }
 
 /// The minimum interval between writes of a shard with this many autoscalers and bytes.
@@ -163,7 +177,7 @@ impl WriteSchedule {
     /// Returns a shard for its write. Changes from now on need another write.
     pub(super) fn start_write(&mut self, index: usize) -> Option<&mut PendingShard> {
         let shard = self.shards.get_mut(index)?;
-        shard.changed = None;
+        shard.unsaved = earlier(shard.unsaved, shard.changed.take());
         Some(shard)
     }
 
@@ -176,6 +190,7 @@ impl WriteSchedule {
     ) {
         if let Some(shard) = self.shards.get_mut(index) {
             shard.version = version;
+            (shard.unsaved, shard.is_failing) = (None, false);
             shard.not_before = now + min_write_interval(shard.snapshots.len(), bytes);
         }
     }
@@ -183,7 +198,14 @@ impl WriteSchedule {
     pub(super) fn write_failed(&mut self, index: usize, now: Instant) {
         if let Some(shard) = self.shards.get_mut(index) {
             shard.changed.get_or_insert(now);
+            shard.is_failing = true;
             shard.not_before = now + RETRY_DELAY;
         }
+    }
+
+    /// The time of the first change that could not be written.
+    pub(super) fn unsaved_since(&self) -> Option<Instant> {
+        let failing = self.shards.iter().filter(|shard| shard.is_failing);
+        failing.filter_map(|shard| earlier(shard.unsaved, shard.changed)).min()
     }
 }

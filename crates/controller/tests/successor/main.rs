@@ -7,163 +7,16 @@
 )]
 #![allow(clippy::manual_range_contains, reason = "one bound is too early, the other too late")]
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+mod cluster;
+mod untrusted_history;
 
-use hpa_controller::{Clock, Dependencies, Telemetry, k8s::Clients};
-use hpa_test_harness::{
-    RunningController, SettableMetrics, TestbedExt, VirtualClock, election, objects, options,
-};
-use hpa_testbed::{Config, Testbed};
-use http::{Method, Request};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::{
-    Api, Client,
-    api::{Patch, PatchParams},
-    client::Body,
-};
-use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+
+use hpa_controller::Telemetry;
+use hpa_test_harness::{TestbedExt, objects};
 use serde_json::{Value, json};
-use tower::service_fn;
 
-/// `--horizontal-pod-autoscaler-sync-period`.
-const SYNC: i64 = 15;
-/// The default stabilization window.
-const WINDOW: i64 = 300;
-/// The lease duration: the longest time without a leader after one was killed.
-const LEASE: i64 = 15;
-
-/// The writes of the controllers.
-#[derive(Default)]
-struct Writes {
-    /// The seconds at which a ConfigMap was written.
-    config_maps: Mutex<Vec<i64>>,
-    /// Writes of statuses and ConfigMaps hang, so that a scaling leaves no record.
-    hang: AtomicBool,
-}
-
-struct Cluster {
-    clock: VirtualClock,
-    testbed: Testbed,
-    metrics: Arc<SettableMetrics>,
-    writes: Arc<Writes>,
-    keep_history: bool,
-}
-
-impl Cluster {
-    /// A Deployment with two replicas, and an autoscaler with this behavior and a load of ten
-    /// replicas.
-    fn new(behavior: Value, keep_history: bool) -> Self {
-        let clock = VirtualClock::start();
-        let metrics = Arc::new(SettableMetrics::new(0, 10));
-        let server_clock = clock.clone();
-        let testbed = Testbed::new(Config {
-            metrics: Some(metrics.clone()),
-            clock: Arc::new(move || server_clock.now()),
-            ..Config::default()
-        });
-        let mut hpa = objects::hpa("web", 1..=20, [objects::external_metric("load", "1")]);
-        hpa["spec"]["behavior"] = behavior;
-        testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2), hpa]);
-        Self { clock, testbed, metrics, writes: Arc::default(), keep_history }
-    }
-
-    /// Starts a controller. It is a standby if there is a leader.
-    fn controller(&self, name: &str) -> RunningController {
-        self.observed_controller(name).0
-    }
-
-    fn observed_controller(&self, name: &str) -> (RunningController, Arc<Telemetry>) {
-        let client = self.client();
-        let clients = Clients { api: client.clone(), metrics: client.clone() };
-        let mut election = election(client, "kube-system", name);
-        election.config.keep_history = self.keep_history;
-        let options = options();
-        let dependencies = Dependencies {
-            clock: Arc::new(self.clock.clone()),
-            election: Some(election),
-            ..Dependencies::new(clients, &options)
-        };
-        let telemetry = dependencies.telemetry.clone();
-        (RunningController::start(dependencies, options), telemetry)
-    }
-
-    /// Whole seconds since the start.
-    fn second(&self) -> i64 {
-        i64::try_from(self.clock.age().as_secs()).expect("a short test")
-    }
-
-    /// Makes another client the holder of the lease.
-    async fn take_lease(&self, holder: &str) {
-        let leases: Api<Lease> = Api::namespaced(self.testbed.client(), "kube-system");
-        let patch = Patch::Merge(json!({ "spec": { "holderIdentity": holder } }));
-        leases.patch("hpa-controller", &PatchParams::default(), &patch).await.expect("a lease");
-    }
-
-    fn client(&self) -> Client {
-        let (server, writes, clock) =
-            (self.testbed.client(), self.writes.clone(), self.clock.clone());
-        let recording = service_fn(move |request: Request<Body>| {
-            let (server, writes, clock) = (server.clone(), writes.clone(), clock.clone());
-            async move {
-                let (is_read, path) =
-                    (request.method() == Method::GET, request.uri().path().to_owned());
-                let is_record = path.ends_with("/status") || path.contains("/configmaps");
-                if !is_read && is_record && writes.hang.load(Ordering::SeqCst) {
-                    std::future::pending::<()>().await;
-                }
-                let response = server.send(request).await?;
-                let now = i64::try_from(clock.age().as_secs()).expect("a short test");
-                if !is_read && response.status().is_success() && path.contains("/configmaps") {
-                    writes.config_maps.lock().push(now);
-                }
-                Ok::<_, kube::Error>(response)
-            }
-        });
-        Client::new(recording, "default")
-    }
-
-    /// Waits until that second.
-    async fn at(&self, second: i64) {
-        self.clock.until(Duration::from_secs(second.unsigned_abs())).await;
-    }
-
-    async fn load_at(&self, second: i64, load: i64) {
-        self.at(second).await;
-        self.metrics.set_value(load);
-    }
-
-    fn replicas(&self) -> i64 {
-        self.testbed.replicas("web")
-    }
-
-    /// Waits for this number of replicas. Returns the second.
-    async fn scaled_to(&self, replicas: i64) -> i64 {
-        let mut second = self.second();
-        while self.replicas() != replicas {
-            assert!(second < 5000, "still {} replicas, not {replicas}", self.replicas());
-            second += 1;
-            self.at(second).await;
-        }
-        second
-    }
-
-    /// Waits until the number of replicas changes. Returns the second and the new number.
-    async fn scaled_from(&self, replicas: i64) -> (i64, i64) {
-        let mut second = self.second();
-        while self.replicas() == replicas {
-            assert!(second < 5000, "still {replicas} replicas");
-            second += 1;
-            self.at(second).await;
-        }
-        (second, self.replicas())
-    }
-}
+use crate::cluster::{Cluster, LEASE, SYNC, WINDOW, exported};
 
 /// The second of the scale-down, if the load falls at 200 and the leader is killed at `killed`.
 async fn scale_down_after_a_kill(killed: i64, keep_history: bool) -> i64 {
@@ -332,13 +185,6 @@ async fn time_without_a_controller_shortens_no_window() {
             "started at {started}, scaled down at {scaled}"
         );
     }
-}
-
-/// The value of a series of a controller; -1 if it has none.
-fn exported(telemetry: &Telemetry, series: &str) -> i64 {
-    let text = telemetry.render();
-    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    value.map_or(-1, |value| value.parse().expect("an integer"))
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,44 @@
+//! What others have to know about the history store.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How complete and how valid the stored histories are. The history store updates it; the elector
+/// writes it to the lease, and the metrics export it.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryHealth {
+    unsaved: Mutex<Option<(Timestamp, Instant)>>,
+    rejected: AtomicU64,
+}
+
+impl HistoryHealth {
+    /// The time of the first change that could not be written. `None` while writes succeed.
+    pub(crate) fn unsaved_since(&self) -> Option<Timestamp> {
+        self.unsaved.lock().map(|(wall, _)| wall)
+    }
+
+    /// How long ago that was.
+    pub(crate) fn unsaved_for(&self) -> Option<Duration> {
+        self.unsaved.lock().map(|(_, at)| at.elapsed())
+    }
+
+    /// Sets the time of that change, by both clocks.
+    pub(super) fn set_unsaved(&self, since: Option<(Timestamp, Instant)>) {
+        *self.unsaved.lock() = since;
+    }
+
+    /// The number of stored histories that were ignored because they are invalid.
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_rejected(&self, count: u64) {
+        self.rejected.fetch_add(count, Ordering::Relaxed);
+    }
+}
