@@ -40,11 +40,14 @@
 //!         objects              validation, defaults, generations, deletion
 //!           store                objects, resource versions, watch cache
 //!           registry             resources: built-in and from CRDs
+//!         schema               fields of the kinds: JSON, protobuf, field validation, OpenAPI
+//!         autoscaler_v1        converts autoscalers to and from autoscaling/v1
 //!         output               full objects, metadata, tables
 //! ```
 //!
 //! Modules import only modules below them.
 
+mod autoscaler_v1;
 mod config;
 mod discovery;
 mod error;
@@ -65,6 +68,7 @@ mod response;
 mod rest;
 mod restart;
 mod router;
+mod schema;
 mod selection;
 mod server;
 mod service;

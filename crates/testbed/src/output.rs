@@ -1,7 +1,5 @@
 //! The representations of objects in responses: full objects, metadata only, or tables.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -20,8 +18,7 @@ const JSON: [&str; 3] = ["application/json", "application/*", "*/*"];
 /// The representation that a request accepts.
 #[derive(Debug)]
 pub(crate) struct OutputFormat {
-    api_version: String,
-    list_kind: String,
+    target: Target,
     format: Format,
 }
 
@@ -50,8 +47,7 @@ impl OutputFormat {
             "PartialObjectMetadata" | "PartialObjectMetadataList" => Format::PartialMetadata,
             _ => Format::Object,
         };
-        let api_version = target.resource.api_version(&target.version);
-        Ok(Self { api_version, list_kind: target.resource.list_kind.clone(), format })
+        Ok(Self { target: target.clone(), format })
     }
 
     /// Sets the time that ages in tables refer to.
@@ -69,13 +65,12 @@ impl OutputFormat {
     }
 
     pub(crate) fn object(&self, object: &Value) -> Value {
-        let object = self.with_api_version(object);
         match &self.format {
-            Format::Object => object.into_owned(),
-            Format::PartialMetadata => partial_metadata(&object),
+            Format::Object => self.target.in_requested_version(object).into_owned(),
+            Format::PartialMetadata => partial_metadata(&self.target.in_requested_version(object)),
             Format::Table(table) => {
-                let version = json::str_at(&object, "/metadata/resourceVersion");
-                table.print([&*object], &json!({ "resourceVersion": version }))
+                let version = json::str_at(object, "/metadata/resourceVersion");
+                table.print([object], &json!({ "resourceVersion": version }))
             }
         }
     }
@@ -90,12 +85,15 @@ impl OutputFormat {
     }
 
     pub(crate) fn list(&self, objects: &[Object], metadata: &Value) -> Value {
-        let shown = objects.iter().map(|object| self.with_api_version(object));
+        let shown = objects.iter().map(|object| self.target.in_requested_version(object));
         match &self.format {
             Format::Object => {
-                let items: Vec<Value> = shown.map(Cow::into_owned).collect();
+                let items: Vec<Value> = shown.map(std::borrow::Cow::into_owned).collect();
+                let resource = &self.target.resource;
                 json!({
-                    "kind": self.list_kind, "apiVersion": self.api_version, "metadata": metadata,
+                    "kind": resource.list_kind,
+                    "apiVersion": resource.api_version(&self.target.version),
+                    "metadata": metadata,
                     "items": items,
                 })
             }
@@ -104,21 +102,8 @@ impl OutputFormat {
                 let (kind, version) = ("PartialObjectMetadataList", "meta.k8s.io/v1");
                 json!({ "kind": kind, "apiVersion": version, "metadata": metadata, "items": items })
             }
-            Format::Table(table) => {
-                let shown: Vec<Cow<'_, Value>> = shown.collect();
-                table.print(shown.iter().map(|object| &**object), metadata)
-            }
+            Format::Table(table) => table.print(objects.iter().map(|object| &**object), metadata),
         }
-    }
-
-    /// Converts to the requested version. Versions of a custom resource differ in name only.
-    fn with_api_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
-        if json::str_at(object, "/apiVersion") == self.api_version {
-            return Cow::Borrowed(object);
-        }
-        let mut object = object.clone();
-        json::set(&mut object, &["apiVersion"], self.api_version.as_str());
-        Cow::Owned(object)
     }
 }
 

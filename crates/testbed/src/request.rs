@@ -154,13 +154,19 @@ impl ApiRequest {
         }
     }
 
-    /// The body, whose media type must be JSON.
-    pub(crate) fn json(&self) -> Result<Value, ApiError> {
-        let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
-        if !media_type.is_empty() && media_type != "application/json" {
-            return Err(ApiError::unsupported_media_type("application/json"));
+    /// The media type of the body, without parameters.
+    pub(crate) fn media_type(&self) -> &str {
+        self.content_type.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Rejects a body whose media type is not JSON.
+    pub(crate) fn check_json(&self) -> Result<(), ApiError> {
+        match self.media_type() {
+            "" | "application/json" => Ok(()),
+            _ => Err(ApiError::unsupported_media_type(
+                "application/json, application/vnd.kubernetes.protobuf",
+            )),
         }
-        self.any_json()
     }
 
     /// The body as JSON, regardless of its media type.

@@ -1,9 +1,13 @@
 //! The target of a request.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
 
 use crate::{
+    autoscaler_v1,
     error::{ApiError, ObjectReference},
+    json,
     registry::{Resource, Version},
     store::ObjectId,
 };
@@ -24,6 +28,21 @@ impl Target {
 
     pub(crate) fn reference(&self) -> ObjectReference<'_> {
         self.resource.reference(&self.name)
+    }
+
+    /// The object in the version of the request: it may be stored in another one. Versions of a
+    /// custom resource differ in name only.
+    pub(crate) fn in_requested_version<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
+        let requested = self.resource.api_version(&self.version);
+        if json::str_at(object, "/apiVersion") == requested {
+            return Cow::Borrowed(object);
+        }
+        if self.resource.is_autoscaler() {
+            return Cow::Owned(autoscaler_v1::to_v1(object));
+        }
+        let mut object = object.clone();
+        json::set(&mut object, &["apiVersion"], requested);
+        Cow::Owned(object)
     }
 
     pub(crate) fn served_version(&self) -> Result<&Version, ApiError> {

@@ -46,8 +46,8 @@ pub(crate) fn handle(
         ["api", version] => legacy::resources(&state, &metrics_served, "", version)?,
         ["apis", group, version] => legacy::resources(&state, &metrics_served, group, version)?,
         ["openapi", "v3"] => openapi::index(&state),
-        ["openapi", "v3", "api", version] => openapi::paths(&state, "", version),
-        ["openapi", "v3", "apis", group, version] => openapi::paths(&state, group, version),
+        ["openapi", "v3", "api", version] => openapi::document(&state, "", version),
+        ["openapi", "v3", "apis", group, version] => openapi::document(&state, group, version),
         [] => {
             let paths =
                 ["/api", "/apis", "/healthz", "/livez", "/openapi/v3", "/readyz", "/version"];

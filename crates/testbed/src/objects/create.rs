@@ -8,6 +8,7 @@ use super::{
     checks::{SERVER_FIELDS, check_namespace, check_type},
 };
 use crate::{
+    autoscaler_v1,
     config::Config,
     error::ApiError,
     json, names,
@@ -25,6 +26,10 @@ pub(crate) fn create(
     dry_run: bool,
 ) -> Result<Object, ApiError> {
     check_type(target, &mut object)?;
+    if autoscaler_v1::is_v1(&object) {
+        let target = Target { version: "v2".to_owned(), ..target.clone() };
+        return create(state, config, &target, autoscaler_v1::from_v1(object), dry_run);
+    }
     check_namespace(target, &mut object)?;
     check_namespace_exists(state, target)?;
     if !json::str_at(&object, "/metadata/resourceVersion").is_empty() {

@@ -7,6 +7,7 @@ use super::{
     checks::{SERVER_FIELDS, check_namespace, check_type, has_finalizers},
 };
 use crate::{
+    autoscaler_v1,
     config::Config,
     error::ApiError,
     json,
@@ -29,11 +30,11 @@ pub(crate) fn update(
     let Some(old) = state.store.get(&key, &id).cloned() else {
         return Err(ApiError::not_found(&target.reference()));
     };
-    // The object may be stored in another version than the requested one.
-    let mut current = (*old).clone();
-    json::set(&mut current, &["apiVersion"], target.resource.api_version(&target.version));
-    let mut new = change(&current)?;
+    let mut new = change(&target.in_requested_version(&old))?;
     check_type(target, &mut new)?;
+    if autoscaler_v1::is_v1(&new) {
+        new = autoscaler_v1::from_v1(new);
+    }
     check_namespace(target, &mut new)?;
     check_identity(target, &new, &old)?;
     keep_server_fields(&mut new, &old);

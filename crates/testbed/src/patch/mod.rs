@@ -9,7 +9,11 @@ mod update;
 use serde_json::Value;
 
 pub(crate) use self::field_manager::FieldManager;
-use crate::{error::ApiError, request::ApiRequest};
+use crate::{
+    error::ApiError,
+    request::ApiRequest,
+    schema::{Shape, decode_json},
+};
 
 const MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
@@ -31,7 +35,7 @@ pub(crate) enum Patch {
 impl Patch {
     /// Parses a patch by its media type.
     pub(crate) fn new(request: &ApiRequest, is_builtin: bool) -> Result<Self, ApiError> {
-        match request.content_type.split(';').next().unwrap_or_default().trim() {
+        match request.media_type() {
             "application/json-patch+json" => operations(decoded(request)?).map(Self::Json),
             "application/merge-patch+json" => object(request).map(Self::Merge),
             "application/strategic-merge-patch+json" => object(request).map(Self::Strategic),
@@ -41,6 +45,25 @@ impl Patch {
                 Err(ApiError::with_empty_details(code, reason, "415: Unsupported Media Type"))
             }
             _ => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+        }
+    }
+
+    /// The fields that occur twice in the patch.
+    pub(crate) fn duplicate_fields(&self, request: &ApiRequest) -> Vec<String> {
+        match self {
+            Self::Merge(_) | Self::Strategic(_) => {
+                let decoded = decode_json(&request.body, Shape::Any);
+                decoded.map(|decoded| decoded.problems).unwrap_or_default()
+            }
+            Self::Json(_) | Self::Apply(_) => Vec::new(),
+        }
+    }
+
+    /// The patch as an error shows it. `patched` is the result.
+    pub(crate) fn describe(&self, patched: &Value) -> String {
+        match self {
+            Self::Strategic(patch) => go_text(patch),
+            _ => patched.to_string(),
         }
     }
 
@@ -56,6 +79,21 @@ impl Patch {
             Self::Strategic(_) => return Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
         }
         Ok(object)
+    }
+}
+
+/// A value as Go prints it: `map[spec:map[maxReplicas:8]]`.
+fn go_text(value: &Value) -> String {
+    let join = |texts: Vec<String>| texts.join(" ");
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(elements) => format!("[{}]", join(elements.iter().map(go_text).collect())),
+        Value::Object(fields) => {
+            let field = |(name, value): (&String, &Value)| format!("{name}:{}", go_text(value));
+            format!("map[{}]", join(fields.iter().map(field).collect()))
+        }
+        other => other.to_string(),
     }
 }
 

@@ -70,6 +70,7 @@ fn version(version: &Value) -> Version {
         has_status: version.pointer("/subresources/status").is_some(),
         scale: version.pointer("/subresources/scale").map(scale),
         columns: json::array_at(version, "/additionalPrinterColumns").cloned().collect(),
+        schema: version.pointer("/schema/openAPIV3Schema").cloned(),
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Version {
     pub(crate) scale: Option<ScalePaths>,
     /// The `additionalPrinterColumns` of a custom resource.
     pub(crate) columns: Vec<serde_json::Value>,
+    /// The `openAPIV3Schema` of a custom resource.
+    pub(crate) schema: Option<serde_json::Value>,
 }
 
 /// A resource: its names, versions and properties.

@@ -5,7 +5,7 @@ use hpa_calc::validation::{Cause, CauseReason};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::options::reject_options;
+use super::{body::BodyKind, options::reject_options};
 use crate::{
     error::{ApiError, ObjectReference},
     json,
@@ -81,7 +81,10 @@ pub(super) fn collection(
 }
 
 fn options(request: &ApiRequest) -> Result<Value, ApiError> {
-    if request.body.is_empty() { Ok(json!({})) } else { request.json() }
+    if request.body.is_empty() {
+        return Ok(json!({}));
+    }
+    Ok(BodyKind::delete_options().read(request)?.value)
 }
 
 fn check_preconditions(target: &Target, options: &Value, object: &Value) -> Result<(), ApiError> {

@@ -1,5 +1,6 @@
 //! Handlers for resources.
 
+mod body;
 mod delete;
 mod list;
 mod object;
@@ -14,7 +15,11 @@ use axum::body::Body;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
-use self::object::{get, respond};
+use self::{
+    body::{Body as ReadBody, BodyKind, warn},
+    object::{get, respond},
+    patch::Patched,
+};
 use crate::{
     error::ApiError,
     json,
@@ -31,6 +36,7 @@ pub(crate) fn handle(
 ) -> Result<Response<Body>, ApiError> {
     let target = target(server, request)?;
     options::check_dry_run(request)?;
+    options::check_field_validation(request)?;
     let version = target.served_version()?;
     match request.info.subresource.as_str() {
         "" if request.info.name.is_empty() => collection(server, request, &target),
@@ -81,7 +87,7 @@ fn create(
     if target.resource.namespaced && target.namespace.is_empty() {
         return Err(ApiError::method_not_allowed());
     }
-    let mut body = request.json()?;
+    let ReadBody { value: mut body, warnings } = BodyKind::for_target(target)?.read(request)?;
     FieldManager::for_update(request, server.now()).record(
         &mut body,
         &Value::Null,
@@ -94,7 +100,8 @@ fn create(
         body,
         request.is_dry_run(),
     )?;
-    respond(server, request, target, &created, StatusCode::CREATED)
+    let response = respond(server, request, target, &created, StatusCode::CREATED)?;
+    Ok(warn(response, &warnings))
 }
 
 fn one(
@@ -109,7 +116,8 @@ fn one(
             respond(server, request, target, &object, StatusCode::OK)
         }
         (&Method::PUT, _) => {
-            let mut body = request.json()?;
+            let ReadBody { value: mut body, warnings } =
+                BodyKind::for_target(target)?.read(request)?;
             let manager = FieldManager::for_update(request, server.now());
             let mut state = server.state.lock();
             let dry_run = request.is_dry_run();
@@ -127,11 +135,13 @@ fn one(
                 Ok(body)
             })?;
             drop(state);
-            respond(server, request, target, &object, StatusCode::OK)
+            let response = respond(server, request, target, &object, StatusCode::OK)?;
+            Ok(warn(response, &warnings))
         }
         (&Method::PATCH, _) => {
-            let (object, code) = patch::handle(server, request, target, subresource)?;
-            respond(server, request, target, &object, code)
+            let Patched { object, code, warnings } =
+                patch::handle(server, request, target, subresource)?;
+            Ok(warn(respond(server, request, target, &object, code)?, &warnings))
         }
         (&Method::DELETE, Subresource::None) => delete::one(server, request, target),
         _ => Err(ApiError::method_not_allowed()),

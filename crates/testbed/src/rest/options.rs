@@ -50,18 +50,36 @@ pub(super) fn check_dry_run(request: &ApiRequest) -> Result<(), ApiError> {
     if given.is_empty() || given == "All" {
         return Ok(());
     }
-    let kind = match request.method.as_str() {
-        "POST" => "CreateOptions",
-        "PUT" => "UpdateOptions",
-        "PATCH" => "PatchOptions",
-        "DELETE" => "DeleteOptions",
-        _ => return Ok(()),
-    };
+    let Some(kind) = options_kind(request) else { return Ok(()) };
     let message = format!("Unsupported value: [\"{given}\"]: supported values: \"All\"");
     reject_options(
         kind,
         &[Cause { reason: CauseReason::NotSupported, message, field: "dryRun".to_owned() }],
     )
+}
+
+/// Rejects unknown values of `fieldValidation`.
+pub(super) fn check_field_validation(request: &ApiRequest) -> Result<(), ApiError> {
+    let given = request.parameter("fieldValidation");
+    let kind = options_kind(request).filter(|kind| *kind != "DeleteOptions");
+    let (Some(kind), false) = (kind, ["", "Ignore", "Strict", "Warn"].contains(&given)) else {
+        return Ok(());
+    };
+    let supported = r#"supported values: "", "Ignore", "Strict", "Warn""#;
+    let message = format!("Unsupported value: \"{given}\": {supported}");
+    let (reason, field) = (CauseReason::NotSupported, "fieldValidation".to_owned());
+    reject_options(kind, &[Cause { reason, message, field }])
+}
+
+/// The kind of the options that a writing request has as query parameters.
+fn options_kind(request: &ApiRequest) -> Option<&'static str> {
+    match request.method.as_str() {
+        "POST" => Some("CreateOptions"),
+        "PUT" => Some("UpdateOptions"),
+        "PATCH" => Some("PatchOptions"),
+        "DELETE" => Some("DeleteOptions"),
+        _ => None,
+    }
 }
 
 /// Returns an error if there are causes.

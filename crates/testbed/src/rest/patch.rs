@@ -4,7 +4,7 @@ use hpa_calc::validation::{Cause, CauseReason};
 use http::StatusCode;
 use serde_json::Value;
 
-use super::options::reject_options;
+use super::{body::BodyKind, options::reject_options};
 use crate::{
     error::ApiError,
     json,
@@ -16,29 +16,43 @@ use crate::{
     target::{Subresource, Target},
 };
 
-/// Patches an object. The status code is 201 if server-side apply created it.
+pub(super) struct Patched {
+    pub(super) object: Object,
+    /// 201 if server-side apply created the object.
+    pub(super) code: StatusCode,
+    pub(super) warnings: Vec<String>,
+}
+
 pub(super) fn handle(
     server: &Server,
     request: &ApiRequest,
     target: &Target,
     subresource: Subresource,
-) -> Result<(Object, StatusCode), ApiError> {
+) -> Result<Patched, ApiError> {
     let patch = Patch::new(request, !target.resource.is_custom)?;
     if let Patch::Apply(applied) = patch {
         return apply(server, request, target, subresource, applied);
     }
     let (dry_run, is_builtin) = (request.is_dry_run(), !target.resource.is_custom);
     let manager = FieldManager::for_update(request, server.now());
+    let kind = BodyKind::for_target(target)?;
+    let duplicates = patch.duplicate_fields(request);
+    let mut warnings = Vec::new();
     let mut state = server.state.lock();
     let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
-        let mut new = patch.apply_to(object, is_builtin)?;
+        let patched = patch.apply_to(object, is_builtin)?;
+        let describe = || patch.describe(&patched);
+        let body = kind.check_patched(request, &patched, &duplicates, describe)?;
+        let mut new = body.value;
+        warnings = body.warnings;
         if subresource == Subresource::Status {
             admit_status(target, &mut new)?;
         }
         manager.record(&mut new, object, subresource);
         Ok(new)
     })?;
-    Ok((object, StatusCode::OK))
+    drop(state);
+    Ok(Patched { object, code: StatusCode::OK, warnings })
 }
 
 fn apply(
@@ -47,7 +61,7 @@ fn apply(
     target: &Target,
     subresource: Subresource,
     applied: Value,
-) -> Result<(Object, StatusCode), ApiError> {
+) -> Result<Patched, ApiError> {
     if request.parameter("fieldManager").is_empty() {
         let (reason, field) = (CauseReason::Required, "fieldManager".to_owned());
         let message = "Required value: is required for apply patch".to_owned();
@@ -60,6 +74,7 @@ fn apply(
             "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
+    BodyKind::for_target(target)?.check_applied(target, &applied)?;
     let manager = FieldManager::for_apply(request, server.now());
     let mut state = server.state.lock();
     let dry_run = request.is_dry_run();
@@ -70,10 +85,11 @@ fn apply(
         json::set_default(&mut object, &["metadata", "name"], target.name.as_str());
         let created =
             create(&mut state, &server.config, target, manager.apply_new(object), dry_run)?;
-        return Ok((created, StatusCode::CREATED));
+        return Ok(Patched { object: created, code: StatusCode::CREATED, warnings: Vec::new() });
     }
     let object = update(&mut state, &server.config, target, subresource, dry_run, |live| {
         manager.apply(live, &applied, request.is_set("force"))
     })?;
-    Ok((object, StatusCode::OK))
+    drop(state);
+    Ok(Patched { object, code: StatusCode::OK, warnings: Vec::new() })
 }

@@ -8,7 +8,10 @@ use hpa_calc::{
 use http::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::object::get;
+use super::{
+    body::{Body as ReadBody, BodyKind, warn},
+    object::get,
+};
 use crate::{
     error::{ApiError, ObjectReference},
     json,
@@ -30,21 +33,31 @@ pub(super) fn handle(
     let Some(paths) = &target.served_version()?.scale else {
         return Err(ApiError::unknown_resource());
     };
+    let mut warnings = Vec::new();
     let object = match request.method {
         Method::GET => get(server, request, target)?,
         Method::PUT => {
-            let body = request.json()?;
-            write(server, request, target, paths, |_| Ok(body))?
+            let body = BodyKind::scale().read(request)?;
+            let ReadBody { value, .. } = body;
+            warnings = body.warnings;
+            write(server, request, target, paths, |_| Ok(value))?
         }
         Method::PATCH => {
-            let patch = Patch::new(request, !target.resource.is_custom)?;
+            let is_builtin = !target.resource.is_custom;
+            let patch = Patch::new(request, is_builtin)?;
+            let duplicates = patch.duplicate_fields(request);
             write(server, request, target, paths, |scale| {
-                patch.apply_to(scale, !target.resource.is_custom)
+                let patched = patch.apply_to(scale, is_builtin)?;
+                let describe = || patch.describe(&patched);
+                let kind = BodyKind::scale();
+                let body = kind.check_patched(request, &patched, &duplicates, describe)?;
+                warnings = body.warnings;
+                Ok(body.value)
             })?
         }
         _ => return Err(ApiError::method_not_allowed()),
     };
-    Ok(response::json(StatusCode::OK, &scale_for(&object, paths)?))
+    Ok(warn(response::json(StatusCode::OK, &scale_for(&object, paths)?), &warnings))
 }
 
 /// Writes the replicas of the scale. `change` computes the new scale from the current one.

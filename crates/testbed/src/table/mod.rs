@@ -32,6 +32,7 @@ pub(crate) struct TablePrinter {
     columns: Vec<Column>,
     rows: RowPrinter,
     include: Include,
+    target: Target,
     now: Timestamp,
 }
 
@@ -66,7 +67,7 @@ impl TablePrinter {
         } else {
             (custom::columns(custom), RowPrinter::Crd(custom.clone()))
         };
-        Ok(Self { columns, rows, include, now })
+        Ok(Self { columns, rows, include, target: target.clone(), now })
     }
 
     /// A table with one row per object.
@@ -108,7 +109,7 @@ impl TablePrinter {
         let object = match self.include {
             Include::Nothing => return json!({ "cells": cells }),
             Include::Metadata => partial_metadata(object),
-            Include::Object => object.clone(),
+            Include::Object => self.target.in_requested_version(object).into_owned(),
         };
         json!({ "cells": cells, "object": object })
     }

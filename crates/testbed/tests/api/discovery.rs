@@ -87,6 +87,29 @@ async fn openapi_documents_patch_operations() {
 }
 
 #[tokio::test]
+async fn openapi_describes_the_fields_of_served_kinds() {
+    let testbed = Testbed::default();
+    let mut definition = crd();
+    definition["spec"]["versions"][1]["schema"] = json!({ "openAPIV3Schema": {
+        "type": "object", "properties": { "spec": { "description": "What to run." } },
+    } });
+    testbed.apply(definition).unwrap();
+    for (path, schema, description) in [
+        (
+            "apis/autoscaling/v2",
+            "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec/properties/maxReplicas",
+            "maxReplicas is the upper limit",
+        ),
+        ("apis/apps/v1", "io.k8s.api.core.v1.Container/properties/image", "Container image name."),
+        ("apis/example.com/v1", "com.example.v1.Queue/properties/spec", "What to run."),
+    ] {
+        let (code, document) = get(&testbed, &format!("/openapi/v3/{path}")).await;
+        let text = at(&document, &format!("/components/schemas/{schema}/description"));
+        assert!(code == 200 && text.as_str().unwrap().starts_with(description), "{schema}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn typed_kube_client_lists() {
     let api: kube::Api<Deployment> = kube::Api::all(Testbed::default().client());
     assert_eq!(api.list(&kube::api::ListParams::default()).await.unwrap().items, []);

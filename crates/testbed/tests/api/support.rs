@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::http::Request;
+use ::http::{Request, response::Parts};
 use axum::body::Body;
 use futures::StreamExt;
 use hpa_testbed::{Config, Faults, Testbed};
@@ -25,19 +25,35 @@ pub(crate) async fn send(
     media_type: &str,
     body: &Value,
 ) -> (u16, Value) {
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let (parts, body) = respond(testbed, method, path, media_type, text).await;
+    (parts.status.as_u16(), body)
+}
+
+/// Like [`send`], with any body. Returns the head of the response, too.
+pub(crate) async fn respond(
+    testbed: &Testbed,
+    method: &str,
+    path: &str,
+    media_type: &str,
+    body: impl Into<Body>,
+) -> (Parts, Value) {
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header("accept", if method == "GET" { media_type } else { "application/json" })
         .header("content-type", media_type)
-        .body(body)
+        .body(body.into())
         .unwrap();
-    let response = testbed.service().oneshot(request).await.unwrap();
-    let code = response.status().as_u16();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let (parts, body) = testbed.service().oneshot(request).await.unwrap().into_parts();
+    let bytes = body.collect().await.unwrap().to_bytes();
     let body = serde_json::from_slice(&bytes);
-    (code, body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()))
+    (parts, body.unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()))
+}
+
+/// The `Warning` headers of a response.
+pub(crate) fn warnings(parts: &Parts) -> Vec<&str> {
+    parts.headers.get_all("warning").iter().map(|value| value.to_str().unwrap()).collect()
 }
 
 pub(crate) async fn get(testbed: &Testbed, path: &str) -> (u16, Value) {

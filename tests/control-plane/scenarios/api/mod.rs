@@ -6,6 +6,7 @@
 pub(super) mod changes;
 pub(super) mod discovery;
 pub(super) mod examples;
+pub(super) mod fields;
 pub(super) mod lists;
 pub(super) mod patches;
 pub(super) mod rejections;

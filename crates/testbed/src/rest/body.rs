@@ -1,0 +1,166 @@
+//! Request bodies: JSON or protobuf, and the validation of their fields.
+
+use axum::body::Body as HttpBody;
+use hpa_calc::validation::{Cause, CauseReason};
+use http::{HeaderValue, Response, header};
+use serde_json::Value;
+
+use crate::{
+    error::{ApiError, ObjectReference},
+    request::ApiRequest,
+    schema::{
+        DecodeError, Decoded, Shape, decode_json, decode_protobuf, decode_value, is_protobuf,
+        message_for_kind,
+    },
+    target::Target,
+};
+
+/// The kind that a body must have.
+#[derive(Clone, Copy)]
+pub(super) struct BodyKind<'a> {
+    kind: &'a str,
+    version: &'a str,
+    shape: Shape<'a>,
+}
+
+/// What happens to unknown and duplicate fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+/// A body without unknown fields, and the warnings about them for the response.
+pub(super) struct Body {
+    pub(super) value: Value,
+    pub(super) warnings: Vec<String>,
+}
+
+impl FieldValidation {
+    fn new(request: &ApiRequest) -> Self {
+        match request.parameter("fieldValidation") {
+            "Ignore" => Self::Ignore,
+            "Strict" => Self::Strict,
+            _ => Self::Warn,
+        }
+    }
+}
+
+impl<'a> BodyKind<'a> {
+    pub(super) fn for_target(target: &'a Target) -> Result<Self, ApiError> {
+        let (resource, version) = (&target.resource, target.served_version()?);
+        let shape = if resource.is_custom {
+            version.schema.as_ref().map_or(Shape::Any, Shape::CustomResource)
+        } else {
+            let message = message_for_kind(&resource.group, &version.name, &resource.kind);
+            message.map_or(Shape::Any, Shape::Message)
+        };
+        Ok(Self { kind: &resource.kind, version: &version.name, shape })
+    }
+
+    pub(super) fn scale() -> Self {
+        let message = message_for_kind("autoscaling", "v1", "Scale");
+        Self { kind: "Scale", version: "v1", shape: message.map_or(Shape::Any, Shape::Message) }
+    }
+
+    pub(super) fn delete_options() -> Self {
+        Self { kind: "DeleteOptions", version: "v1", shape: Shape::Any }
+    }
+
+    fn error(&self, why: &str) -> ApiError {
+        let Self { kind, version, .. } = self;
+        let text = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}");
+        ApiError::bad_request(text)
+    }
+
+    /// Reads the body of a create or update request.
+    pub(super) fn read(&self, request: &ApiRequest) -> Result<Body, ApiError> {
+        if is_protobuf(request.media_type()) {
+            let value = decode_protobuf(&request.body).map_err(|error| {
+                let kind = self.kind;
+                ApiError::bad_request(format!(
+                    "the object provided is unrecognized (must be of type {kind}): {error}"
+                ))
+            })?;
+            return Ok(Body { value, warnings: Vec::new() });
+        }
+        request.check_json()?;
+        let decoded = decode_json(&request.body, self.shape).map_err(|error| match error {
+            DecodeError::Syntax(_) => ApiError::bad_request(error.to_string()),
+            DecodeError::Type(text) => self.error(&text),
+        })?;
+        validate(decoded, request, |problems| {
+            self.error(&format!("strict decoding error: {problems}"))
+        })
+    }
+
+    /// Checks a patched object. `patch` is what an error shows of the patch, and `duplicates` are
+    /// the problems of the patch itself.
+    pub(super) fn check_patched(
+        &self,
+        request: &ApiRequest,
+        patched: &Value,
+        duplicates: &[String],
+        patch: impl FnOnce() -> String,
+    ) -> Result<Body, ApiError> {
+        let invalid = |text: &str, patch: String| {
+            let (reason, field) = (CauseReason::Invalid, "patch".to_owned());
+            let message = format!("Invalid value: {patch:?}: {text}");
+            let reference = ObjectReference { group: "", plural: "", kind: "", name: "" };
+            ApiError::invalid(&reference, &[Cause { reason, message, field }])
+        };
+        let mut decoded = match decode_value(patched, self.shape) {
+            Ok(decoded) => decoded,
+            Err(error) => return Err(invalid(&error.to_string(), patch())),
+        };
+        decoded.problems.splice(0..0, duplicates.iter().cloned());
+        validate(decoded, request, |problems| {
+            invalid(&format!("strict decoding error: {problems}"), patch())
+        })
+    }
+
+    /// Checks the configuration of a server-side apply, in which unknown fields are always errors.
+    pub(super) fn check_applied(&self, target: &Target, applied: &Value) -> Result<(), ApiError> {
+        let decoded = decode_value(applied, self.shape);
+        let problem = match decoded {
+            Ok(Decoded { problems, .. }) => {
+                let Some(first) = problems.into_iter().next() else { return Ok(()) };
+                let path = first.split('"').nth(1).unwrap_or_default().to_owned();
+                format!(".{path}: field not declared in schema")
+            }
+            Err(error) => error.to_string(),
+        };
+        let namespace = crate::json::str_at(applied, "/metadata/namespace");
+        Err(ApiError::without_reason(format!(
+            "failed to create typed patch object ({namespace}/{}; {}, Kind={}): {problem}",
+            target.name,
+            target.resource.api_version(self.version),
+            self.kind
+        )))
+    }
+}
+
+fn validate(
+    decoded: Decoded,
+    request: &ApiRequest,
+    error: impl FnOnce(&str) -> ApiError,
+) -> Result<Body, ApiError> {
+    let Decoded { value, problems } = decoded;
+    match FieldValidation::new(request) {
+        FieldValidation::Strict if !problems.is_empty() => Err(error(&problems.join(", "))),
+        FieldValidation::Ignore => Ok(Body { value, warnings: Vec::new() }),
+        FieldValidation::Warn | FieldValidation::Strict => Ok(Body { value, warnings: problems }),
+    }
+}
+
+/// Adds a `Warning` header for each warning.
+pub(super) fn warn(mut response: Response<HttpBody>, warnings: &[String]) -> Response<HttpBody> {
+    for warning in warnings {
+        // Warnings contain names of fields, which may have any character.
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}

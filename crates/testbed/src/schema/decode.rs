@@ -1,0 +1,354 @@
+//! Decodes JSON by a shape: drops unknown fields, and reports them and duplicate fields.
+
+use std::fmt::{self, Write};
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::{
+    message::{Message, Type},
+    shape::Shape,
+};
+
+/// A decoded value without its unknown fields.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) value: Value,
+    /// The unknown and duplicate fields: `unknown field "spec.minReplicaz"`.
+    pub(crate) problems: Vec<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DecodeError {
+    #[error("the body is not JSON: {0}")]
+    Syntax(serde_json::Error),
+    /// A value has the wrong type. The message is that of Go.
+    #[error("{0}")]
+    Type(String),
+}
+
+/// Decodes a JSON text.
+pub(crate) fn decode_json(text: &[u8], shape: Shape<'_>) -> Result<Decoded, DecodeError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let decoded = decode(&mut deserializer, shape)?;
+    deserializer.end().map_err(DecodeError::Syntax)?;
+    Ok(decoded)
+}
+
+/// Decodes a value, such as a patched object.
+pub(crate) fn decode_value(value: &Value, shape: Shape<'_>) -> Result<Decoded, DecodeError> {
+    decode(value, shape)
+}
+
+fn decode<'de, D>(deserializer: D, shape: Shape<'_>) -> Result<Decoded, DecodeError>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    let mut progress = Progress::default();
+    let place = Place { shape, owner: "", in_map: false, progress: &mut progress };
+    match place.deserialize(deserializer) {
+        Ok(value) => {
+            let mut problems = progress.problems;
+            if matches!(shape, Shape::CustomResource(_)) {
+                // As kube-apiserver, which finds unknown fields of custom resources later.
+                problems.sort_by_key(|problem| !problem.starts_with("duplicate"));
+            }
+            Ok(Decoded { value, problems })
+        }
+        Err(error) => {
+            Err(progress.type_error.map_or(DecodeError::Syntax(error), DecodeError::Type))
+        }
+    }
+}
+
+enum Step {
+    Field(String),
+    Index(usize),
+}
+
+#[derive(Default)]
+struct Progress {
+    path: Vec<Step>,
+    problems: Vec<String>,
+    /// A value has the wrong type. Kept here because `serde_json` adds a position to errors.
+    type_error: Option<String>,
+}
+
+impl Progress {
+    fn report(&mut self, problem: &str) {
+        let mut path = String::new();
+        for step in &self.path {
+            let separator = if path.is_empty() { "" } else { "." };
+            // Writing to a string can't fail.
+            let _ = match step {
+                Step::Field(name) => write!(path, "{separator}{name}"),
+                Step::Index(index) => write!(path, "[{index}]"),
+            };
+        }
+        self.problems.push(format!("{problem} field \"{path}\""));
+    }
+
+    fn set_type_error(&mut self, owner: &str, in_map: bool, given: &str, expected: &str) {
+        let names = self.path.iter().filter_map(|step| match step {
+            Step::Field(name) => Some(name.as_str()),
+            Step::Index(_) => None,
+        });
+        let mut path: Vec<&str> = names.collect();
+        if in_map {
+            // Go names the map, not its key.
+            path.pop();
+        }
+        self.type_error = Some(format!(
+            "json: cannot unmarshal {given} into Go struct field {owner}.{} of type {expected}",
+            path.join(".")
+        ));
+    }
+}
+
+/// Where a value is decoded.
+struct Place<'a, 'p> {
+    shape: Shape<'a>,
+    /// The Go struct that has the field.
+    owner: &'static str,
+    /// Whether this is the value of a map's key.
+    in_map: bool,
+    progress: &'p mut Progress,
+}
+
+impl Place<'_, '_> {
+    /// Checks that the type accepts this kind of value. `given` is as Go describes it.
+    fn check<E: Error>(&mut self, is_accepted: fn(&Type) -> bool, given: &str) -> Result<(), E> {
+        let Some(expected) = self.shape.expected().filter(|kind| !is_accepted(kind)) else {
+            return Ok(());
+        };
+        self.progress.set_type_error(self.owner, self.in_map, given, &expected.go_name());
+        Err(E::custom("wrong type"))
+    }
+
+    fn integer<E: Error>(mut self, number: Number) -> Result<Value, E> {
+        let is_small = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+        if is_small || !matches!(self.shape.expected(), Some(Type::Int32)) {
+            self.check(is_number, "number")?;
+        } else {
+            self.check(|_| false, &format!("number {number}"))?;
+        }
+        Ok(Value::Number(number))
+    }
+}
+
+fn is_number(kind: &Type) -> bool {
+    matches!(kind, Type::Int32 | Type::Int64 | Type::Quantity | Type::IntOrString | Type::Json)
+}
+
+fn is_text(kind: &Type) -> bool {
+    matches!(
+        kind,
+        Type::String
+            | Type::Bytes
+            | Type::Quantity
+            | Type::Time
+            | Type::MicroTime
+            | Type::IntOrString
+            | Type::Json
+    )
+}
+
+impl<'de> DeserializeSeed<'de> for Place<'_, '_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Place<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(mut self, value: bool) -> Result<Value, E> {
+        self.check(|kind| matches!(kind, Type::Bool | Type::Json), "bool")?;
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.integer(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.integer(value.into())
+    }
+
+    fn visit_f64<E: Error>(mut self, value: f64) -> Result<Value, E> {
+        let is_accepted =
+            |kind: &Type| is_number(kind) && !matches!(kind, Type::Int32 | Type::Int64);
+        self.check(is_accepted, &format!("number {value}"))?;
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<Value, E> {
+        self.check(is_text, "string")?;
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Value, A::Error> {
+        self.check(|kind| matches!(kind, Type::List(_) | Type::Json), "array")?;
+        let Self { shape, owner, progress, .. } = self;
+        let shape = shape.element();
+        let mut elements = Vec::new();
+        loop {
+            progress.path.push(Step::Index(elements.len()));
+            let place = Place { shape, owner, in_map: false, progress: &mut *progress };
+            let element = list.next_element_seed(place)?;
+            progress.path.pop();
+            match element {
+                Some(element) => elements.push(element),
+                None => return Ok(elements.into()),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
+        let is_accepted =
+            |kind: &Type| matches!(kind, Type::Map(_) | Type::Message(_) | Type::Json);
+        self.check(is_accepted, "object")?;
+        let Self { shape, owner, progress, .. } = self;
+        let in_map = matches!(shape.expected(), Some(Type::Map(_)));
+        let owner = shape.message().map_or(owner, Message::struct_name);
+        let mut object = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            progress.path.push(Step::Field(name.clone()));
+            match shape.field(&name) {
+                None => {
+                    progress.report("unknown");
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(shape) => {
+                    if object.contains_key(&name) {
+                        progress.report("duplicate");
+                    }
+                    let place = Place { shape, owner, in_map, progress: &mut *progress };
+                    object.insert(name, map.next_value_seed(place)?);
+                }
+            }
+            progress.path.pop();
+        }
+        Ok(object.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::message_for_kind, *};
+
+    fn deployment(text: &str) -> Result<Decoded, DecodeError> {
+        let message = message_for_kind("apps", "v1", "Deployment").unwrap();
+        decode_json(text.as_bytes(), Shape::Message(message))
+    }
+
+    #[test]
+    fn unknown_and_duplicate_fields_are_dropped_and_reported_in_order() {
+        let text = r#"{"kind":"Deployment","spek":{},"spec":{"replicas":1,"template":{"spec":
+            {"containers":[{"name":"a"},{"Image":"b"}],"volumes":[{"emptyDir":{"x":1}}]}},
+            "replicas":2}}"#;
+        let Decoded { value, problems } = deployment(text).unwrap();
+        let expected = [
+            "unknown field \"spek\"",
+            "unknown field \"spec.template.spec.containers[1].Image\"",
+            "unknown field \"spec.template.spec.volumes[0].emptyDir.x\"",
+            "duplicate field \"spec.replicas\"",
+        ];
+        assert_eq!(problems, expected);
+        assert_eq!(value["spec"]["replicas"], 2);
+        assert_eq!(value["spec"]["template"]["spec"]["containers"], json!([{ "name": "a" }, {}]));
+    }
+
+    #[test]
+    fn type_errors_are_those_of_go() {
+        for (text, given, field) in [
+            (
+                r#"{"spec":{"replicas":"two"}}"#,
+                "string",
+                "DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                r#"{"spec":{"replicas":1.5}}"#,
+                "number 1.5",
+                "DeploymentSpec.spec.replicas of type int32",
+            ),
+            (
+                r#"{"spec":{"replicas":5000000000}}"#,
+                "number 5000000000",
+                "DeploymentSpec.spec.replicas of type int32",
+            ),
+            (r#"{"metadata":{"name":1}}"#, "number", "ObjectMeta.metadata.name of type string"),
+            (
+                r#"{"metadata":{"labels":{"a":1}}}"#,
+                "number",
+                "ObjectMeta.metadata.labels of type string",
+            ),
+            (
+                r#"{"spec":{"template":{"spec":"x"}}}"#,
+                "string",
+                "PodTemplateSpec.spec.template.spec of type v1.PodSpec",
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":{}}}}}"#,
+                "object",
+                "PodSpec.spec.template.spec.containers of type []v1.Container",
+            ),
+            (
+                r#"{"spec":{"template":{"spec":{"containers":[{"ports":[
+                    {"containerPort":"80"}]}]}}}}"#,
+                "string",
+                "ContainerPort.spec.template.spec.containers.ports.containerPort of type int32",
+            ),
+        ] {
+            let expected = format!("json: cannot unmarshal {given} into Go struct field {field}");
+            assert_eq!(deployment(text).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn values_with_several_forms_are_accepted() {
+        let container = json!({
+            "resources": { "requests": { "cpu": 1, "memory": "1Gi" } },
+            "livenessProbe": { "httpGet": { "port": 80 } },
+        });
+        let managed = json!([{ "fieldsV1": { "f:a": {} } }]);
+        let value = json!({
+            "metadata": { "creationTimestamp": null, "managedFields": managed },
+            "spec": { "template": { "spec": { "containers": [container] } } },
+        });
+        let decoded = deployment(&value.to_string()).unwrap();
+        assert_eq!(decoded, Decoded { value, problems: Vec::new() });
+    }
+
+    #[test]
+    fn fields_of_custom_resources_are_those_of_the_schema() {
+        let schema = json!({ "type": "object", "properties": { "spec": {
+            "type": "object",
+            "properties": {
+                "limits": { "additionalProperties": { "type": "string" } },
+                "free": { "x-kubernetes-preserve-unknown-fields": true },
+            },
+        } } });
+        let text = r#"{"metadata":{"name":"a","nam":1},"spec":{"limits":{"a":"b"},"free":{"c":1},
+            "d":2,"free":{"e":1}}}"#;
+        let decoded = decode_json(text.as_bytes(), Shape::CustomResource(&schema)).unwrap();
+        let expected = [
+            "duplicate field \"spec.free\"",
+            "unknown field \"metadata.nam\"",
+            "unknown field \"spec.d\"",
+        ];
+        assert_eq!(decoded.problems, expected);
+    }
+}

@@ -1,0 +1,207 @@
+//! The messages of the built-in kinds, parsed from `messages.txt`.
+
+use std::{collections::HashMap, sync::LazyLock};
+
+const MESSAGES: &str = include_str!("messages.txt");
+
+/// A struct of the API.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// Package and name: `apps.DeploymentSpec`, `autoscaling/v2.MetricSpec`.
+    pub(super) name: &'static str,
+    pub(super) fields: Vec<Field>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Number in protobuf. `None` if it is unknown.
+    pub(super) number: Option<u64>,
+    /// Name in JSON. `None` if the fields of the message are fields of the outer object.
+    pub(super) name: Option<&'static str>,
+    pub(super) kind: Type,
+    /// Whether JSON leaves the field out if it is zero or empty.
+    pub(super) omits_zero: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    String,
+    Bool,
+    Int32,
+    Int64,
+    /// Base64 in JSON.
+    Bytes,
+    Quantity,
+    Time,
+    MicroTime,
+    IntOrString,
+    /// Any JSON value. In protobuf, a message with its text.
+    Json,
+    List(Box<Type>),
+    /// A map with strings as keys.
+    Map(Box<Type>),
+    /// The name of a message.
+    Message(&'static str),
+}
+
+static ALL: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
+    let mut messages = HashMap::new();
+    let mut current: Option<Message> = None;
+    for line in MESSAGES.lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with(' ') {
+            let fields = current.as_mut().map(|message| &mut message.fields);
+            if let (Some(fields), Some(field)) = (fields, parse_field(line)) {
+                fields.push(field);
+            }
+            continue;
+        }
+        let next = Message { name: line, fields: Vec::new() };
+        if let Some(message) = current.replace(next) {
+            messages.insert(message.name, message);
+        }
+    }
+    messages.extend(current.map(|message| (message.name, message)));
+    messages
+});
+
+/// Parses ` 1 replicas int32?`.
+fn parse_field(line: &'static str) -> Option<Field> {
+    let mut words = line.trim_start().splitn(3, ' ');
+    let (number, name, kind) = (words.next()?, words.next()?, words.next()?);
+    let (kind, omits_zero) = match kind.strip_suffix('?') {
+        Some(kind) => (kind, true),
+        None => (kind, false),
+    };
+    Some(Field {
+        number: number.parse().ok(),
+        name: (name != "+").then_some(name),
+        kind: parse_type(kind),
+        omits_zero,
+    })
+}
+
+fn parse_type(text: &'static str) -> Type {
+    if let Some(element) = text.strip_prefix("list ") {
+        return Type::List(Box::new(parse_type(element)));
+    }
+    if let Some(value) = text.strip_prefix("map ") {
+        return Type::Map(Box::new(parse_type(value)));
+    }
+    match text {
+        "string" => Type::String,
+        "bool" => Type::Bool,
+        "int32" => Type::Int32,
+        "int64" => Type::Int64,
+        "bytes" => Type::Bytes,
+        "quantity" => Type::Quantity,
+        "time" => Type::Time,
+        "microtime" => Type::MicroTime,
+        "intOrString" => Type::IntOrString,
+        "json" => Type::Json,
+        name => Type::Message(name),
+    }
+}
+
+/// The message with this package and name.
+pub(super) fn message(name: &str) -> Option<&'static Message> {
+    ALL.get(name)
+}
+
+/// The message of a built-in kind. `None` if the kind is unknown, or is `CustomResourceDefinition`.
+pub(crate) fn message_for_kind(group: &str, version: &str, kind: &str) -> Option<&'static Message> {
+    let package = match group {
+        "" => "core".to_owned(),
+        "autoscaling" => format!("autoscaling/{version}"),
+        "networking.k8s.io" => "networking".to_owned(),
+        "coordination.k8s.io" => "coordination".to_owned(),
+        group => group.to_owned(),
+    };
+    message(&format!("{package}.{kind}"))
+}
+
+impl Message {
+    /// The name of the struct in Go, without its package.
+    pub(super) fn struct_name(&self) -> &'static str {
+        self.name.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// The field with this JSON name, here or in a message whose fields are fields of this one.
+    pub(super) fn field(&self, name: &str) -> Option<&'static Field>
+    where
+        Self: 'static,
+    {
+        let this = message(self.name)?;
+        this.fields.iter().find(|field| field.name == Some(name)).or_else(|| {
+            let inlined = this.fields.iter().filter(|field| field.name.is_none());
+            inlined.filter_map(|field| field.kind.message()).find_map(|inner| inner.field(name))
+        })
+    }
+}
+
+impl Type {
+    pub(super) fn message(&self) -> Option<&'static Message> {
+        match self {
+            Self::Message(name) => message(name),
+            _ => None,
+        }
+    }
+
+    /// The type in Go, as errors show it: `int32`, `[]v1.Container`.
+    pub(super) fn go_name(&self) -> String {
+        match self {
+            Self::Bool => "bool".to_owned(),
+            Self::Int32 => "int32".to_owned(),
+            Self::Int64 => "int64".to_owned(),
+            Self::Bytes => "[]uint8".to_owned(),
+            Self::List(element) => format!("[]{}", element.go_name()),
+            Self::Map(value) => format!("map[string]{}", value.go_name()),
+            Self::Message(name) => {
+                let (package, name) = name.rsplit_once('.').unwrap_or_default();
+                let version = package.rsplit_once('/').map_or("v1", |(_, version)| version);
+                format!("{version}.{name}")
+            }
+            _ => "string".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_type(kind: &Type) {
+        match kind {
+            Type::List(inner) | Type::Map(inner) => check_type(inner),
+            Type::Message(name) => assert!(message(name).is_some(), "no message {name}"),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_messages_is_understood() {
+        for field in ALL.values().flat_map(|message| &message.fields) {
+            check_type(&field.kind);
+        }
+        let fields = MESSAGES.lines().filter(|line| line.starts_with(' ')).count();
+        assert_eq!(ALL.values().map(|message| message.fields.len()).sum::<usize>(), fields);
+        assert!(ALL.len() > 200, "{}", ALL.len());
+    }
+
+    #[test]
+    fn fields_are_found_in_inlined_messages() {
+        let volume = message("core.Volume").unwrap();
+        assert_eq!(volume.field("emptyDir").unwrap().number, Some(2));
+        assert_eq!(volume.field("name").unwrap().kind, Type::String);
+        assert_eq!(volume.field("volumeSource"), None);
+    }
+
+    #[test]
+    fn kinds_are_found_by_group_and_version() {
+        let target = |version| {
+            let hpa = message_for_kind("autoscaling", version, "HorizontalPodAutoscaler").unwrap();
+            hpa.field("spec").unwrap().kind.message().unwrap().field("metrics").is_some()
+        };
+        assert_eq!((target("v1"), target("v2")), (false, true));
+        assert!(message_for_kind("networking.k8s.io", "v1", "Ingress").is_some());
+    }
+}

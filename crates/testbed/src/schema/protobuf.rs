@@ -1,0 +1,227 @@
+//! Decodes protobuf bodies: `k8s\0`, then a `runtime.Unknown` that contains the object.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::{
+    message::{Field, Message, Type, message_for_kind},
+    wire::{Fields, InvalidMessage, WireValue},
+};
+
+const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+const PREFIX: &[u8] = b"k8s\0";
+
+/// Why a body can't be decoded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProtobufError {
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
+    Prefix,
+    #[error(transparent)]
+    Message(#[from] InvalidMessage),
+    #[error("no kind \"{kind}\" is registered for version \"{api_version}\"")]
+    Kind { api_version: String, kind: String },
+}
+
+pub(crate) fn is_protobuf(media_type: &str) -> bool {
+    media_type == MEDIA_TYPE
+}
+
+/// The object as JSON, with `apiVersion` and `kind`.
+pub(crate) fn decode_protobuf(body: &[u8]) -> Result<Value, ProtobufError> {
+    let envelope = body.strip_prefix(PREFIX).ok_or(ProtobufError::Prefix)?;
+    let (mut type_meta, mut raw): (&[u8], &[u8]) = (&[], &[]);
+    for field in Fields::new(envelope) {
+        match field? {
+            (1, WireValue::Bytes(bytes)) => type_meta = bytes,
+            (2, WireValue::Bytes(bytes)) => raw = bytes,
+            _ => {}
+        }
+    }
+    let (mut api_version, mut kind) = (String::new(), String::new());
+    for field in Fields::new(type_meta) {
+        match field? {
+            (1, value) => api_version = text(value),
+            (2, value) => kind = text(value),
+            _ => {}
+        }
+    }
+    let Some(message) = find_message(&api_version, &kind) else {
+        return Err(ProtobufError::Kind { api_version, kind });
+    };
+    let mut object = Map::new();
+    object.insert("apiVersion".to_owned(), api_version.into());
+    object.insert("kind".to_owned(), kind.into());
+    decode_fields(message, raw, &mut object)?;
+    Ok(object.into())
+}
+
+fn find_message(api_version: &str, kind: &str) -> Option<&'static Message> {
+    if kind == "DeleteOptions" {
+        return message_for_kind("meta", "v1", kind);
+    }
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    message_for_kind(group, version, kind)
+}
+
+/// Adds the fields of a message to an object. Unknown fields are left out, as in Go.
+fn decode_fields(
+    message: &'static Message,
+    encoded: &[u8],
+    object: &mut Map<String, Value>,
+) -> Result<(), InvalidMessage> {
+    for field in Fields::new(encoded) {
+        let (number, value) = field?;
+        let known = message.fields.iter().find(|field| field.number == Some(number));
+        if let Some(field) = known {
+            decode_field(field, value, object)?;
+        }
+    }
+    Ok(())
+}
+
+fn decode_field(
+    field: &'static Field,
+    value: WireValue<'_>,
+    object: &mut Map<String, Value>,
+) -> Result<(), InvalidMessage> {
+    let Some(name) = field.name else {
+        let Some(message) = field.kind.message() else { return Ok(()) };
+        return decode_fields(message, bytes(value), object);
+    };
+    match &field.kind {
+        Type::List(element) => {
+            let list = object.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            if let (Value::Array(list), Some(element)) = (list, decode_value(element, value)?) {
+                list.push(element);
+            }
+        }
+        Type::Map(kind) => {
+            let map = object.entry(name).or_insert_with(|| Value::Object(Map::new()));
+            if let (Value::Object(map), Some((key, value))) = (map, decode_entry(kind, value)?) {
+                map.insert(key, value);
+            }
+        }
+        kind => {
+            let decoded = decode_value(kind, value)?;
+            let is_shown = |value: &Value| !(field.omits_zero && is_zero(value));
+            if let Some(decoded) = decoded.filter(is_shown) {
+                object.insert(name.to_owned(), decoded);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A map's entry: a message with key and value.
+fn decode_entry(
+    kind: &'static Type,
+    value: WireValue<'_>,
+) -> Result<Option<(String, Value)>, InvalidMessage> {
+    let (mut key, mut decoded) = (String::new(), None);
+    for field in Fields::new(bytes(value)) {
+        match field? {
+            (1, value) => key = text(value),
+            (2, value) => decoded = decode_value(kind, value)?,
+            _ => {}
+        }
+    }
+    // An empty text is the default of a missing value.
+    let decoded = decoded.or_else(|| matches!(kind, Type::String).then(|| "".into()));
+    Ok(decoded.map(|value| (key, value)))
+}
+
+/// The JSON of a value. `None` if JSON doesn't show it.
+fn decode_value(
+    kind: &'static Type,
+    value: WireValue<'_>,
+) -> Result<Option<Value>, InvalidMessage> {
+    Ok(match kind {
+        Type::String => Some(text(value).into()),
+        Type::Bool => Some((integer(value) != 0).into()),
+        Type::Int32 | Type::Int64 => Some(integer(value).into()),
+        Type::Bytes => Some(BASE64_STANDARD.encode(bytes(value)).into()),
+        Type::Json => serde_json::from_slice(first_bytes(value)?).ok(),
+        Type::Quantity => Some(String::from_utf8_lossy(first_bytes(value)?).into()),
+        Type::IntOrString => Some(int_or_string(value)?),
+        Type::Time => time(value, "%Y-%m-%dT%H:%M:%SZ")?,
+        Type::MicroTime => time(value, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
+        Type::Message(_) => {
+            let mut object = Map::new();
+            if let Some(message) = kind.message() {
+                decode_fields(message, bytes(value), &mut object)?;
+            }
+            Some(object.into())
+        }
+        // Protobuf has no lists of lists or maps.
+        Type::List(_) | Type::Map(_) => None,
+    })
+}
+
+/// Field 1 of a message, which has the text of a quantity or of raw JSON.
+fn first_bytes(value: WireValue<'_>) -> Result<&[u8], InvalidMessage> {
+    for field in Fields::new(bytes(value)) {
+        if let (1, WireValue::Bytes(bytes)) = field? {
+            return Ok(bytes);
+        }
+    }
+    Ok(&[])
+}
+
+/// A message with a type (1: string), an integer and a string.
+fn int_or_string(value: WireValue<'_>) -> Result<Value, InvalidMessage> {
+    let (mut is_string, mut number, mut string) = (false, 0, String::new());
+    for field in Fields::new(bytes(value)) {
+        match field? {
+            (1, value) => is_string = integer(value) == 1,
+            (2, value) => number = integer(value),
+            (3, value) => string = text(value),
+            _ => {}
+        }
+    }
+    Ok(if is_string { string.into() } else { number.into() })
+}
+
+/// A message with seconds and nanoseconds. Without fields there is no time.
+fn time(value: WireValue<'_>, format: &str) -> Result<Option<Value>, InvalidMessage> {
+    let (mut seconds, mut nanos) = (None, 0);
+    for field in Fields::new(bytes(value)) {
+        match field? {
+            (1, value) => seconds = Some(integer(value)),
+            (2, value) => nanos = i32::try_from(integer(value)).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    let time = seconds.and_then(|seconds| Timestamp::new(seconds, nanos).ok());
+    Ok(time.map(|time| time.strftime(format).to_string().into()))
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+fn bytes(value: WireValue<'_>) -> &[u8] {
+    match value {
+        WireValue::Bytes(bytes) => bytes,
+        WireValue::Varint(_) => &[],
+    }
+}
+
+fn text(value: WireValue<'_>) -> String {
+    String::from_utf8_lossy(bytes(value)).into_owned()
+}
+
+/// A signed number, as two's complement.
+fn integer(value: WireValue<'_>) -> i64 {
+    match value {
+        WireValue::Varint(number) => number.cast_signed(),
+        WireValue::Bytes(_) => 0,
+    }
+}
