@@ -259,9 +259,12 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
         ensure!(of_kind(&bare, kind).is_empty(), "{kind}");
     }
-    for (set, flag) in
-        [("autoscalerApi=both", "--autoscaler-api=both"), ("dryRun=true", "--dry-run")]
-    {
+    for (set, flag) in [
+        ("autoscalerApi=both", "--autoscaler-api=both"),
+        ("dryRun=true", "--dry-run"),
+        ("allowOtherController=true", "--allow-other-controller"),
+    ] {
+        ensure!(!arguments(&defaults)?.contains(&flag.to_owned()), "{flag} by default");
         ensure!(
             arguments(&helm.template_with(set)?)?.contains(&flag.to_owned()),
             "no {flag} by {set}"

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    Clock, Dependencies, Options, Telemetry,
+    Clock, Dependencies, Options, RunError, Telemetry,
     k8s::{ClientLimits, Clients},
     leader_election::Election,
 };
@@ -180,6 +180,11 @@ impl Cluster {
     /// Whether the first controller has exited on its own.
     pub(crate) fn has_exited(&self) -> bool {
         self.controller.as_ref().is_some_and(RunningController::is_finished)
+    }
+
+    /// Waits until the first controller exits on its own.
+    pub(crate) async fn exited(&mut self) -> Result<(), RunError> {
+        self.controller.take().expect("a controller").exited().await
     }
 
     pub(crate) async fn sleep(&self, time: Duration) {

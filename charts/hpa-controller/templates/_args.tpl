@@ -39,6 +39,9 @@
 {{- if .Values.dryRun }}
 - --dry-run
 {{- end }}
+{{- if .Values.allowOtherController }}
+- --allow-other-controller
+{{- end }}
 {{- if .Values.metrics.perAutoscaler }}
 - --per-hpa-metrics
 {{- end }}

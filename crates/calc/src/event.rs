@@ -21,12 +21,14 @@ impl EventType {
     }
 }
 
-/// Why an event is emitted: the reasons of the reference controller, and one of this project.
+/// Why an event is emitted: the reasons of the reference controller, and those of this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventReason {
     /// Several autoscalers select the same pods.
     AmbiguousSelector,
+    /// Another controller writes the autoscaler's status too. The reference has no such event.
+    ConflictingController,
     /// The desired replicas could not be computed.
     FailedComputeMetricsReplicas,
     /// A ContainerResource metric could not be read or computed.
@@ -63,6 +65,7 @@ impl EventReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AmbiguousSelector => "AmbiguousSelector",
+            Self::ConflictingController => "ConflictingController",
             Self::FailedComputeMetricsReplicas => "FailedComputeMetricsReplicas",
             Self::FailedGetContainerResourceMetric => "FailedGetContainerResourceMetric",
             Self::FailedGetExternalMetric => "FailedGetExternalMetric",

@@ -20,6 +20,9 @@ pub struct Options {
     pub shutdown_grace: Duration,
     /// The timeout of requests other than watches.
     pub request_timeout: Duration,
+    /// Start although another controller wrote the status of an autoscaler within the last two sync
+    /// periods.
+    pub allow_other_controller: bool,
     /// Watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
 }
@@ -56,7 +59,7 @@ impl Options {
     }
 
     /// In dry run, responses of a metrics API are not reused, so that our samples are about as old
-    /// as the other controller's.
+    /// as the peer's.
     pub(crate) fn coalescing_settings(&self, dry_run: bool) -> CoalescingSettings {
         let settings = CoalescingSettings::for_sync_period(self.sync_period);
         if dry_run { settings.with_freshness(Duration::ZERO) } else { settings }

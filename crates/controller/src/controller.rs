@@ -15,12 +15,13 @@ use crate::{
     events::{EventRecorder, EventWriterConfig},
     history_store::{HistoryHealth, HistoryStore, StoredUntil},
     informer::{Informers, ScaleInformers},
-    k8s::Clients,
+    k8s::{Clients, FieldManager},
     key::AutoscalerApi,
     leader_election::{Candidate, Election, Leadership, Predecessor},
     metrics::{ObservedSource, Sources, Telemetry},
+    peer_check::{ActivePeer, active_peer},
     queue::{InitialDelay, WorkQueue},
-    reconcile::{Observer, Reconciler},
+    reconcile::{Observer, PeerWarnings, Reconciler},
     scale_target::{RestMapper, ScaleClient},
     shadow::{ShadowRecords, read_only},
     worker::Worker,
@@ -35,6 +36,9 @@ pub enum RunError {
     /// The process has to be restarted to take part in the election again.
     #[error("lost the leader lease")]
     LeadershipLost,
+    /// Nothing was written.
+    #[error("another controller is active: {0}")]
+    OtherController(Box<ActivePeer>),
 }
 
 /// What a controller needs from outside.
@@ -97,6 +101,14 @@ impl Dependencies {
             dry_run,
         }
     }
+
+    /// The field manager of status writes; `None` in dry run, which writes none.
+    fn field_manager(&self) -> Option<FieldManager> {
+        let manager = self.election.as_ref().map_or_else(FieldManager::default, |election| {
+            FieldManager::for_lease(&election.config.namespace, &election.config.name)
+        });
+        (!self.dry_run).then_some(manager)
+    }
 }
 
 /// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While
@@ -120,6 +132,7 @@ pub async fn run(
         undecodable: Arc::new(AtomicU64::new(0)),
         relist_interval: options.relist_interval(),
         dry_run: dependencies.dry_run,
+        field_manager: dependencies.field_manager(),
     };
     let shadow = Arc::new(ShadowRecords::default());
     telemetry.attach(Sources {
@@ -135,6 +148,7 @@ pub async fn run(
         () = shutdown.cancelled() => return Ok(()),
         _ = running_informers.join_next() => return Err(RunError::InformerEnded),
     }
+    check_for_peer(&dependencies, &options, &informers.caches)?;
     telemetry.set_synced();
     let (autoscalers, pods) = (informers.caches.autoscalers.len(), informers.caches.pods.len());
     info!(autoscalers, pods, "caches synced");
@@ -162,6 +176,28 @@ pub async fn run(
     candidate.release().await;
     info!("stopped");
     outcome
+}
+
+/// Fails if another controller is active on the autoscalers, unless that is allowed or expected.
+/// Another release of this project is only logged: a rollout that changes the lease would otherwise
+/// wait forever for the pods that it replaces.
+fn check_for_peer(
+    dependencies: &Dependencies,
+    options: &Options,
+    caches: &Caches,
+) -> Result<(), RunError> {
+    if dependencies.dry_run {
+        return Ok(());
+    }
+    let now = dependencies.clock.now();
+    let Some(peer) = active_peer(&caches.autoscalers, options.sync_period, now) else {
+        return Ok(());
+    };
+    if !options.allow_other_controller && !peer.write.is_by_hpa_rs() {
+        return Err(RunError::OtherController(Box::new(peer)));
+    }
+    warn!("another controller is active: {peer}");
+    Ok(())
 }
 
 /// Starts the informers of pods and autoscalers. Returns the receivers that become `true` when a
@@ -260,6 +296,7 @@ impl Leader<'_> {
         }
         // Until now, the informers' additions were ignored.
         self.informers.queue.start();
+        self.ignore_past_peer_writes();
         self.informers.requeue_all(InitialDelay::for_period(self.options.sync_period));
         let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
         telemetry.attach_events(events.dropped().clone());
@@ -279,6 +316,13 @@ impl Leader<'_> {
         }
         telemetry.set_working(true);
         LeaderTasks { workers, event_writer, history_store, stop_history_store }
+    }
+
+    /// A standby doesn't report a peer's writes, and those from before its leadership may be old.
+    fn ignore_past_peer_writes(&self) {
+        for (_, autoscaler) in self.informers.caches.autoscalers.all() {
+            autoscaler.ignore_past_peer_writes();
+        }
     }
 
     fn reconciler(
@@ -307,6 +351,8 @@ impl Leader<'_> {
             clock: dependencies.clock.clone(),
             observer,
             shadow: self.shadow.clone(),
+            field_manager: dependencies.field_manager().unwrap_or_default(),
+            peer_warnings: PeerWarnings::default(),
             dry_run: dependencies.dry_run,
         }
     }

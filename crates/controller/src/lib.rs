@@ -38,6 +38,7 @@
 //! | [`leader_election`] | which instance may write |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
+//! | `peer_check` | looks for another controller at the start |
 //! | `config`, `worker`, `controller` | wiring |
 
 pub mod annotations;
@@ -54,6 +55,7 @@ pub mod k8s;
 mod key;
 pub mod leader_election;
 pub mod metrics;
+mod peer_check;
 pub mod queue;
 pub mod reconcile;
 pub mod scale_target;
@@ -68,4 +70,5 @@ pub use controller::{Dependencies, RunError, run};
 pub use health::HealthError;
 pub use key::{AutoscalerApi, HpaKey};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
+pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};

@@ -16,6 +16,7 @@ use hpa_controller::{
     AutoscalerApi, HpaKey,
     cache::{Caches, Origin},
     informer::Informers,
+    k8s::FieldManager,
     queue::{InitialDelay, WorkQueue},
 };
 use http::{Request, Response};
@@ -35,6 +36,7 @@ fn informers() -> Informers {
         undecodable: Arc::new(AtomicU64::new(0)),
         relist_interval: PERIOD,
         dry_run: false,
+        field_manager: Some(FieldManager::default()),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use hpa_calc::settings::Settings;
 use hpa_controller::{
-    Dependencies, Options, Telemetry, TelemetryOptions,
+    ActivePeer, Dependencies, Options, RunError, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
     leader_election,
     leader_election::{Election, ElectionConfig},
@@ -76,7 +76,21 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     if let Some(serving) = serving {
         serving.stop().await;
     }
-    Ok(outcome?)
+    outcome.map_err(|error| match error {
+        RunError::OtherController(peer) => anyhow!("{}", refusal(&peer)),
+        error => error.into(),
+    })
+}
+
+/// Why `hpa run` doesn't start beside another controller, and what to do.
+fn refusal(peer: &ActivePeer) -> String {
+    let window = peer.window;
+    format!(
+        "not started, because another controller is active and both would overwrite each other's \
+         decisions: {peer}. Compare decisions with it: hpa shadow-report. Or switch it off; if \
+         it is off already, start again after {window:#} (two sync periods). To start anyway: \
+         --allow-other-controller"
+    )
 }
 
 /// The file that names the namespace of the pod.
@@ -161,7 +175,11 @@ fn default_burst(qps: f64) -> u32 {
 
 pub(crate) fn options(arguments: &RunArguments) -> Options {
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
-    Options { shutdown_grace: to_std(arguments.shutdown_grace_period), ..options }
+    Options {
+        shutdown_grace: to_std(arguments.shutdown_grace_period),
+        allow_other_controller: arguments.allow_other_controller,
+        ..options
+    }
 }
 
 /// The options of a controller without a shutdown grace period.
@@ -192,6 +210,7 @@ pub(crate) fn options_from(
         namespaces: cluster.namespaces.clone(),
         shutdown_grace: Duration::ZERO,
         request_timeout: to_std(cluster.request_timeout),
+        allow_other_controller: false,
         watch_scales: cluster.watch_scales,
     }
 }

@@ -42,6 +42,11 @@ impl RunningController {
         _ = self.task.await;
     }
 
+    /// Waits until the controller exits on its own.
+    pub async fn exited(self) -> Result<(), RunError> {
+        timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller exits").expect("no panic")
+    }
+
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
@@ -56,6 +61,7 @@ pub fn options() -> Options {
         namespaces: Vec::new(),
         shutdown_grace: Duration::from_secs(10),
         request_timeout: Duration::from_secs(10),
+        allow_other_controller: false,
         watch_scales: true,
     }
 }

@@ -8,6 +8,7 @@ mod lifecycle;
 mod metric_types;
 mod migration;
 mod outage;
+mod peers;
 mod scaling;
 mod targets;
 
@@ -93,6 +94,8 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     PerScenario coexistence => shadow_detects_other_tolerance,
     Exclusive coexistence => shadow_agrees_with_same_settings,
     Exclusive migration => migration_guide,
+    Exclusive peers => start_is_refused_beside_an_active_peer,
+    Exclusive peers => peer_is_reported_while_running,
 ];
 
 /// `metrics` with CPU utilization only.

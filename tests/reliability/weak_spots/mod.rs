@@ -2,7 +2,7 @@
 
 mod bounded;
 mod events;
-
+mod peers;
 mod races;
 mod scale_cache;
 mod selectors;

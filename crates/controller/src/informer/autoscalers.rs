@@ -126,6 +126,7 @@ impl Informers {
             // Usually the event of our own status write, whose response is already cached.
             return Some(Change::Unchanged);
         }
+        let peer_write = object.newest_status_write(self.field_manager.as_ref());
         let Some(object) = self.decode(key, object) else {
             // The cached spec may no longer be the one that is stored.
             autoscalers.suspend(key);
@@ -134,6 +135,11 @@ impl Informers {
         let change = autoscalers.apply(key, object.into(), origin);
         if change == Change::Created {
             self.caches.selectors.set(key, None);
+        }
+        if let Some(write) = peer_write
+            && let Some(autoscaler) = autoscalers.get(key)
+        {
+            autoscaler.observe_peer_write(write, change == Change::Created);
         }
         Some(change)
     }

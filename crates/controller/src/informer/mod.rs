@@ -21,7 +21,7 @@ pub use scales::ScaleInformers;
 
 use crate::{
     cache::Caches,
-    k8s::{CachedKind, PartialObject},
+    k8s::{CachedKind, FieldManager, PartialObject},
     key::HpaKey,
     queue::WorkQueue,
     scope::Scope,
@@ -41,6 +41,9 @@ pub struct Informers {
     /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's
     /// decisions instead of scaled.
     pub dry_run: bool,
+    /// The field manager of this controller's status writes. A status write by any other one is a
+    /// peer's. `None` if it writes none.
+    pub field_manager: Option<FieldManager>,
 }
 
 impl Informers {

@@ -9,6 +9,7 @@ mod partial_object;
 mod rate_limit;
 mod request;
 mod request_observer;
+mod status_write;
 mod timeout;
 mod watch_throttle;
 
@@ -24,3 +25,4 @@ pub use rate_limit::RateLimit;
 pub use request::RequestError;
 pub(crate) use request::{ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
+pub use status_write::{FieldManager, StatusWrite};

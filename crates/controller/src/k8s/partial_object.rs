@@ -17,6 +17,7 @@ use kube::{Resource, core::NamespaceResourceScope};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
+use super::status_write::{FieldManager, ManagedFieldsEntry, StatusWrite, newest_status_write};
 use crate::annotations::{DRY_RUN, PAUSE};
 
 /// Why an object can't be decoded.
@@ -30,7 +31,7 @@ pub(crate) enum DecodeError {
 
 /// The metadata that the controller reads. Every field is a string or a number that may be null,
 /// or only checked for presence, so that no object that the API server stores can fail here.
-/// `managedFields` and their timestamps, for example, are not parsed.
+/// The timestamps in `managedFields`, for example, are text.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PartialMeta {
@@ -46,6 +47,7 @@ pub(crate) struct PartialMeta {
     labels: Option<BTreeMap<String, String>>,
     deletion_timestamp: Option<IgnoredAny>,
     annotations: Option<KnownAnnotations>,
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
 }
 
 fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -200,6 +202,11 @@ impl<K> PartialObject<K> {
 
     pub(crate) fn resource_version(&self) -> &str {
         &self.meta.resource_version
+    }
+
+    /// The newest status write by a field manager other than `own`.
+    pub(crate) fn newest_status_write(&self, own: Option<&FieldManager>) -> Option<StatusWrite> {
+        newest_status_write(self.meta.managed_fields.as_deref().unwrap_or_default(), own)
     }
 }
 

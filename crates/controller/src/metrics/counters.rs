@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::shadow::Verdict;
 use hpa_calc::readings::MetricsApi;
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, core::Collector,
+    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry, core::Collector,
     exponential_buckets, proto::MetricFamily,
 };
 
@@ -39,6 +39,7 @@ pub(super) struct Counters {
     pub(super) requests: IntCounterVec,
     pub(super) request_seconds: HistogramVec,
     pub(super) shadow_decisions: IntCounterVec,
+    pub(super) peer_writes: IntCounter,
     sample_age: HistogramVec,
 }
 
@@ -133,6 +134,7 @@ impl Default for Counters {
                 &REQUEST_SECONDS,
             ),
             shadow_decisions,
+            peer_writes: peer_writes(&registry),
             sample_age: histogram(
                 "hpa_controller_metric_sample_age_seconds",
                 "Age of the oldest sample in a response of a metrics API.",
@@ -158,6 +160,12 @@ impl Counters {
         };
         self.sample_age.with_label_values(&[api]).observe(age.as_secs_f64());
     }
+}
+
+fn peer_writes(registry: &Registry) -> IntCounter {
+    let help = "Reconciles that found a status written by another controller since the last \
+                reconcile of the autoscaler.";
+    register(registry, IntCounter::new("hpa_controller_peer_writes_total", help))
 }
 
 #[expect(clippy::expect_used, reason = "names and labels are constants, and a test renders all")]

@@ -36,6 +36,10 @@ impl Observer for Telemetry {
         self.counters.shadow_decisions.with_label_values(&[verdict.as_str()]).inc();
     }
 
+    fn peer_wrote(&self, _: &HpaKey) {
+        self.counters.peer_writes.inc();
+    }
+
     fn finished(&self, finished: &Finished<'_>) {
         let Finished { key, scaled, desired_replicas, error, duration } = *finished;
         let labels = [action_label(scaled), error_label(error)];

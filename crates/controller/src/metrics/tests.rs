@@ -109,6 +109,7 @@ async fn exposition_matches_the_recorded_one() {
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);
     finish(&telemetry, "web", Some(5), None);
     finish(&telemetry, "api", None, Some(ErrorClass::Internal));
+    telemetry.peer_wrote(&key("web"));
     telemetry.counters.observe_sample_age(MetricsApi::Resource, seconds(12));
     sources.queue.add(key("web"));
     telemetry.dequeued(&key("web"), Duration::from_micros(3), seconds(15));

@@ -5,18 +5,19 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `observer`, `reconciler`, `attempt`, `status_patch` | the state, and its patch of a status |
+//! | `observer`, `peer_warnings`, `reconciler`, `attempt`, `status_patch` | the state, and its patch of a status |
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `report` | logs, records events |
 //! | `write_status` | reads the stored autoscaler and patches its status |
 //! | `write_scale` | checks the decision against the API server, premarks a zero, writes the scale |
 //! | `decide` | decides, and decides again while the inputs of the decision change |
-//! | `dry_run` | decides and compares with another controller, writes nothing |
+//! | `dry_run` | decides and compares with the peer, writes nothing |
 
 mod attempt;
 mod decide;
 mod dry_run;
 mod observer;
+mod peer_warnings;
 mod read;
 mod reconciler;
 mod report;
@@ -31,6 +32,7 @@ use tracing::{Instrument, debug};
 use self::attempt::{Attempt, Outcome};
 pub use self::{
     observer::{Finished, Observer, Reconciled},
+    peer_warnings::PeerWarnings,
     reconciler::Reconciler,
 };
 use crate::{
@@ -61,9 +63,11 @@ impl Reconciler {
         let hpa = autoscaler.object();
         let AnnotationSettings { pause, dry_run, invalid } = AnnotationSettings::from_hpa(&hpa);
         if dry_run || self.dry_run {
+            autoscaler.ignore_past_peer_writes();
             self.compare(key, &autoscaler, &hpa).await;
             return false;
         }
+        self.report_peer_write(key, &autoscaler, &hpa);
         self.report_invalid_annotations(key, &autoscaler, &hpa, invalid);
         match Attempt::new(self, key, &hpa, &autoscaler, pause, started).run().await {
             Outcome::Finished(finished) => {

@@ -37,9 +37,14 @@ pub trait Observer: Send + Sync {
     /// A reconcile reached its conclusion; its status is written next.
     fn reconciled(&self, reconciled: &Reconciled<'_>);
 
-    /// The decision for an autoscaler in dry run was compared with another controller's.
+    /// The decision for an autoscaler in dry run was compared with the peer's.
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
         let _ = (key, verdict);
+    }
+
+    /// A reconcile of this autoscaler found that a peer wrote its status since the last one.
+    fn peer_wrote(&self, key: &HpaKey) {
+        let _ = key;
     }
 
     /// A reconcile ended. Not called if the autoscaler changed or was deleted during the reconcile.
@@ -64,6 +69,12 @@ impl Observer for Vec<Arc<dyn Observer>> {
     fn compared(&self, key: &HpaKey, verdict: Verdict) {
         for observer in self {
             observer.compared(key, verdict);
+        }
+    }
+
+    fn peer_wrote(&self, key: &HpaKey) {
+        for observer in self {
+            observer.peer_wrote(key);
         }
     }
 

@@ -6,12 +6,13 @@ use hpa_calc::settings::Settings;
 use hpa_metrics_client::MetricsClient;
 use kube::Client;
 
-use super::observer::Observer;
+use super::{observer::Observer, peer_warnings::PeerWarnings};
 use crate::{
     cache::{Autoscalers, Pods, SelectorIndex},
     clock::Clock,
     events::EventRecorder,
     informer::ScaleInformers,
+    k8s::FieldManager,
     scale_target::{RestMapper, ScaleClient},
     shadow::ShadowRecords,
 };
@@ -35,6 +36,10 @@ pub struct Reconciler {
     pub observer: Arc<dyn Observer>,
     /// Autoscalers in dry run, and how their comparisons ended.
     pub shadow: Arc<ShadowRecords>,
+    /// The field manager of status writes.
+    pub field_manager: FieldManager,
+    /// Limits the log lines about peers.
+    pub peer_warnings: PeerWarnings,
     /// Every autoscaler is in dry run, not only those with the annotation.
     pub dry_run: bool,
 }

@@ -11,10 +11,14 @@ use tracing::{debug, info, warn};
 
 use super::reconciler::Reconciler;
 use crate::{
-    cache::{Autoscaler, FailureChange},
+    cache::{Autoscaler, FailureChange, PeerWrite},
     events::{ObjectReference, RecordedEvent},
+    k8s::StatusWrite,
     key::HpaKey,
 };
+
+/// What two controllers of one autoscaler do.
+const CONSEQUENCE: &str = "two controllers of one autoscaler overwrite each other's decisions";
 
 impl Reconciler {
     /// Records an event for invalid annotations, once per text.
@@ -28,6 +32,27 @@ impl Reconciler {
         if autoscaler.set_invalid_annotations(invalid.as_deref()) {
             let message = invalid.unwrap_or_default();
             self.record_warning(key, hpa, EventReason::InvalidAnnotation, message);
+        }
+    }
+
+    /// Reports a peer's status write since the last reconcile. A log line covers all autoscalers,
+    /// an event is recorded once per autoscaler and peer.
+    pub(super) fn report_peer_write(
+        &self,
+        key: &HpaKey,
+        autoscaler: &Autoscaler,
+        hpa: &HorizontalPodAutoscaler,
+    ) {
+        let Some(PeerWrite { write, is_first }) = autoscaler.take_peer_write() else { return };
+        self.observer.peer_wrote(key);
+        if let Some(writes) = self.peer_warnings.count(self.clock.instants().monotonic) {
+            let StatusWrite { manager, at } = &write;
+            warn!(manager, %at, writes, "another controller writes the status too: {CONSEQUENCE}");
+        }
+        if is_first {
+            let message =
+                format!("{} wrote the status at {}: {CONSEQUENCE}", write.manager, write.at);
+            self.record_warning(key, hpa, EventReason::ConflictingController, message);
         }
     }
 

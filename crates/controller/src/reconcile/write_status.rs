@@ -18,9 +18,6 @@ use crate::{
     trace::TARGET,
 };
 
-/// The field manager of our writes.
-const FIELD_MANAGER: &str = "hpa-controller";
-
 /// Why a request for an autoscaler failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HpaRequestError {
@@ -122,8 +119,8 @@ impl Reconciler {
         key: &HpaKey,
         patch: StatusPatch<'_>,
     ) -> Result<StoredHpa, HpaRequestError> {
-        let params =
-            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let field_manager = Some(self.field_manager.as_str().to_owned());
+        let params = PatchParams { field_manager, ..PatchParams::default() };
         let request = key.api.request(&key.namespace);
         let patch = Patch::Merge(patch);
         self.send(key, request.patch_subresource("status", &key.name, &params, &patch)).await

@@ -14,7 +14,8 @@ use hpa_controller::{
     HpaKey, SystemClock,
     cache::{Autoscalers, Origin, Pods, SelectorIndex},
     events::{EventRecorder, EventWriterConfig},
-    reconcile::Reconciler,
+    k8s::FieldManager,
+    reconcile::{PeerWarnings, Reconciler},
     scale_target::{MapperConfig, RestMapper, ScaleClient},
 };
 use hpa_metrics_client::MetricsClient;
@@ -112,6 +113,8 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         clock: Arc::new(SystemClock::default()),
         observer: Arc::new(()),
         shadow: Arc::default(),
+        field_manager: FieldManager::default(),
+        peer_warnings: PeerWarnings::default(),
         dry_run: false,
         client,
     }

@@ -27,7 +27,9 @@ Examples:
 
 You can run several instances: the lease holder reconciles, the others stand
 by. Don't run two controllers on the same autoscalers: they overwrite each
-other's decisions. Durations are written as in Kubernetes: 15s, 5m0s, 1h30m.";
+other's decisions. If another one wrote a status within the last two sync
+periods, hpa run doesn't start. Durations are written as in Kubernetes: 15s,
+5m0s, 1h30m.";
 
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES, mut_args(accept_boolean))]
@@ -37,6 +39,10 @@ pub(crate) struct RunArguments {
     /// differences. Turns leader election off
     #[arg(long, env = "HPA_DRY_RUN", value_name = BOOL, default_value_t = false)]
     pub(crate) dry_run: bool,
+    /// Start although another controller wrote the status of an autoscaler within the last two sync
+    /// periods. Two controllers overwrite each other's decisions
+    #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
+    pub(crate) allow_other_controller: bool,
     /// Worker threads. One is enough for tens of thousands of autoscalers
     #[arg(
         long,

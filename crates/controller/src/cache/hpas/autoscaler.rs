@@ -18,8 +18,15 @@ use hpa_calc::{
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 
-use super::last_reconcile::LastReconcile;
-use crate::{clock::Instants, hash::HASHER, k8s::StoredHpa};
+use super::{
+    last_reconcile::LastReconcile,
+    peer_writes::{PeerWrite, PeerWrites},
+};
+use crate::{
+    clock::Instants,
+    hash::HASHER,
+    k8s::{StatusWrite, StoredHpa},
+};
 
 /// A cached autoscaler. Its state belongs to one UID: an autoscaler that is deleted and created
 /// again inherits nothing.
@@ -35,6 +42,7 @@ pub struct Autoscaler {
     failure: Mutex<Option<String>>,
     /// The message about invalid annotations that was last reported.
     invalid_annotations: Mutex<Option<String>>,
+    peer_writes: PeerWrites,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
 }
 
@@ -117,6 +125,7 @@ impl Autoscaler {
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             invalid_annotations: Mutex::default(),
+            peer_writes: PeerWrites::default(),
             last_reconcile: Mutex::default(),
         }
     }
@@ -224,6 +233,27 @@ impl Autoscaler {
         let is_new = message.is_some() && last.as_deref() != message;
         *last = message.map(ToOwned::to_owned);
         is_new
+    }
+
+    /// Stores a peer's newest status write, which a version of the autoscaler names. In the first
+    /// version that this process sees, the write is not new.
+    pub(crate) fn observe_peer_write(&self, write: StatusWrite, is_first_version: bool) {
+        self.peer_writes.observe(write, is_first_version);
+    }
+
+    /// The last known status write of a peer.
+    pub(crate) fn last_peer_write(&self) -> Option<StatusWrite> {
+        self.peer_writes.last()
+    }
+
+    /// The last status write of a peer, if no reconcile has taken it yet.
+    pub(crate) fn take_peer_write(&self) -> Option<PeerWrite> {
+        self.peer_writes.take_new()
+    }
+
+    /// No reconcile takes the status writes so far: the peer was expected to write them.
+    pub(crate) fn ignore_past_peer_writes(&self) {
+        self.peer_writes.ignore_past();
     }
 
     /// Stores an object that was read, unless it is another one of the same name.

@@ -2,6 +2,7 @@
 
 mod autoscaler;
 mod last_reconcile;
+mod peer_writes;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ pub(crate) use autoscaler::desired_state_eq;
 pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};
+pub(crate) use peer_writes::PeerWrite;
 
 use crate::{k8s::StoredHpa, key::HpaKey};
 

@@ -1,0 +1,114 @@
+//! The status writes of another controller, a peer, for one autoscaler.
+
+use parking_lot::Mutex;
+
+use crate::k8s::StatusWrite;
+
+/// What is known about the peer's status writes. Without a peer, it takes no memory on the heap.
+#[derive(Debug, Default)]
+pub(super) struct PeerWrites(Mutex<Option<Box<Last>>>);
+
+#[derive(Debug)]
+struct Last {
+    write: StatusWrite,
+    /// No reconcile has taken it yet.
+    is_new: bool,
+    /// A reconcile has taken a write of this manager before.
+    is_known_manager: bool,
+}
+
+/// A status write of a peer that no reconcile has seen before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PeerWrite {
+    pub(crate) write: StatusWrite,
+    /// It is the first one by this manager.
+    pub(crate) is_first: bool,
+}
+
+impl PeerWrites {
+    /// Stores the newest write in a version of the autoscaler. It is not new in the first version
+    /// that this process sees, since it may be of a controller that has been replaced.
+    pub(super) fn observe(&self, write: StatusWrite, is_first_version: bool) {
+        let mut last = self.0.lock();
+        match last.as_mut() {
+            Some(known) if write.at <= known.write.at => {}
+            Some(known) => {
+                known.is_known_manager &= known.write.manager == write.manager;
+                known.is_new = true;
+                known.write = write;
+            }
+            None => {
+                let is_new = !is_first_version;
+                *last = Some(Box::new(Last { write, is_new, is_known_manager: false }));
+            }
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<StatusWrite> {
+        self.0.lock().as_ref().map(|last| last.write.clone())
+    }
+
+    /// The last write, if it is new.
+    pub(super) fn take_new(&self) -> Option<PeerWrite> {
+        let mut last = self.0.lock();
+        let last = last.as_mut().filter(|last| last.is_new)?;
+        last.is_new = false;
+        let is_first = !std::mem::replace(&mut last.is_known_manager, true);
+        Some(PeerWrite { write: last.write.clone(), is_first })
+    }
+
+    /// The writes so far are not new.
+    pub(super) fn ignore_past(&self) {
+        if let Some(last) = self.0.lock().as_mut() {
+            last.is_new = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn write(manager: &str, second: i64) -> StatusWrite {
+        let at = Timestamp::from_second(second).expect("a time");
+        StatusWrite { manager: manager.into(), at }
+    }
+
+    fn taken(writes: &PeerWrites) -> Option<(i64, bool)> {
+        writes.take_new().map(|taken| (taken.write.at.as_second(), taken.is_first))
+    }
+
+    #[test]
+    fn each_later_write_is_new_once() {
+        let writes = PeerWrites::default();
+        writes.observe(write("kcm", 1), true);
+        assert_eq!(taken(&writes), None, "it was written before this process started");
+        writes.observe(write("kcm", 2), false);
+        writes.observe(write("kcm", 1), false);
+        assert_eq!((taken(&writes), taken(&writes)), (Some((2, true)), None));
+        writes.observe(write("kcm", 3), false);
+        assert_eq!(taken(&writes), Some((3, false)));
+        writes.observe(write("k3s", 4), false);
+        assert_eq!(taken(&writes), Some((4, true)), "another manager");
+        assert_eq!(writes.last(), Some(write("k3s", 4)));
+    }
+
+    #[test]
+    fn first_write_after_the_first_version_is_new() {
+        let writes = PeerWrites::default();
+        writes.observe(write("kcm", 1), false);
+        assert_eq!(taken(&writes), Some((1, true)));
+    }
+
+    #[test]
+    fn ignored_writes_are_not_new() {
+        let writes = PeerWrites::default();
+        writes.observe(write("kcm", 1), false);
+        writes.ignore_past();
+        assert_eq!(taken(&writes), None);
+        writes.observe(write("kcm", 2), false);
+        assert_eq!(taken(&writes), Some((2, true)));
+    }
+}

@@ -1,0 +1,151 @@
+//! Who wrote an autoscaler's status, according to its `managedFields`.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// The field manager of an instance without leader election, and the prefix of all others.
+const FIELD_MANAGER: &str = "hpa-controller";
+
+/// The longest field manager that the API server accepts.
+const MAX_FIELD_MANAGER: usize = 128;
+
+/// The field manager of an instance's status writes: `hpa-controller`, or with leader election
+/// `hpa-controller:NAMESPACE/LEASE`. Instances that share a lease have the same one, and two
+/// releases have different ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldManager(String);
+
+impl Default for FieldManager {
+    fn default() -> Self {
+        Self(FIELD_MANAGER.to_owned())
+    }
+}
+
+impl FieldManager {
+    /// The field manager of the instances that share this lease.
+    pub fn for_lease(namespace: &str, name: &str) -> Self {
+        let full = format!("{FIELD_MANAGER}:{namespace}/{name}");
+        Self(full.chars().take(MAX_FIELD_MANAGER).collect())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The last write of an autoscaler's status by one field manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusWrite {
+    pub manager: String,
+    /// In whole seconds, by the API server's clock.
+    pub at: Timestamp,
+}
+
+impl StatusWrite {
+    /// Whether an instance of this project wrote it.
+    pub fn is_by_hpa_rs(&self) -> bool {
+        let rest = self.manager.strip_prefix(FIELD_MANAGER);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+}
+
+/// `kube-controller-manager at 2026-01-01T00:00:00Z`.
+impl fmt::Display for StatusWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.manager, self.at)
+    }
+}
+
+/// An entry of `managedFields`. All members are text, so that no entry makes an object undecodable.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ManagedFieldsEntry {
+    manager: Option<String>,
+    subresource: Option<String>,
+    time: Option<String>,
+}
+
+impl ManagedFieldsEntry {
+    /// The status write that the entry records, if it records one. Writes of the scale and the spec
+    /// are not status writes: users and deployment tools write them too.
+    fn status_write(&self) -> Option<StatusWrite> {
+        let manager =
+            self.manager.clone().filter(|_| self.subresource.as_deref() == Some("status"))?;
+        Some(StatusWrite { manager, at: self.time.as_deref()?.parse().ok()? })
+    }
+}
+
+/// The newest status write by a field manager other than `own`.
+pub(super) fn newest_status_write(
+    entries: &[ManagedFieldsEntry],
+    own: Option<&FieldManager>,
+) -> Option<StatusWrite> {
+    let is_own = |write: &StatusWrite| own.is_some_and(|own| own.0 == write.manager);
+    let writes = entries.iter().filter_map(ManagedFieldsEntry::status_write);
+    writes.filter(|write| !is_own(write)).max_by_key(|write| write.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn newest(entries: Value, own: &FieldManager) -> Option<String> {
+        let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries).expect("entries");
+        newest_status_write(&entries, Some(own)).map(|write| write.to_string())
+    }
+
+    fn entry(manager: &str, subresource: &str, second: u32) -> Value {
+        let time = format!("2026-01-01T00:00:{second:02}Z");
+        json!({ "manager": manager, "operation": "Update", "subresource": subresource,
+            "time": time, "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} } })
+    }
+
+    #[test]
+    fn newest_status_write_of_another_manager_is_found() {
+        let own = FieldManager::default();
+        let entries = json!([
+            entry("kubectl", "", 50),
+            entry("kubectl", "scale", 51),
+            entry("old", "status", 1),
+            entry("kube-controller-manager", "status", 20),
+            entry("hpa-controller", "status", 40),
+        ]);
+        let peer = Some("kube-controller-manager at 2026-01-01T00:00:20Z".to_owned());
+        assert_eq!(newest(entries.clone(), &own), peer);
+        let other = FieldManager::for_lease("autoscaling", "hpa");
+        let second = Some("hpa-controller at 2026-01-01T00:00:40Z".to_owned());
+        assert_eq!(newest(entries, &other), second, "a release with another lease is a peer");
+    }
+
+    #[test]
+    fn incomplete_entries_are_ignored() {
+        let entries = json!([
+            { "manager": null, "subresource": "status", "time": "2026-01-01T00:00:00Z" },
+            { "manager": "a", "subresource": "status", "time": "9999-12-31T23:59:59Z" },
+            { "manager": "b", "subresource": "status" },
+            {},
+        ]);
+        assert_eq!(newest(entries, &FieldManager::default()), None);
+    }
+
+    #[test]
+    fn field_manager_names_the_lease_and_is_not_too_long() {
+        let manager = FieldManager::for_lease("autoscaling", "hpa-controller");
+        assert_eq!(manager.as_str(), "hpa-controller:autoscaling/hpa-controller");
+        let long = FieldManager::for_lease(&"n".repeat(63), &"l".repeat(63));
+        assert_eq!(long.as_str().len(), MAX_FIELD_MANAGER);
+    }
+
+    #[test]
+    fn instances_of_this_project_are_recognized() {
+        let is_by_hpa_rs = |manager: &str| {
+            StatusWrite { manager: manager.into(), at: Timestamp::UNIX_EPOCH }.is_by_hpa_rs()
+        };
+        let managers = ["hpa-controller", "hpa-controller:a/b", "hpa-controllers", "k3s"];
+        assert_eq!(managers.map(is_by_hpa_rs), [true, true, false, false]);
+    }
+}

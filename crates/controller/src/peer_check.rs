@@ -1,0 +1,118 @@
+//! Looks for a peer at the start: another controller that is active on the same autoscalers.
+
+use std::{cmp::Reverse, fmt, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{annotations::AnnotationSettings, cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
+
+/// A peer that wrote the status of an autoscaler shortly before the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActivePeer {
+    /// The autoscaler with the latest such write.
+    pub key: HpaKey,
+    pub write: StatusWrite,
+    /// The time from the write to the start.
+    pub age: SignedDuration,
+    /// How many other autoscalers have such a write.
+    pub others: usize,
+    /// How long before the start a peer counts as active: two sync periods.
+    pub window: SignedDuration,
+}
+
+impl fmt::Display for ActivePeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, write: StatusWrite { manager, at }, age, others, window } = self;
+        let seconds = age.as_secs();
+        write!(f, "{manager} wrote the status of autoscaler {key} {seconds}s ago ({at})")?;
+        if *others > 0 {
+            write!(f, ", and another controller wrote {others} more within the last {window:#}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The peer with the latest status write, if one is active. The autoscalers are as first listed.
+///
+/// Autoscalers in shadow mode don't count: there a peer is expected. A peer writes no status while
+/// nothing changes, so one that is not found may still be active.
+pub(crate) fn active_peer(
+    autoscalers: &Autoscalers,
+    sync_period: Duration,
+    now: Timestamp,
+) -> Option<ActivePeer> {
+    let window = SignedDuration::try_from(sync_period).unwrap_or(SignedDuration::MAX);
+    let window = window.saturating_mul(2);
+    let mut recent: Vec<_> = autoscalers
+        .all()
+        .into_iter()
+        .filter(|(_, autoscaler)| !AnnotationSettings::from_hpa(&autoscaler.object()).dry_run)
+        .filter_map(|(key, autoscaler)| Some((key, autoscaler.last_peer_write()?)))
+        .filter(|(_, write)| now.duration_since(write.at) <= window)
+        .collect();
+    // By name, if the times are equal.
+    recent.sort_unstable_by_key(|(key, write)| (Reverse(write.at), key.clone()));
+    let others = recent.len().saturating_sub(1);
+    let (key, write) = recent.into_iter().next()?;
+    // The clocks of this machine and of the API server may differ.
+    let age = now.duration_since(write.at).max(SignedDuration::ZERO);
+    Some(ActivePeer { key, write, age, others, window })
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_calc::api::HorizontalPodAutoscaler;
+
+    use super::*;
+    use crate::{annotations::DRY_RUN, cache::Origin};
+
+    const PERIOD: Duration = Duration::from_secs(15);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    /// Autoscalers whose status kube-controller-manager wrote at this second.
+    fn autoscalers(writes: &[(&str, i64)]) -> Autoscalers {
+        let autoscalers = Autoscalers::default();
+        for (name, second) in writes {
+            let key = HpaKey::new("shop", *name);
+            autoscalers.apply(&key, HorizontalPodAutoscaler::default(), Origin::List);
+            let write = StatusWrite { manager: "kube-controller-manager".into(), at: at(*second) };
+            autoscalers.get(&key).expect("cached").observe_peer_write(write, true);
+        }
+        autoscalers
+    }
+
+    fn found(writes: &[(&str, i64)], now: i64) -> Option<String> {
+        active_peer(&autoscalers(writes), PERIOD, at(now)).map(|peer| peer.to_string())
+    }
+
+    #[test]
+    fn write_within_two_periods_is_found() {
+        let text = "kube-controller-manager wrote the status of autoscaler shop/web 30s ago \
+                    (1970-01-01T00:01:40Z)";
+        assert_eq!(found(&[("web", 100)], 130).as_deref(), Some(text));
+        assert_eq!(found(&[("web", 100)], 131), None);
+        assert_eq!(found(&[], 131), None);
+    }
+
+    #[test]
+    fn latest_write_is_named_and_the_others_are_counted() {
+        let text = "kube-controller-manager wrote the status of autoscaler shop/api 0s ago \
+                    (1970-01-01T00:01:45Z), and another controller wrote 1 more within the last \
+                    30s";
+        let writes = [("web", 100), ("api", 105), ("old", 10)];
+        assert_eq!(found(&writes, 104).as_deref(), Some(text), "the API server's clock is ahead");
+    }
+
+    #[test]
+    fn autoscaler_in_shadow_mode_does_not_count() {
+        let autoscalers = autoscalers(&[("web", 100)]);
+        let key = HpaKey::new("shop", "web");
+        let mut shadowed = HorizontalPodAutoscaler::default();
+        shadowed.metadata.annotations.insert(DRY_RUN.into(), "true".into());
+        autoscalers.apply(&key, shadowed, Origin::List);
+        assert_eq!(active_peer(&autoscalers, PERIOD, at(110)), None);
+    }
+}

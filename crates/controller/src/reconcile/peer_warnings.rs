@@ -1,0 +1,44 @@
+//! Limits the log lines about peers: beside one, every reconcile of every autoscaler finds writes.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// The minimum time between two lines.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Counts a peer's status writes between two log lines.
+#[derive(Debug, Default)]
+pub struct PeerWarnings(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last_line: Option<Duration>,
+    /// Since the last line.
+    writes: u64,
+}
+
+impl PeerWarnings {
+    /// Counts a write at `now` in monotonic time. Returns how many to log if a line is due.
+    pub(super) fn count(&self, now: Duration) -> Option<u64> {
+        let mut state = self.0.lock();
+        state.writes += 1;
+        if state.last_line.is_some_and(|last| now.saturating_sub(last) < INTERVAL) {
+            return None;
+        }
+        state.last_line = Some(now);
+        Some(std::mem::take(&mut state.writes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_is_due_once_a_minute() {
+        let warnings = PeerWarnings::default();
+        let due = [0, 1, 59, 60, 61, 130].map(|second| warnings.count(Duration::from_secs(second)));
+        assert_eq!(due, [Some(1), None, None, Some(3), None, Some(2)]);
+    }
+}

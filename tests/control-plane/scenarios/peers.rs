@@ -1,0 +1,124 @@
+//! A second controller on the same autoscalers: kube-controller-manager, or status writes in its
+//! name if it is not installed.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use hpa_kube_apiserver::Process;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::cpu;
+use crate::metrics::Load;
+use crate::test_env::{TestEnv, WAIT_LIMIT, current_metric};
+
+const REFERENCE: &str = "kube-controller-manager";
+/// The peer's period is one second, so that it decides first.
+const LONG_PERIOD: &str = "--horizontal-pod-autoscaler-sync-period=10s";
+
+/// Kubernetes' controller, or a replacement.
+struct Peer {
+    /// `None` if it is not installed.
+    reference: Option<Process>,
+}
+
+impl Peer {
+    fn start(env: &TestEnv) -> Result<Self> {
+        let reference = env.plane.reference()?;
+        if reference.is_none() {
+            println!("  {}: NO KUBE-CONTROLLER-MANAGER, its status writes are simulated", env.ns);
+        }
+        Ok(Self { reference })
+    }
+
+    /// Changes the load of `web` to this percentage of its requests, and waits until the peer has
+    /// written that to the status.
+    async fn writes(&self, env: &TestEnv, percent: i64) -> Result<()> {
+        env.cpu("web", Load::PerPod(percent));
+        if self.reference.is_none() {
+            let current = json!({ "averageUtilization": percent, "averageValue": "1" });
+            let metric =
+                json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } });
+            let status = json!({ "status": {
+                "currentReplicas": 2, "desiredReplicas": 2, "currentMetrics": [metric],
+            } });
+            let manager = Some(REFERENCE.to_owned());
+            let params = PatchParams { field_manager: manager, ..PatchParams::default() };
+            env.hpas().patch_status("web", &params, &Patch::Merge(status)).await?;
+        }
+        env.wait_for_hpa("web", "the peer's status", |hpa| {
+            current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+/// The controller doesn't start beside an active peer, unless it is told to.
+pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Result<()> {
+    let peer = Peer::start(&env)?;
+    let web = env.deployment("web", 2).await?;
+    env.hpa("web", web.hpa(2, 2, cpu(50))).await?;
+    peer.writes(&env, 40).await?;
+
+    let mut refused = env.controller("refused", &[LONG_PERIOD])?;
+    let status = refused.wait(WAIT_LIMIT).await?;
+    let log = || refused.tail(30, "");
+    ensure!(status.code() == Some(1), "{status}\n{}", log());
+    let error = refused.tail(1, "hpa: not started");
+    let sentence = format!("{REFERENCE} wrote the status of autoscaler {}/web ", env.ns);
+    for part in [sentence.as_str(), "20s (two sync periods)", "--allow-other-controller"] {
+        ensure!(error.contains(part), "no {part:?} in {error:?}\n{}", log());
+    }
+    let hpa = env.hpas().get("web").await?;
+    let managers = hpa.metadata.managed_fields.unwrap_or_default();
+    let has_written =
+        managers.iter().any(|entry| entry.manager.as_deref() == Some("hpa-controller"));
+    ensure!(!has_written, "it wrote the status: {managers:?}");
+
+    // The first run took less than two periods.
+    peer.writes(&env, 45).await?;
+    let mut allowed = env.controller("allowed", &[LONG_PERIOD, "--allow-other-controller"])?;
+    env.cpu("web", Load::PerPod(30));
+    env.wait_for_hpa("web", "a status of this controller", |hpa| {
+        let entries = hpa.metadata.managed_fields.iter().flatten();
+        let mut managers = entries.filter_map(|entry| entry.manager.as_deref());
+        managers.any(|manager| manager == "hpa-controller")
+            || current_metric(hpa)["resource"]["current"]["averageUtilization"] == 30
+    })
+    .await?;
+    let status = allowed.terminate(Duration::from_secs(15)).await?;
+    ensure!(status.success(), "{status}\n{}", allowed.tail(20, ""));
+    let warning = allowed.tail(1, "another controller is active: ");
+    ensure!(warning.contains(&sentence), "{warning:?}\n{}", allowed.tail(20, ""));
+    Ok(())
+}
+
+/// A peer that becomes active while the controller runs is reported in an event and a log line.
+pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::PerPod(40));
+    env.hpa("web", web.hpa(2, 2, cpu(50))).await?;
+    let controller = env.controller("running", &[LONG_PERIOD])?;
+    env.wait_for_hpa("web", "a first status", |hpa| {
+        current_metric(hpa)["resource"]["current"]["averageUtilization"] == 40
+    })
+    .await?;
+    let peer = Peer::start(&env)?;
+    let event = env.event("web", "ConflictingController", REFERENCE);
+    let peer_writes = async {
+        // This controller may be the first to write some of these values.
+        for percent in [30, 31, 32, 33, 34, 35, 36, 37, 38, 39] {
+            peer.writes(&env, percent).await?;
+        }
+        std::future::pending::<Result<()>>().await
+    };
+    let event = tokio::select! {
+        event = event => event?,
+        failed = peer_writes => return failed,
+    };
+    ensure!(event.count == Some(1), "{:?} events", event.count);
+    let line = controller.tail(1, "another controller writes the status too");
+    ensure!(line.contains(REFERENCE), "{line:?}\n{}", controller.tail(20, ""));
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Another controller on the same autoscalers.
+
+use std::time::Duration;
+
+use hpa_controller::RunError;
+use hpa_test_harness::TestbedExt;
+use k8s_openapi::api::{
+    apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Event,
+};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::json;
+
+use super::{cluster, finish, periods};
+use crate::{NAMESPACE, PERIOD, cluster::Cluster};
+
+const REFERENCE: &str = "kube-controller-manager";
+
+/// Writes the desired replicas of `web` to its status, as this field manager.
+async fn write_status(cluster: &Cluster, manager: &str, replicas: i32) {
+    let params = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+    let patch = Patch::Merge(json!({ "status": { "desiredReplicas": replicas } }));
+    Api::<HorizontalPodAutoscaler>::namespaced(cluster.testbed.client(), NAMESPACE)
+        .patch_status("web", &params, &patch)
+        .await
+        .expect("a status write");
+}
+
+/// A cluster whose controller is stopped, after which this field manager writes a status.
+async fn written_by(manager: &str) -> Cluster {
+    let (mut cluster, _faults) = cluster().await;
+    cluster.stop_controller().await;
+    write_status(&cluster, manager, 5).await;
+    cluster
+}
+
+fn peer_writes(cluster: &Cluster) -> u64 {
+    let text = cluster.telemetry.render();
+    let value =
+        text.lines().find_map(|line| line.strip_prefix("hpa_controller_peer_writes_total "));
+    value.expect("the metric").parse().expect("a number")
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_does_not_start_beside_an_active_one() {
+    let mut cluster = written_by(REFERENCE).await;
+    cluster.sleep(PERIOD).await;
+    let before = cluster.testbed.resource_version();
+    cluster.start_controller();
+    let error = cluster.exited().await.expect_err("it must not start");
+    let RunError::OtherController(peer) = &error else { panic!("{error}") };
+    assert_eq!((peer.key.to_string().as_str(), peer.others), ("shop/web", 0));
+    assert_eq!(peer.write.manager, REFERENCE);
+    let text = error.to_string();
+    let expected = "another controller is active: kube-controller-manager wrote the status of \
+                    autoscaler shop/web 15s ago (2027-";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(cluster.testbed.resource_version(), before, "it must not write");
+
+    cluster.sleep(PERIOD + Duration::from_secs(1)).await;
+    cluster.start_controller();
+    periods(&cluster, 2).await;
+    assert_eq!(peer_writes(&cluster), 0, "writes from before the start");
+    let stored = cluster.testbed.hpa("web").expect("an autoscaler");
+    assert_eq!(stored["status"]["desiredReplicas"], 2);
+    finish(cluster).await;
+}
+
+/// A rollout that changes the lease must not wait forever for the pods that it replaces.
+#[tokio::test(start_paused = true)]
+async fn another_release_does_not_prevent_the_start() {
+    let mut cluster = written_by("hpa-controller:other/hpa").await;
+    cluster.start_controller();
+    periods(&cluster, 2).await;
+    assert!(!cluster.has_exited());
+    finish(cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn standby_starts_beside_its_leader() {
+    let (mut cluster, _faults) = cluster().await;
+    cluster.stop_controller().await;
+    cluster.start_elected("first");
+    cluster.loads.set("web", 4);
+    cluster.scaled_to("web", 4).await;
+    cluster.start_standby("second");
+    cluster.sleep(Duration::from_secs(1)).await;
+    cluster.kill_controller().await;
+    assert!(cluster.is_controlled());
+    cluster.loads.set("web", 6);
+    cluster.scaled_to("web", 6).await;
+    assert_eq!(peer_writes(&cluster), 0, "the predecessor is no peer");
+    finish(cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn peer_that_becomes_active_is_reported() {
+    let (cluster, _faults) = cluster().await;
+    let deployments: Api<Deployment> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
+    let scale = Patch::Merge(json!({ "spec": { "replicas": 3 } }));
+    let kubectl = PatchParams { field_manager: Some("kubectl".into()), ..PatchParams::default() };
+    deployments.patch_scale("web", &kubectl, &scale).await.expect("a scale");
+    periods(&cluster, 2).await;
+    assert_eq!(peer_writes(&cluster), 0, "a manual scaling");
+
+    for replicas in [5, 6, 7] {
+        write_status(&cluster, REFERENCE, replicas).await;
+        periods(&cluster, 1).await;
+    }
+    assert_eq!(peer_writes(&cluster), 3);
+    let events: Api<Event> = Api::namespaced(cluster.testbed.client(), NAMESPACE);
+    let events = events.list(&ListParams::default()).await.expect("events").items;
+    let reported: Vec<_> = events
+        .iter()
+        .filter(|event| event.reason.as_deref() == Some("ConflictingController"))
+        .collect();
+    assert_eq!(reported.len(), 1, "{events:?}");
+    assert_eq!(
+        (
+            reported[0].type_.as_deref(),
+            reported[0].count,
+            reported[0].involved_object.name.as_deref()
+        ),
+        (Some("Warning"), Some(1), Some("web"))
+    );
+    let message = reported[0].message.as_deref().unwrap_or_default();
+    assert!(message.starts_with("kube-controller-manager wrote the status at 2027-"), "{message}");
+    cluster.shut_down().await;
+}
