@@ -176,15 +176,17 @@ impl TestEnv {
         controller(&*self.plane, &self.binary, &format!("{}-{name}", self.ns), &all)
     }
 
-    /// Starts `hpa shadow-report` for this namespace.
-    pub(crate) fn shadow_report(&self, name: &str, length: &str) -> Result<Process> {
-        let flags = [format!("--namespace={}", self.ns), format!("--for={length}")];
-        let command = command(
-            &*self.plane,
-            &self.binary,
-            "shadow-report",
-            &flags.each_ref().map(String::as_str),
-        );
+    /// Starts `hpa shadow-report` for this namespace. `flags` override the default flags.
+    pub(crate) fn shadow_report(
+        &self,
+        name: &str,
+        length: &str,
+        flags: &[&str],
+    ) -> Result<Process> {
+        let [namespace, length] = [format!("--namespace={}", self.ns), format!("--for={length}")];
+        let mut all = vec![namespace.as_str(), length.as_str()];
+        all.extend(flags);
+        let command = command(&*self.plane, &self.binary, "shadow-report", &all);
         Process::start(self.plane.dir(), &format!("{}-{name}", self.ns), command)
     }
 

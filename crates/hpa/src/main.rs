@@ -48,7 +48,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(arguments) => run::run(*arguments)?,
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
-        Command::ShadowReport(arguments) => shadow::report(&arguments)?,
+        Command::ShadowReport(arguments) => return shadow::report(&arguments),
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,

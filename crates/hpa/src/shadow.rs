@@ -1,21 +1,28 @@
 //! `hpa shadow-report`.
 
-use std::{io::Write, sync::Arc};
+use std::{io::Write, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
 use hpa_controller::{Dependencies, Telemetry, TelemetryOptions, k8s::Clients, shadow::Summary};
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     args::{ShadowReportArguments, to_std},
     logging, run,
 };
 
+/// Exit status if "no differences" would mean nothing.
+const EXIT_INCONCLUSIVE: u8 = 2;
+
 /// Compares decisions for the given time or until SIGTERM or SIGINT, then prints the report.
 /// Differences are an error.
-pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
+pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<ExitCode> {
     logging::start(&arguments.log, None)?;
+    if let Some(warning) = short_comparison(arguments) {
+        warn!("{warning}");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -24,13 +31,49 @@ pub(crate) fn report(arguments: &ShadowReportArguments) -> anyhow::Result<()> {
     runtime.shutdown_background();
     let summary = summary?;
     write!(std::io::stdout(), "{summary}").context("unable to write to standard output")?;
-    match summary {
-        Summary { decisions: 0, .. } => {
-            bail!("nothing was compared: no other controller wrote a status")
-        }
-        Summary { different: 0, .. } => Ok(()),
-        Summary { different, .. } => bail!("{different} decisions differ"),
+    if let Some(reason) = inconclusive(&summary) {
+        eprintln!("hpa: {reason}");
+        return Ok(ExitCode::from(EXIT_INCONCLUSIVE));
     }
+    match summary.different {
+        0 => Ok(ExitCode::SUCCESS),
+        different => bail!("{different} decisions differ"),
+    }
+}
+
+/// The warning about a comparison that ends before a difference can count.
+fn short_comparison(arguments: &ShadowReportArguments) -> Option<String> {
+    let window = arguments.autoscaling.horizontal_pod_autoscaler_downscale_stabilization;
+    let period = arguments.autoscaling.horizontal_pod_autoscaler_sync_period;
+    // The comparison begins within the first period, and a difference has to persist.
+    let needed = window.saturating_add(period.saturating_mul(6));
+    (arguments.length < needed).then(|| {
+        format!(
+            "--for {:#} may be too short: differences count only after the stabilization window \
+             ({window:#} by default), so use at least --for {}s",
+            arguments.length,
+            needed.as_secs()
+        )
+    })
+}
+
+/// Why the comparison could not find a difference, if it could not.
+fn inconclusive(summary: &Summary) -> Option<String> {
+    if summary.is_conclusive() {
+        return None;
+    }
+    let reason = match summary {
+        Summary { autoscalers: 0, .. } => "there are no HPAs".to_owned(),
+        Summary { peer_is_active: false, .. } => {
+            "the peer wrote no status. Check that it runs, or compare while the load changes"
+                .to_owned()
+        }
+        Summary { decisions: 0, .. } => "no decision was compared; use a longer --for".to_owned(),
+        Summary { longest_past, .. } => {
+            format!("--for is shorter than the stabilization windows (up to {longest_past:#})")
+        }
+    };
+    Some(format!("no difference could be found: {reason}"))
 }
 
 async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
@@ -55,5 +98,5 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
         outcome = &mut controller => outcome?,
         () = end => controller.await?,
     }
-    Ok(telemetry.shadow_summary())
+    Ok(telemetry.shadow_summary(Timestamp::now()))
 }

@@ -1,4 +1,4 @@
-//! The custom API, namespaced permissions, and dry runs next to another controller.
+//! The custom API, namespaced permissions, and dry runs next to a peer.
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     })
     .await?;
 
-    let mut shadow = env.shadow_report("shadow", "30s")?;
+    let mut shadow = env.shadow_report("shadow", "30s", &[])?;
     env.wait_for_hpa("web", "stable replicas", |hpa| has_replicas(hpa, 2)).await?;
     for _ in 0..2 {
         env.cpu("web", Load::Total(300));
@@ -219,8 +219,7 @@ pub(super) async fn shadow_agrees_with_same_settings(env: TestEnv) -> Result<()>
     Ok(())
 }
 
-/// A dry run reports the autoscaler for which the other controller's tolerance matters, while the
-/// load changes.
+/// A dry run reports the autoscaler for which the peer's tolerance matters, while the load changes.
 pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
     let _other = env.controller("other", &["--horizontal-pod-autoscaler-tolerance=0.5"])?;
     for (name, load) in [("web", 120), ("api", 100)] {
@@ -229,7 +228,7 @@ pub(super) async fn shadow_detects_other_tolerance(env: TestEnv) -> Result<()> {
         env.hpa(name, target.hpa(1, 10, cpu(50))).await?;
         env.settled(name, 2).await?;
     }
-    let mut shadow = env.shadow_report("shadow", "15s")?;
+    let mut shadow = env.shadow_report("shadow", "15s", &[])?;
     for percent in [65, 60, 65, 60, 65] {
         env.cpu("web", Load::Total(2 * percent));
         env.wait_for_hpa("web", "the changed load", |hpa| {

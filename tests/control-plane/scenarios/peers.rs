@@ -122,3 +122,54 @@ pub(super) async fn peer_is_reported_while_running(env: TestEnv) -> Result<()> {
     ensure!(line.contains(REFERENCE), "{line:?}\n{}", controller.tail(20, ""));
     Ok(())
 }
+
+/// Nothing shows a difference if the peer stopped before the comparison.
+pub(super) async fn shadow_report_is_inconclusive_beside_a_stopped_peer(
+    env: TestEnv,
+) -> Result<()> {
+    let mut peer = env.controller("peer", &[])?;
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::Total(100));
+    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
+    env.settled("web", 2).await?;
+    peer.terminate(Duration::from_secs(15)).await?;
+
+    let mut shadow = env.shadow_report("shadow", "9s", &[])?;
+    let status = shadow.wait(WAIT_LIMIT).await?;
+    let log = || shadow.tail(40, "");
+    ensure!(status.code() == Some(2), "{status}\n{}", log());
+    let line = shadow.tail(1, "wrote no status during the comparison, the last one ");
+    ensure!(line.contains("The peer (hpa-controller)"), "{line:?}\n{}", log());
+    let error = shadow.tail(1, "hpa: no difference could be found: the peer wrote no status");
+    ensure!(!error.is_empty(), "{}", log());
+    Ok(())
+}
+
+/// No difference can count before a stabilization window has passed.
+pub(super) async fn shadow_report_is_inconclusive_if_too_short(env: TestEnv) -> Result<()> {
+    let window = "--horizontal-pod-autoscaler-downscale-stabilization=5m";
+    let _peer = env.controller("peer", &[window])?;
+    let web = env.deployment("web", 2).await?;
+    env.cpu("web", Load::Total(100));
+    env.hpa("web", web.hpa(1, 10, cpu(50))).await?;
+    env.settled("web", 2).await?;
+
+    let mut shadow = env.shadow_report("shadow", "10s", &[window])?;
+    for percent in [51, 52, 53, 51, 52, 53] {
+        env.cpu("web", Load::PerPod(percent));
+        env.wait_for_hpa("web", "the changed load", |hpa| {
+            current_metric(hpa)["resource"]["current"]["averageUtilization"] == percent
+        })
+        .await?;
+    }
+    let status = shadow.wait(WAIT_LIMIT).await?;
+    let log = || shadow.tail(60, "");
+    ensure!(status.code() == Some(2), "{status}\n{}", log());
+    let warning = shadow.tail(1, "--for 10s may be too short");
+    ensure!(warning.contains("use at least --for 306s"), "{warning:?}\n{}", log());
+    let line = shadow.tail(1, "1 HPAs could not show a difference");
+    ensure!(line.contains("(up to 5m)"), "{line:?}\n{}", log());
+    let error = shadow.tail(1, "hpa: no difference could be found: --for is shorter");
+    ensure!(!error.is_empty(), "{}", log());
+    Ok(())
+}

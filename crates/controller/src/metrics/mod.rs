@@ -22,6 +22,7 @@ mod text;
 use std::sync::{Arc, atomic::AtomicU64};
 
 use hashbrown::HashMap;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
@@ -122,10 +123,10 @@ impl Telemetry {
         *self.history.lock() = history;
     }
 
-    /// The comparisons with another controller so far.
-    pub fn shadow_summary(&self) -> Summary {
+    /// The comparisons with the peer until now.
+    pub fn shadow_summary(&self, now: Timestamp) -> Summary {
         let sources = self.sources.lock().clone();
-        Summary::new(&sources.autoscalers, &sources.shadow)
+        Summary::new(&sources.autoscalers, &sources.shadow, now)
     }
 
     /// Sets whether this process holds the lease of that name (`leader_election_master_status`).

@@ -1,5 +1,4 @@
-//! A reconcile in dry run: decides, compares the decision with another controller's, writes
-//! nothing.
+//! A reconcile in dry run: decides, compares the decision with the peer's, writes nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,8 +24,8 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Decides on an autoscaler and compares the decision with the status that the other
-    /// controller, the peer, wrote. Writes nothing.
+    /// Decides on an autoscaler and compares the decision with the status that the peer wrote.
+    /// Writes nothing.
     pub(super) async fn compare(
         &self,
         key: &HpaKey,
@@ -38,7 +37,7 @@ impl Reconciler {
         let observation = record.lock().observe(hpa);
         let peer = &hpa.status;
         let Some(scale) = self.scale_to_compare(key, hpa, observation.as_ref()).await else {
-            debug!("the other controller's status does not have the current replicas yet");
+            debug!("the peer's status does not have the current replicas yet");
             return;
         };
         let mut decided_on = HorizontalPodAutoscaler::clone(hpa);
@@ -67,7 +66,7 @@ impl Reconciler {
                 self.report_comparison(key, peer, &comparison, &evaluation);
             } else {
                 let ours = &comparison.conclusion.explanation;
-                debug!(%ours, "decided; the other controller may not have decided yet");
+                debug!(%ours, "decided; the peer may not have decided yet");
             }
             comparison.conclusion
         } else {
@@ -139,9 +138,9 @@ impl Reconciler {
         match (evaluation.verdict, evaluation.is_new) {
             (Verdict::Different, true) => {
                 let theirs = shadow::explain_status(peer);
-                warn!(differences, %ours, theirs, "the other controller decided differently");
+                warn!(differences, %ours, theirs, "the peer decided differently");
             }
-            (Verdict::Same, true) => info!(%ours, "the other controller decides the same again"),
+            (Verdict::Same, true) => info!(%ours, "the peer decides the same again"),
             (verdict, _) => debug!(?verdict, differences, %ours, "compared"),
         }
     }

@@ -149,8 +149,12 @@ impl ShadowRecords {
 pub(crate) struct ShadowRecord {
     /// The autoscaler at our last reconcile.
     last_seen: Arc<HorizontalPodAutoscaler>,
+    /// The longest window or policy period, or zero for an autoscaler without a past.
+    pub(super) past: Duration,
     /// The monotonic time from which the peer's whole relevant past is known.
     past_known_from: Duration,
+    /// How many of our reconciles saw a new status of the peer.
+    pub(super) new_statuses: u64,
     /// Our reconciles since the peer's status changed.
     unchanged_syncs: u32,
     /// The inputs of our last reconciles, newest first; `None` if one read no pods or metrics.
@@ -162,6 +166,8 @@ pub(crate) struct ShadowRecord {
     reported: Vec<Difference>,
     /// The comparisons by verdict.
     pub(super) counts: [u64; 3],
+    /// The comparisons that were made when the past was known, so that a difference could count.
+    pub(super) conclusive: u64,
     pub(super) last_difference: Option<LastDifference>,
 }
 
@@ -185,12 +191,15 @@ impl ShadowRecord {
         let past = if has_past { relevant_past(&hpa, settings) } else { Duration::ZERO };
         Self {
             last_seen: hpa,
+            past,
             past_known_from: now.saturating_add(past),
+            new_statuses: 0,
             unchanged_syncs: 0,
             inputs: VecDeque::new(),
             streaks: Vec::new(),
             reported: Vec::new(),
             counts: [0; 3],
+            conclusive: 0,
             last_difference: None,
         }
     }
@@ -200,6 +209,7 @@ impl ShadowRecord {
     pub(crate) fn observe(&mut self, hpa: &Arc<HorizontalPodAutoscaler>) -> Option<Observation> {
         let before = std::mem::replace(&mut self.last_seen, hpa.clone());
         let is_new_status = before.status != hpa.status;
+        self.new_statuses += u64::from(is_new_status);
         let is_spec_changed = before.spec != hpa.spec;
         if is_spec_changed {
             // They are of the old spec's metrics.
@@ -242,13 +252,15 @@ impl ShadowRecord {
             || peer.conditions.iter().any(|condition| depends_on_time(&condition.reason));
         let threshold = if timing_matters { THRESHOLD_IF_TIMING_MATTERS } else { THRESHOLD };
         let is_settled = self.streaks.iter().any(|(_, weight)| *weight >= threshold);
+        let is_conclusive = now >= self.past_known_from;
         let verdict = if differences.is_empty() {
             Verdict::Same
-        } else if is_settled && now >= self.past_known_from {
+        } else if is_settled && is_conclusive {
             Verdict::Different
         } else {
             Verdict::Unsettled
         };
+        self.conclusive += u64::from(is_conclusive);
         if let Some(count) = self.counts.get_mut(verdict as usize) {
             *count += 1;
         }

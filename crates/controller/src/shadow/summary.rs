@@ -2,8 +2,13 @@
 
 use std::fmt;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::record::{ShadowRecords, Verdict};
-use crate::{cache::Autoscalers, key::HpaKey};
+use crate::{cache::Autoscalers, k8s::StatusWrite, key::HpaKey};
+
+/// A peer that has not written a status for this long may have stopped: four default sync periods.
+const QUIET: SignedDuration = SignedDuration::from_mins(1);
 
 /// All comparisons of the cached autoscalers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +22,16 @@ pub struct Summary {
     pub different: u64,
     /// The comparisons with the verdict [`Verdict::Unsettled`].
     pub unsettled: u64,
+    /// The comparisons in which a difference could count, because the past was known.
+    pub conclusive: u64,
+    /// The compared autoscalers without such a comparison.
+    pub inconclusive_autoscalers: usize,
+    /// Their longest window or policy period.
+    pub longest_past: SignedDuration,
+    /// Whether the peer wrote a status since the start.
+    pub peer_is_active: bool,
+    /// The last status write of the peer, and its age, as far as autoscalers record it.
+    pub last_peer_write: Option<(StatusWrite, SignedDuration)>,
     /// The autoscalers with a difference, by name.
     pub rows: Vec<Row>,
 }
@@ -38,19 +53,32 @@ pub struct Row {
 }
 
 impl Summary {
-    pub(crate) fn new(autoscalers: &Autoscalers, records: &ShadowRecords) -> Self {
+    pub(crate) fn new(autoscalers: &Autoscalers, records: &ShadowRecords, now: Timestamp) -> Self {
         let mut all = autoscalers.all();
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         let mut summary = Self { autoscalers: all.len(), ..Self::default() };
+        let writes = all.iter().filter_map(|(_, autoscaler)| autoscaler.last_peer_write());
+        summary.last_peer_write = writes.max_by_key(|write| write.at).map(|write| {
+            // Whole seconds, as in `managedFields`. The API server's clock may be ahead.
+            let age = now.duration_since(write.at).as_secs().max(0);
+            (write, SignedDuration::from_secs(age))
+        });
         for (key, autoscaler) in all {
             let Some(record) = records.get(&key, &autoscaler) else { continue };
             let record = record.lock();
             let decisions = record.counts.iter().sum();
             let [_, unsettled, different] = record.counts;
+            summary.peer_is_active |= record.new_statuses > 0;
             summary.compared += usize::from(decisions > 0);
             summary.decisions += decisions;
             summary.different += different;
             summary.unsettled += unsettled;
+            summary.conclusive += record.conclusive;
+            if decisions > 0 && record.conclusive == 0 {
+                let past = SignedDuration::try_from(record.past).unwrap_or(SignedDuration::MAX);
+                summary.inconclusive_autoscalers += 1;
+                summary.longest_past = summary.longest_past.max(past);
+            }
             if let Some(last) = &record.last_difference {
                 let differences = last.differences.iter().map(ToString::to_string).collect();
                 let (ours, theirs) = (last.ours.clone(), last.theirs.clone());
@@ -59,18 +87,52 @@ impl Summary {
         }
         summary
     }
+
+    /// Whether the peer was active and a difference could count, so that "no differences" means
+    /// something.
+    pub fn is_conclusive(&self) -> bool {
+        self.peer_is_active && self.conclusive > 0
+    }
+
+    /// When the peer last wrote a status.
+    fn write_peer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((StatusWrite { manager, .. }, age)) = &self.last_peer_write else {
+            return writeln!(f, "No status says which controller wrote it, or when");
+        };
+        match self.peer_is_active {
+            true if *age <= QUIET => {
+                writeln!(f, "The peer ({manager}) last wrote a status {age:#} ago")
+            }
+            true => writeln!(
+                f,
+                "The peer ({manager}) last wrote a status {age:#} ago: it may have stopped"
+            ),
+            false => writeln!(
+                f,
+                "The peer ({manager}) wrote no status during the comparison, the last one {age:#} \
+                 ago: it may have stopped"
+            ),
+        }
+    }
 }
 
-/// `12 HPAs, 480 decisions, 0 differences`, and a block for each autoscaler with a difference.
+/// `12 HPAs, 480 decisions, 0 differences`, the peer's last write, and a block for each autoscaler
+/// with a difference.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { autoscalers, compared, decisions, different, unsettled, rows } = self;
+        let Self { autoscalers, compared, decisions, different, unsettled, rows, .. } = self;
         writeln!(f, "{autoscalers} HPAs, {decisions} decisions, {different} differences")?;
+        self.write_peer(f)?;
         if compared < autoscalers {
             let missing = autoscalers - compared;
+            writeln!(f, "{missing} HPAs were not compared: the peer wrote no status for them")?;
+        }
+        if self.inconclusive_autoscalers > 0 {
             writeln!(
                 f,
-                "{missing} HPAs were not compared: the other controller wrote no status for them"
+                "{} HPAs could not show a difference: their stabilization windows and policy \
+                 periods (up to {:#}) had not passed since the start",
+                self.inconclusive_autoscalers, self.longest_past
             )?;
         }
         if *unsettled > 0 {

@@ -12,13 +12,14 @@ use hpa_calc::{
     readings::{Reading, Readings},
     settings::Settings,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{record::ShadowRecord, *};
 use crate::{
     cache::{Autoscalers, Origin},
+    k8s::StatusWrite,
     key::HpaKey,
 };
 
@@ -326,6 +327,7 @@ fn summary_lists_the_autoscalers_with_differences() {
     }
     let set = |name: &str, jobs: i64| {
         let mut record = record(false);
+        record.observe(&Arc::new(hpa(json!(peer_status(2, 5)))));
         for _ in 0..9 {
             evaluate(&mut record, jobs, 5, 1);
         }
@@ -335,12 +337,24 @@ fn summary_lists_the_autoscalers_with_differences() {
     };
     set("web", 7);
     set("api", 5);
-    let summary = Summary::new(&autoscalers, &records);
+    let write = |name: &str, manager: &str, age: i64| {
+        let at = now() - SignedDuration::from_secs(age);
+        let write = StatusWrite { manager: manager.into(), at };
+        let autoscaler = autoscalers.get(&HpaKey::new("shop", name)).expect("it was applied");
+        autoscaler.observe_peer_write(write, true);
+    };
+    write("web", "old", 100);
+    write("api", "kube-controller-manager", 7);
+    let summary = Summary::new(&autoscalers, &records, now());
     assert_eq!((summary.autoscalers, summary.compared, summary.decisions), (3, 2, 18));
     assert_eq!((summary.different, summary.unsettled, summary.rows.len()), (2, 7, 1));
     let text = summary.to_string();
     assert!(
-        text.starts_with("3 HPAs, 18 decisions, 2 differences\n1 HPAs were not compared"),
+        text.starts_with(
+            "3 HPAs, 18 decisions, 2 differences\n\
+             The peer (kube-controller-manager) last wrote a status 7s ago\n\
+             1 HPAs were not compared"
+        ),
         "{text}"
     );
     assert!(
@@ -350,6 +364,60 @@ fn summary_lists_the_autoscalers_with_differences() {
         "{text}"
     );
     assert!(text.contains("\n  theirs: 2 -> 5; AbleToScale True SucceededRescale: "), "{text}");
+}
+
+/// The summary of an autoscaler with a past, whose decisions agree until this minute. The peer's
+/// last write was 250 s ago; it wrote a status during the comparison if `is_active`.
+fn summary(is_active: bool, minutes: u32) -> Summary {
+    let (autoscalers, records) = (Autoscalers::default(), ShadowRecords::default());
+    let key = HpaKey::new("shop", "web");
+    autoscalers.apply(&key, hpa(json!({})), Origin::List);
+    let autoscaler = autoscalers.get(&key).expect("it was applied");
+    let at = now() - SignedDuration::from_secs(250);
+    autoscaler.observe_peer_write(StatusWrite { manager: "k3s".into(), at }, true);
+    let mut record = record(true);
+    let status = peer_status(2, if is_active { 5 } else { 2 });
+    record.observe(&Arc::new(hpa(json!(status))));
+    for minute in 1..=minutes {
+        assert_eq!(evaluate(&mut record, 5, 5, minute).0, Verdict::Same);
+    }
+    records.insert(&key, &autoscaler, Arc::new(Mutex::new(record)));
+    Summary::new(&autoscalers, &records, now())
+}
+
+#[test]
+fn comparison_with_an_inactive_peer_is_inconclusive() {
+    let inactive = summary(false, 5);
+    assert!(!inactive.is_conclusive());
+    assert_eq!(
+        inactive.to_string(),
+        "1 HPAs, 5 decisions, 0 differences\n\
+         The peer (k3s) wrote no status during the comparison, the last one 4m 10s ago: it may \
+         have stopped\n"
+    );
+    let active = summary(true, 5);
+    assert!(active.is_conclusive());
+    assert_eq!(
+        active.to_string(),
+        "1 HPAs, 5 decisions, 0 differences\n\
+         The peer (k3s) last wrote a status 4m 10s ago: it may have stopped\n"
+    );
+}
+
+#[test]
+fn comparison_shorter_than_the_windows_is_inconclusive() {
+    // The record begins after one minute, and the longest policy period is 90 seconds.
+    let short = summary(true, 2);
+    assert!(!short.is_conclusive());
+    let text = short.to_string();
+    assert!(
+        text.ends_with(
+            "\n1 HPAs could not show a difference: their stabilization windows and policy periods \
+             (up to 1m 30s) had not passed since the start\n"
+        ),
+        "{text}"
+    );
+    assert!(summary(true, 3).is_conclusive());
 }
 
 #[test]

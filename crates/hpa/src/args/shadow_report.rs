@@ -19,14 +19,18 @@ Examples:
     hpa shadow-report --for 1h -n shop,bank --scale-to-zero=false \\
       --horizontal-pod-autoscaler-downscale-stabilization 10m
 
-Pass the flags that the other controller runs with: its decisions depend on
-them. Its earlier recommendations are unknown, so differences of an autoscaler
-count only after its stabilization windows have passed (five minutes by
-default). The command writes nothing to the cluster and needs read access only.
+Pass the flags of the peer, the controller that decisions are compared with:
+they are part of a decision. Its earlier recommendations are unknown, so
+differences of an autoscaler count only after its stabilization windows have
+passed (five minutes by default). The command writes nothing to the cluster and
+needs read access only.
 
-Output: N HPAs, N decisions, N differences; then, for each HPA that differs,
-what differs and both explanations. Exit status: 1 if there are differences or
-nothing to compare.";
+Output: N HPAs, N decisions, N differences; when the peer last wrote a status;
+then, for each HPA that differs, what differs and both explanations.
+
+Exit status: 0 without differences, 1 with differences or after an error, 2 if
+no difference could be found: the peer wrote no status, or no stabilization
+window passed.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, mut_args(accept_boolean))]
