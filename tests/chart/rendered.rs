@@ -108,6 +108,18 @@ pub(crate) fn permissions(objects: &[Value], set: &str) -> Result<()> {
         "{} leader election roles",
         elections.len()
     );
+    let leases = of_kind(objects, "Lease");
+    ensure!(leases.len() == elections.len(), "{} leases", leases.len());
+    for (lease, role) in leases.iter().zip(&elections) {
+        // Helm deletes it after the role bindings.
+        let annotations = json!({
+            "helm.sh/hook": "post-delete",
+            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+        });
+        ensure!(lease["metadata"]["annotations"] == annotations, "{lease}");
+        let name = &lease["metadata"]["name"];
+        ensure!(role["rules"][0]["resourceNames"][0] == *name, "{name} is not the role's lease");
+    }
     for role in elections {
         ensure!(
             role["rules"] == rules_for_lease(&election["rules"], &lease(objects)?)?,
