@@ -72,7 +72,7 @@ pub(crate) fn combine(
                 events.push(Event::warning(reason, error.cause.clone()));
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
-                    error: Some(error.cause.clone()),
+                    error: Some(error.root.clone()),
                     ..MetricExplanation::default()
                 });
                 statuses.push(status_without_value(spec));

@@ -9,6 +9,7 @@ use crate::{
         ConditionReason, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
         MetricStatus, Scale,
     },
+    behavior::EffectiveBehavior,
     combine::{CombinedMetrics, LargestProposal, combine},
     event::{Event, EventReason},
     explain::{Explanation, Summary},
@@ -384,6 +385,13 @@ impl Decision<'_> {
         self.explanation.winner = winner;
         self.explanation.proposed_replicas = Some(proposed);
         self.explanation.stabilized_replicas = Some(normalized.stabilized);
+        self.explanation.stabilization_window_seconds =
+            normalized.stabilization.as_ref().map(|_| {
+                let behavior = EffectiveBehavior::new(spec, settings);
+                let is_down = normalized.stabilized > proposed;
+                let rules = if is_down { behavior.down() } else { behavior.up() };
+                u32::try_from(rules.stabilization_window().as_secs()).unwrap_or(u32::MAX)
+            });
         self.explanation.stabilized_by = normalized.stabilization.map(|limit| limit.reason);
         self.explanation.limited_by = is_limited.then_some(normalized.limit.reason);
         if desired != current {

@@ -13,10 +13,10 @@ use tracing_subscriber::{
 
 use crate::args::{LogArguments, LogFormat};
 
-/// kube logs every failed request, which the callers report themselves. The spans of the reconcile
-/// steps are for traces only.
-const DEFAULT_DIRECTIVES: &str =
-    "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,tower=warn,hpa_controller::trace=off";
+/// kube and the verifier of certificates log every failed request, which the callers report
+/// themselves. The spans of the reconcile steps are for traces only.
+const DEFAULT_DIRECTIVES: &str = "kube_client=off,kube_runtime=off,hyper=warn,rustls=warn,\
+    rustls_platform_verifier=off,tower=warn,hpa_controller::trace=off";
 
 /// A layer that exports spans as traces, with a filter of its own.
 pub(crate) type TraceLayer = Box<dyn Layer<Registry> + Send + Sync>;

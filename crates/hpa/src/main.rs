@@ -23,6 +23,7 @@ mod version;
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
+use tracing::{Level, error};
 
 use crate::args::{Arguments, Command};
 
@@ -37,8 +38,14 @@ fn main() -> ExitCode {
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };
+    let logs = matches!(command, Command::Run(_));
     execute(command).unwrap_or_else(|error| {
-        eprintln!("hpa: {error:#}");
+        // In the format of the log, unless logging has not started or is off.
+        if logs && tracing::enabled!(Level::ERROR) {
+            error!(error = format!("{error:#}"), "exiting");
+        } else {
+            eprintln!("hpa: {error:#}");
+        }
         failure
     })
 }

@@ -1,21 +1,23 @@
 //! The value of a metric beside its target.
 
-use hpa_calc::{
-    Explanation, HorizontalPodAutoscaler, MilliValue,
-    api::{MetricSpec, MetricTarget},
-    explain::TargetValue,
+use super::{Explanation, TargetValue, format::number};
+use crate::{
+    api::{HorizontalPodAutoscaler, MetricSpec, MetricTarget},
+    quantity::MilliValue,
 };
-
-use crate::demo::format::number;
 
 /// A metric, its value and its target, formatted in the same unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Measurement {
-    pub(crate) metric: String,
-    pub(crate) current: String,
-    pub(crate) target: String,
+#[non_exhaustive]
+pub struct Measurement {
+    /// The metric's name, with its container or object.
+    pub metric: String,
+    /// The measured usage.
+    pub current: String,
+    /// The target.
+    pub target: String,
     /// ` of requests`, ` per pod` or empty.
-    pub(crate) unit: &'static str,
+    pub unit: &'static str,
 }
 
 impl Measurement {

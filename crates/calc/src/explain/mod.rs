@@ -1,13 +1,22 @@
 //! The explanation of a decision, as a value for logs, commands and tests.
 
+mod format;
+mod measurement;
+mod sentence;
+
 use std::fmt;
 
 use serde::Serialize;
 
+pub use self::{
+    format::{minutes, number},
+    measurement::Measurement,
+    sentence::Reason,
+};
 use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
 
-/// How a decision was made, from the metrics to the desired replicas. `Display` prints it in one
-/// line.
+/// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
+/// in one line; [`Explanation::sentence`] prints what matters most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
@@ -23,6 +32,8 @@ pub struct Explanation {
     pub stabilized_replicas: Option<i32>,
     /// If stabilization changed the proposal, the reason of its condition.
     pub stabilized_by: Option<ConditionReason>,
+    /// The stabilization window that applied, if stabilization changed the proposal.
+    pub stabilization_window_seconds: Option<u32>,
     /// If a rate limit or a bound changed the stabilized proposal, the reason of its condition.
     pub limited_by: Option<ConditionReason>,
     /// The desired replicas.
@@ -74,7 +85,8 @@ pub struct MetricExplanation {
     pub proposed_replicas: Option<i32>,
     /// The number of pods by class, if the calculation counts pods.
     pub pods: Option<PodCounts>,
-    /// Why the metric has no proposal.
+    /// Why the metric has no proposal: the cause, without the texts that the reference puts before
+    /// it in conditions and events.
     pub error: Option<String>,
 }
 
@@ -88,12 +100,27 @@ pub enum TargetValue {
     Utilization(i32),
 }
 
+impl Explanation {
+    fn has_failed_metric(&self) -> bool {
+        self.metrics.iter().any(|metric| metric.error.is_some())
+    }
+}
+
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.summary {
             Summary::NoChange => write!(f, "keep {}", self.current_replicas)?,
+            // The metrics and limits below say why. The event's reason compares the proposal with
+            // the current replicas, and may contradict what stabilization made of it.
+            Summary::Rescale(_) if self.winner.is_some() => {
+                write!(f, "{} -> {}", self.current_replicas, self.desired_replicas)?;
+            }
             Summary::Rescale(reason) => {
                 write!(f, "{} -> {}: {reason}", self.current_replicas, self.desired_replicas)?;
+            }
+            Summary::Paused(_) if self.winner.is_some() => {
+                let (current, desired) = (self.current_replicas, self.desired_replicas);
+                write!(f, "keep {current}: paused; else {desired}")?;
             }
             Summary::Paused(reason) => {
                 write!(
@@ -103,6 +130,10 @@ impl fmt::Display for Explanation {
                 )?;
             }
             Summary::ScalingDisabled => write!(f, "disabled: the target is at zero replicas")?,
+            // The metrics below have the error.
+            Summary::Failed(_) if self.winner.is_none() && self.has_failed_metric() => {
+                write!(f, "keep {}", self.current_replicas)?;
+            }
             Summary::Failed(error) => write!(f, "keep {}: {error}", self.current_replicas)?,
         }
         for (index, metric) in self.metrics.iter().enumerate() {
@@ -212,6 +243,7 @@ mod tests {
             proposed_replicas: Some(3),
             stabilized_replicas: Some(3),
             stabilized_by: Some(ConditionReason::ScaleUpStabilized),
+            stabilization_window_seconds: Some(30),
             limited_by: Some(ConditionReason::TooManyReplicas),
             desired_replicas: 2,
             summary: Summary::NoChange,
@@ -222,5 +254,43 @@ mod tests {
                 75%/50% ratio 1.250 proposes 3 (pods ready 1, unready 2, missing 3, ignored 4); \
                 ScaleUpStabilized at 3; TooManyReplicas at 2"
         );
+    }
+    #[rstest]
+    #[case::rescale(Summary::Rescale("All metrics below target".into()), "2 -> 5")]
+    #[case::rescale_without_reason(Summary::Rescale(String::new()), "2 -> 5")]
+    #[case::paused(Summary::Paused("above".into()), "keep 2: paused; else 5")]
+    fn reason_of_the_event_is_not_printed_beside_the_metric(
+        #[case] summary: Summary,
+        #[case] text: &str,
+    ) {
+        let explanation = Explanation {
+            current_replicas: 2,
+            desired_replicas: 5,
+            metrics: vec![metric()],
+            winner: Some(0),
+            stabilized_by: Some(ConditionReason::ScaleDownStabilized),
+            stabilized_replicas: Some(5),
+            summary,
+            ..Explanation::default()
+        };
+        let rest = "; *pods metric m 1500m/1000m ratio 1.500 proposes 3; ScaleDownStabilized at 5";
+        assert_eq!(explanation.to_string(), format!("{text}{rest}"));
+    }
+
+    #[test]
+    fn cause_of_a_failed_metric_is_printed_once() {
+        let failed = MetricExplanation {
+            metric: "External".into(),
+            error: Some("gone".into()),
+            ..MetricExplanation::default()
+        };
+        let summary = Summary::Failed("invalid metrics, first error is: gone".into());
+        let explanation = Explanation {
+            current_replicas: 2,
+            metrics: vec![failed],
+            summary,
+            ..Explanation::default()
+        };
+        assert_eq!(explanation.to_string(), "keep 2; External: gone");
     }
 }

@@ -1,84 +1,136 @@
 //! Explains a decision in one sentence.
 
-use hpa_calc::{
-    api::HorizontalPodAutoscaler,
-    explain::{Explanation, MetricExplanation, Summary},
+use super::{
+    Explanation, MetricExplanation, Summary,
+    format::minutes,
+    measurement::{Measurement, metric_name},
+};
+use crate::{
+    api::{ConditionReason, HorizontalPodAutoscaler},
     replicas::Rule,
 };
 
-use super::{
-    decision::{Bounds, Reason, downscale_window},
-    measurement::{Measurement, metric_name},
-};
-use crate::demo::format::minutes;
-
-/// Explains a decision: the metric beside its target, then the limit.
-pub(super) fn sentence(
-    hpa: &HorizontalPodAutoscaler,
-    explanation: &Explanation,
-    measurement: Option<&Measurement>,
-    limit: Option<&str>,
-) -> String {
-    match &explanation.summary {
-        Summary::Failed(error) => {
-            return first_failure(hpa, explanation).unwrap_or_else(|| error.clone());
-        }
-        Summary::ScalingDisabled => {
-            return "autoscaling is off because another client scaled it to 0".to_owned();
-        }
-        Summary::Rescale(text) if explanation.winner.is_none() => return text.clone(),
-        _ => {}
-    }
-    let Some(Measurement { metric, current, target, unit }) = measurement else {
-        return "no metric was read".to_owned();
-    };
-    let measured = format!("{metric} is at {current}{unit}, target {target}");
-    match limit {
-        Some(limit) => format!("{measured}; {limit}"),
-        None => measured,
-    }
+/// What determined the desired replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The metrics alone.
+    Metrics,
+    /// A recommendation within the stabilization window.
+    Stabilization,
+    /// A policy.
+    Policy,
+    /// `minReplicas`.
+    MinReplicas,
+    /// `maxReplicas`.
+    MaxReplicas,
+    /// The pause annotation prevents scaling.
+    Paused,
+    /// Another client scaled the target to zero, which turns autoscaling off.
+    ScalingDisabled,
+    /// No metric could be read, or the target could not.
+    Failed,
 }
 
-/// The first metric that could not be read, and the last cause of the error. The events have the
-/// full error.
-fn first_failure(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> Option<String> {
-    let is_failed = |(_, metric): &(usize, &MetricExplanation)| metric.error.is_some();
-    let (index, metric) = explanation.metrics.iter().enumerate().find(is_failed)?;
-    let cause = metric.error.as_deref()?.rsplit(": ").next()?;
-    Some(format!("{} cannot be read: {cause}", metric_name(hpa.spec.metrics.get(index)?)))
-}
+impl Explanation {
+    /// What determined the desired replicas.
+    pub fn reason(&self) -> Reason {
+        match (&self.summary, &self.limited_by, &self.stabilized_by) {
+            (Summary::Failed(_), ..) => Reason::Failed,
+            (Summary::ScalingDisabled, ..) => Reason::ScalingDisabled,
+            (Summary::Paused(_), ..) => Reason::Paused,
+            (_, Some(ConditionReason::TooManyReplicas), _) => Reason::MaxReplicas,
+            (_, Some(ConditionReason::TooFewReplicas), _) => Reason::MinReplicas,
+            (_, Some(_), _) => Reason::Policy,
+            (_, None, Some(_)) => Reason::Stabilization,
+            (_, None, None) => Reason::Metrics,
+        }
+    }
 
-/// The limit that changed the proposal, or why the proposal is the current replicas although usage
-/// and target differ.
-pub(super) fn limit(
-    hpa: &HorizontalPodAutoscaler,
-    explanation: &Explanation,
-    reason: Reason,
-) -> Option<String> {
-    let winner = explanation.winner.and_then(|index| explanation.metrics.get(index));
-    let proposed = explanation.proposed_replicas.unwrap_or(explanation.desired_replicas);
-    let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
-    let desired = explanation.desired_replicas;
-    let Bounds { min, max } = Bounds::new(hpa);
-    let limit = match reason {
-        Reason::Metrics if desired == explanation.current_replicas => {
-            return winner.map(|winner| rule(winner, desired));
+    /// The decision in one sentence: the metric with the largest proposal beside its target, then
+    /// the limit. If no metric decided, why the replicas change, or why they can't be decided.
+    ///
+    /// `hpa` is the autoscaler that was decided on.
+    pub fn sentence(&self, hpa: &HorizontalPodAutoscaler) -> String {
+        match &self.summary {
+            Summary::Failed(error) => {
+                let failures = self.failures(hpa).filter(|_| self.winner.is_none());
+                return failures.unwrap_or_else(|| error.clone());
+            }
+            Summary::ScalingDisabled => {
+                return "autoscaling is off because another client scaled it to 0".to_owned();
+            }
+            Summary::Rescale(text) if self.winner.is_none() => return text.clone(),
+            _ => {}
         }
-        Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
-        Reason::Paused => return Some(format!("paused by annotation, else scaled to {desired}")),
-        Reason::MinReplicas => format!("minReplicas is {min}"),
-        Reason::MaxReplicas => format!("maxReplicas is {max}"),
-        Reason::Policy if stabilized == proposed => format!("policies allow {desired} for now"),
-        Reason::Policy => format!("policies allow {desired} for now, stabilization {stabilized}"),
-        Reason::Stabilization if proposed > stabilized => {
-            format!("stabilization holds {stabilized}")
+        let Some(Measurement { metric, current, target, unit }) = self.measurement(hpa) else {
+            return "no metric was read".to_owned();
+        };
+        let measured = format!("{metric} is at {current}{unit}, target {target}");
+        match self.limit(hpa) {
+            Some(limit) => format!("{measured}; {limit}"),
+            None => measured,
         }
-        Reason::Stabilization => {
-            let window = minutes(downscale_window(hpa));
-            format!("stabilization holds {stabilized} for up to {window}")
+    }
+
+    /// The metric with the largest proposal, or else the first that could be read.
+    pub fn measurement(&self, hpa: &HorizontalPodAutoscaler) -> Option<Measurement> {
+        Measurement::new(hpa, self)
+    }
+
+    /// The metrics that could not be read, as a sentence. A cause that they share is printed once.
+    pub fn failures(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
+        let mut by_cause: Vec<(&str, Vec<String>)> = Vec::new();
+        for (spec, metric) in hpa.spec.metrics.iter().zip(&self.metrics) {
+            let Some(cause) = metric.error.as_deref() else { continue };
+            let name = metric_name(spec);
+            match by_cause.iter_mut().find(|(other, _)| *other == cause) {
+                Some((_, names)) => names.push(name),
+                None => by_cause.push((cause, vec![name])),
+            }
         }
-    };
-    Some(format!("{limit}, metrics ask for {proposed}"))
+        let sentence = |(cause, names): &(&str, Vec<String>)| {
+            format!("{} cannot be read: {cause}", names.join(" and "))
+        };
+        let sentences: Vec<_> = by_cause.iter().map(sentence).collect();
+        (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    /// The limit that changed the proposal, or why the proposal is the current replicas although
+    /// usage and target differ.
+    pub fn limit(&self, hpa: &HorizontalPodAutoscaler) -> Option<String> {
+        let winner = self.winner.and_then(|index| self.metrics.get(index));
+        let proposed = self.proposed_replicas.unwrap_or(self.desired_replicas);
+        let stabilized = self.stabilized_replicas.unwrap_or(proposed);
+        let desired = self.desired_replicas;
+        let limit = match self.reason() {
+            Reason::Metrics if desired == self.current_replicas => {
+                return winner.map(|winner| rule(winner, desired));
+            }
+            Reason::Metrics | Reason::ScalingDisabled | Reason::Failed => return None,
+            Reason::Paused => {
+                return Some(format!("paused by annotation, else scaled to {desired}"));
+            }
+            Reason::MinReplicas => format!("minReplicas is {}", hpa.spec.effective_min_replicas()),
+            Reason::MaxReplicas => format!("maxReplicas is {}", hpa.spec.max_replicas),
+            Reason::Policy if stabilized == proposed => {
+                format!("policies allow {desired} for now")
+            }
+            Reason::Policy => {
+                format!("policies allow {desired} for now, stabilization {stabilized}")
+            }
+            Reason::Stabilization => match self.stabilization_window_seconds {
+                Some(window) if proposed < stabilized => {
+                    format!(
+                        "stabilization holds {stabilized} for up to {}",
+                        minutes(f64::from(window))
+                    )
+                }
+                _ => format!("stabilization holds {stabilized}"),
+            },
+        };
+        Some(format!("{limit}, metrics ask for {proposed}"))
+    }
 }
 
 /// Why the metrics ask for the current replicas.
@@ -96,11 +148,11 @@ fn rule(winner: &MetricExplanation, replicas: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hpa_calc::{MilliValue, api::ConditionReason, explain::TargetValue};
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::TargetValue, *};
+    use crate::quantity::MilliValue;
 
     fn hpa(metric: Value) -> HorizontalPodAutoscaler {
         let spec = json!({
@@ -139,15 +191,14 @@ mod tests {
             proposed_replicas: Some(proposed),
             stabilized_replicas: Some(stabilized),
             desired_replicas: desired,
+            stabilization_window_seconds: Some(120),
             summary,
             ..Explanation::default()
         }
     }
 
     fn explain(hpa: &HorizontalPodAutoscaler, explanation: &Explanation) -> String {
-        let measurement = Measurement::new(hpa, explanation);
-        let limit = limit(hpa, explanation, Reason::new(explanation));
-        sentence(hpa, explanation, measurement.as_ref(), limit.as_deref())
+        explanation.sentence(hpa)
     }
 
     #[rstest]
@@ -244,11 +295,11 @@ mod tests {
             ..Explanation::default()
         };
         assert_eq!(
-            (explain(&cpu(), &failed), Reason::new(&failed)),
+            (explain(&cpu(), &failed), failed.reason()),
             ("no metrics".to_owned(), Reason::Failed)
         );
         let metric = MetricExplanation {
-            error: Some("no cpu: no server".to_owned()),
+            error: Some("no server".to_owned()),
             ..MetricExplanation::default()
         };
         let failed = Explanation { metrics: vec![metric], ..failed };
@@ -258,6 +309,6 @@ mod tests {
         let outside = Explanation { summary: outside, ..Explanation::default() };
         assert_eq!(explain(&cpu(), &outside), "Current number of replicas above Spec.MaxReplicas");
         let disabled = Explanation { summary: Summary::ScalingDisabled, ..Explanation::default() };
-        assert_eq!(Reason::new(&disabled), Reason::ScalingDisabled);
+        assert_eq!(disabled.reason(), Reason::ScalingDisabled);
     }
 }

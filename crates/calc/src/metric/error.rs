@@ -56,6 +56,18 @@ pub(super) enum EvaluateError {
 }
 
 impl EvaluateError {
+    /// The error without the texts before its cause.
+    pub(super) fn root(&self) -> String {
+        match self {
+            Self::Resource { error, .. } => error.root(),
+            Self::Reading {
+                error: ReadingError::Api(ReadError::Fetch { message, .. }), ..
+            } => message.clone(),
+            Self::Reading { error, .. } => error.to_string(),
+            Self::Spec(_) | Self::Calculation(_) => self.to_string(),
+        }
+    }
+
     /// Adds what was read to an error. `metric` is called only then.
     pub(super) fn reading(metric: impl FnOnce() -> String) -> impl FnOnce(ReadingError) -> Self {
         |error| Self::Reading { metric: metric(), error }

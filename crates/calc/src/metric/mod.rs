@@ -48,6 +48,8 @@ pub(crate) struct EvaluatedMetric {
 /// A metric without a proposal, with the two texts that the reference has for the error.
 pub(crate) struct FailedMetric {
     pub(crate) reason: ConditionReason,
+    /// The innermost cause, for the explanation.
+    pub(crate) root: String,
     /// For the metric's own event and for the condition.
     pub(crate) cause: String,
     /// For the error of the whole decision.
@@ -122,7 +124,7 @@ pub(crate) fn evaluate(
     let reason = || failure_reason(&spec.source_type);
     let source = source(spec).map_err(|error| {
         let cause = error.to_string();
-        FailedMetric { reason: reason(), wrapped: cause.clone(), cause }
+        FailedMetric { reason: reason(), root: cause.clone(), wrapped: cause.clone(), cause }
     })?;
     let (error, prefix) = match query {
         Ok(_) => match source.evaluate(reading, context) {
@@ -132,9 +134,9 @@ pub(crate) fn evaluate(
         },
         Err(error) => (EvaluateError::Spec(error.clone()), source.read_prefix(true)),
     };
-    let cause = error.to_string();
+    let (root, cause) = (error.root(), error.to_string());
     let wrapped = format!("{}{prefix}{cause}", source.prefix());
-    Err(FailedMetric { reason: reason(), cause, wrapped })
+    Err(FailedMetric { reason: reason(), root, cause, wrapped })
 }
 
 fn failure_reason(source_type: &MetricSourceType) -> ConditionReason {

@@ -130,6 +130,10 @@ impl HistoryStore {
     /// history, as in the reference.
     pub(crate) async fn restore(&self, until: Option<StoredUntil>) {
         match self.read_shards().await {
+            Ok(shards) if shards.iter().all(|shard| shard.version.is_none()) => {
+                self.restore_shards(shards, until);
+                info!("no histories are stored: all windows start empty");
+            }
             Ok(shards) => {
                 let rejected: usize = shards
                     .iter()

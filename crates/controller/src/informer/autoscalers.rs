@@ -32,15 +32,19 @@ impl Informers {
         match api {
             AutoscalerApi::Core => {
                 let resource = "horizontalpodautoscalers";
-                let api = api_in_scope::<PartialObject<HorizontalPodAutoscaler>>(client, &scope);
-                let stream = WatchStream::new(resource, api, &scope, self.relist_interval);
+                let (interval, api) = (self.relist_interval, api_in_scope);
+                let stream = WatchStream::<PartialObject<HorizontalPodAutoscaler>>::new(
+                    resource, &client, &scope, interval, api,
+                );
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
             }
             AutoscalerApi::Custom => {
                 let resource = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
-                let api = api_in_scope::<PartialObject<CustomAutoscaler>>(client, &scope);
-                let stream = WatchStream::new(resource, api, &scope, self.relist_interval)
-                    .optional(CustomAutoscaler::GROUP, synced.clone());
+                let (interval, api) = (self.relist_interval, api_in_scope);
+                let stream = WatchStream::<PartialObject<CustomAutoscaler>>::new(
+                    resource, &client, &scope, interval, api,
+                )
+                .optional(CustomAutoscaler::GROUP, synced.clone());
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
             }
         }

@@ -13,8 +13,13 @@ impl Informers {
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
-        let api = api_in_scope::<PartialObject<Pod>>(client, &scope);
-        let mut stream = WatchStream::new("pods", api, &scope, self.relist_interval);
+        let mut stream = WatchStream::<PartialObject<Pod>>::new(
+            "pods",
+            &client,
+            &scope,
+            self.relist_interval,
+            api_in_scope,
+        );
         let mut list_is_incomplete = false;
         loop {
             let event = match stream.next_or_interrupted().await {

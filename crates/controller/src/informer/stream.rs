@@ -1,11 +1,13 @@
 //! The events of a watch that never ends: failures are logged, backed off and retried.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics_client::describe;
+use http::Request;
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
+    client::Body,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
@@ -14,12 +16,16 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
-use tracing::{info, warn};
+use tower::service_fn;
+use tracing::{debug, info, warn};
 
-use crate::scope::Scope;
+use crate::{
+    k8s::{ConnectionLost, is_watch},
+    scope::Scope,
+};
 
 /// Objects per page of a list. A page is in memory as a whole before its objects are reduced to
 /// what the caches need.
@@ -64,6 +70,23 @@ impl Backoff for CappedBackoff {
     fn reset(&mut self) {}
 }
 
+/// A client that notifies `started` of each watch request that the API server accepts.
+fn notify_watch_start(client: &Client, started: Arc<Notify>) -> Client {
+    let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, started) = (client.clone(), started.clone());
+        async move {
+            let is_watch = is_watch(&request);
+            let response = client.send(request).await?;
+            if is_watch && response.status().is_success() {
+                started.notify_one();
+            }
+            Ok::<_, kube::Error>(response)
+        }
+    });
+    Client::new(service, namespace)
+}
+
 /// Logs the failures of a watch: once when they start, and once when they end.
 struct FailureLog {
     watch: String,
@@ -79,8 +102,11 @@ impl FailureLog {
     }
 
     fn failed(&mut self, error: &watcher::Error) {
-        if self.is_worth_logging() {
-            let error = describe(error);
+        if is_connection_lost(error) {
+            let error = describe_failure(error);
+            debug!(watch = self.watch, scope = self.scope, error, "watch interrupted, retrying");
+        } else if self.is_worth_logging() {
+            let error = describe_failure(error);
             warn!(watch = self.watch, scope = self.scope, error, "watch failed, retrying");
         }
     }
@@ -96,8 +122,7 @@ impl FailureLog {
         }
     }
 
-    /// Records a failure. A watch that resumes without a relist delivers no event that would show
-    /// its recovery, so a failure after a longer time is logged as a new one.
+    /// Records a failure. It is logged again if it lasts.
     fn is_worth_logging(&mut self) -> bool {
         let now = Instant::now();
         let last = self.last_failure.replace(now);
@@ -117,6 +142,38 @@ fn status_code(error: &watcher::Error) -> Option<u16> {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
         _ => None,
+    }
+}
+
+/// Whether the connection to the API server ended or can't be made. The client logs that, once for
+/// all watches.
+fn is_connection_lost(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(cause)
+    | watcher::Error::WatchStartFailed(cause)
+    | watcher::Error::WatchFailed(cause)) = error
+    else {
+        return false;
+    };
+    match cause {
+        kube::Error::ReadEvents(_) => true,
+        kube::Error::Service(error) => error.is::<ConnectionLost>(),
+        _ => false,
+    }
+}
+
+/// What failed and why. kube's own text ends in a debug dump of the API server's response.
+fn describe_failure(error: &watcher::Error) -> String {
+    let (action, cause) = match error {
+        watcher::Error::InitialListFailed(cause) => ("list failed", cause),
+        watcher::Error::WatchStartFailed(cause) => ("watch refused", cause),
+        watcher::Error::WatchFailed(cause) => ("watch ended", cause),
+        watcher::Error::WatchError(status) => return format!("watch ended: {}", status.message),
+        error @ watcher::Error::NoResourceVersion => return describe(error),
+    };
+    match cause {
+        kube::Error::Api(status) => format!("{action}: {}", status.message),
+        kube::Error::Service(error) => format!("{action}: {}", describe(&**error)),
+        cause => format!("{action}: {}", describe(cause)),
     }
 }
 
@@ -167,6 +224,8 @@ impl RelistTimer {
 pub(super) struct WatchStream<T> {
     api: Api<T>,
     events: Events<T>,
+    /// The API server accepted a watch request. A watch that resumes delivers no event by itself.
+    started: Arc<Notify>,
     failures: FailureLog,
     relist: RelistTimer,
     /// For a kind that need not be installed: its API group, and the channel to send `true` to if
@@ -189,11 +248,15 @@ impl<T: Watchable> WatchStream<T> {
     /// backoff after a failure.
     pub(super) fn new(
         name: impl Into<String>,
-        api: Api<T>,
+        client: &Client,
         scope: &Scope,
         relist_interval: Duration,
+        api: impl FnOnce(Client, &Scope) -> Api<T>,
     ) -> Self {
+        let started = Arc::new(Notify::new());
+        let api = api(notify_watch_start(client, started.clone()), scope);
         Self {
+            started,
             events: events(api.clone(), relist_interval),
             api,
             failures: FailureLog::new(name.into(), scope),
@@ -243,6 +306,10 @@ impl<T: Watchable> WatchStream<T> {
             let event = tokio::select! {
                 biased;
                 event = self.events.try_next() => event,
+                () = self.started.notified() => {
+                    self.failures.succeeded();
+                    continue;
+                }
                 () = relist_due => {
                     self.relist.list_started();
                     self.events = events(self.api.clone(), self.relist.initial_interval);
@@ -286,5 +353,74 @@ impl<T: Watchable> WatchStream<T> {
             Some(watcher::Event::InitDone) => self.relist.list_finished(),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use http::Response;
+    use http_body::Frame;
+    use http_body_util::{BodyExt, Full, StreamBody};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::Status;
+    use rstest::rstest;
+    use tokio::time::timeout;
+    use tokio_util::bytes::Bytes;
+
+    use super::*;
+
+    const LIST: &str =
+        r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+
+    /// An API server without objects. It refuses the first watch request, and sends no events.
+    fn client(watches: Arc<AtomicUsize>) -> Client {
+        let service = service_fn(move |request: Request<Body>| {
+            let watches = watches.clone();
+            async move {
+                let whole = |body: Vec<u8>| Full::new(Bytes::from(body)).boxed();
+                let (code, body) = if !is_watch(&request) {
+                    (200, whole(LIST.as_bytes().to_vec()))
+                } else if watches.fetch_add(1, Ordering::Relaxed) == 0 {
+                    let status = Status::failure("overloaded", "InternalError").with_code(500);
+                    (500, whole(serde_json::to_vec(&status).expect("JSON")))
+                } else {
+                    let events = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+                    (200, BodyExt::boxed(StreamBody::new(events)))
+                };
+                Ok::<_, kube::Error>(Response::builder().status(code).body(body).expect("a code"))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
+        let watches = Arc::new(AtomicUsize::new(0));
+        let interval = Duration::from_secs(5);
+        let client = client(watches.clone());
+        let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
+        let mut stream = WatchStream::new("configmaps", &client, &None, interval, api);
+        let mut failed = false;
+        while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
+            failed |= stream.failures.last_failure.is_some();
+        }
+        assert!(failed, "the first watch is refused");
+        assert_eq!(watches.load(Ordering::Relaxed), 2);
+        assert_eq!(stream.failures.last_failure, None);
+    }
+
+    #[rstest]
+    #[case::forbidden(403, "pods is forbidden: User \"u\" cannot list resource \"pods\"")]
+    #[case::unauthorized(401, "Unauthorized")]
+    #[case::bad_request(400, "the field selector is invalid")]
+    fn refusal_is_described_by_its_message(#[case] code: u16, #[case] message: &str) {
+        let status = Status::failure(message, "Reason").with_code(code);
+        let error = watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()));
+        assert_eq!(describe_failure(&error), format!("list failed: {message}"));
     }
 }

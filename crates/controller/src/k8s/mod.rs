@@ -4,6 +4,7 @@ mod api_error;
 mod autoscaler_kind;
 mod backpressure;
 mod client;
+mod connection_log;
 mod hpa_response;
 mod partial_object;
 mod rate_limit;
@@ -19,6 +20,7 @@ pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
     KubeconfigProblem, ProxyError,
 };
+pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 pub use rate_limit::RateLimit;
@@ -26,3 +28,4 @@ pub use request::RequestError;
 pub(crate) use request::{ApiRequest, path_segment};
 pub use request_observer::RequestObserver;
 pub use status_write::{FieldManager, StatusWrite};
+pub(crate) use watch_throttle::is_watch;

@@ -70,7 +70,7 @@ where
     }
 }
 
-pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
+pub(crate) fn is_watch<B>(request: &Request<B>) -> bool {
     let parameters = request.uri().query().unwrap_or_default();
     parameters.split('&').any(|parameter| matches!(parameter, "watch=true" | "watch=1"))
 }

@@ -162,7 +162,7 @@ impl<'a> Attempt<'a> {
     async fn finish(&self, concluded: Concluded) -> Finished<'a> {
         let Self { reconciler, key, hpa, autoscaler, .. } = *self;
         let Concluded { conclusion, at, read_durations } = concluded;
-        log_conclusion(&conclusion, autoscaler);
+        log_conclusion(&conclusion, hpa, autoscaler);
         if conclusion.error.is_some() {
             autoscaler.set_scale_trusted(false);
         }

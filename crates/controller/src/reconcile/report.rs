@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hpa_calc::{
     api::HorizontalPodAutoscaler,
     conclude::Conclusion,
+    decide::ReconcileError,
     event::{Event, EventReason, EventType},
+    explain::Explanation,
 };
 use tracing::{debug, info, warn};
 
@@ -85,23 +87,49 @@ impl Reconciler {
     }
 }
 
-/// Logs what changed: a scaling, a failure that is new or differs from the last, its end.
-/// Everything else is logged at debug.
-pub(super) fn log_conclusion(conclusion: &Conclusion, autoscaler: &Autoscaler) {
+/// Logs what changed: a scaling, a failure that is new or differs from the last, its end. Everything
+/// else is logged at debug, and there with all details.
+pub(super) fn log_conclusion(
+    conclusion: &Conclusion,
+    hpa: &HorizontalPodAutoscaler,
+    autoscaler: &Autoscaler,
+) {
     let Conclusion { explanation, scaled_to, error, .. } = conclusion;
     let failure = autoscaler.set_failure(error.as_ref().map(ToString::to_string));
-    match (scaled_to, error, failure) {
-        (Some(replicas), ..) => {
-            let current = explanation.current_replicas;
-            info!(current, desired = replicas, decision = %explanation, "scaled");
+    let current = explanation.current_replicas;
+    match (error, failure) {
+        (Some(error), FailureChange::New) => {
+            let text = describe_failure(error, explanation, hpa);
+            if error.is_partial() {
+                warn!(error = text, "some metrics failed, deciding on the others");
+            } else {
+                warn!(error = text, "reconcile failed");
+            }
         }
-        (None, Some(error), FailureChange::New) => {
-            warn!(%error, decision = %explanation, "reconcile failed");
+        (Some(error), _) => {
+            debug!(error = describe_failure(error, explanation, hpa), "reconcile failed again");
         }
-        (None, Some(error), _) => debug!(%error, decision = %explanation, "reconcile failed again"),
-        (None, None, FailureChange::Ended) => {
-            info!(decision = %explanation, "reconcile succeeds again");
-        }
-        (None, None, _) => debug!(decision = %explanation, "kept the current replicas"),
+        (None, FailureChange::Ended) => info!("reconcile succeeds again"),
+        (None, _) => {}
     }
+    let is_decided = error.as_ref().is_none_or(ReconcileError::is_partial);
+    if let Some(desired) = scaled_to {
+        info!(current, desired, decision = explanation.sentence(hpa), "scaled");
+    } else if is_decided {
+        debug!(current, decision = explanation.sentence(hpa), "kept the current replicas");
+    }
+    debug!(details = %explanation, "decided");
+}
+
+/// The metrics that failed and why, if that is the error. The error itself has the texts of the
+/// reference, which repeat what the log line says.
+fn describe_failure(
+    error: &ReconcileError,
+    explanation: &Explanation,
+    hpa: &HorizontalPodAutoscaler,
+) -> String {
+    let is_of_metrics =
+        matches!(error, ReconcileError::ComputeReplicas { .. } | ReconcileError::SomeMetrics(_));
+    let failures = explanation.failures(hpa).filter(|_| is_of_metrics);
+    failures.unwrap_or_else(|| error.to_string())
 }

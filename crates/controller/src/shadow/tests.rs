@@ -359,7 +359,7 @@ fn summary_lists_the_autoscalers_with_differences() {
     );
     assert!(
         text.contains(
-            "\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7: "
+            "\nshop/web: 2 of 9\n  desiredReplicas: ours 7, theirs 5\n  ours:   2 -> 7; *external metric jobs"
         ),
         "{text}"
     );

@@ -13,6 +13,7 @@ mod custom_api;
 mod deleted_hpa;
 mod dry_run;
 mod fixture;
+mod log_lines;
 mod scale_writes;
 mod server;
 mod status_writes;

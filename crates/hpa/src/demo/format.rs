@@ -1,59 +1,8 @@
 //! Numbers and times for people.
 
-/// Formats seconds as minutes and seconds, with hours if there are any: `4:05`, `1:04:05`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-pub(crate) fn minutes(seconds: f64) -> String {
-    let total = seconds as u64;
-    let (hours, minutes, seconds) = (total / 3600, total / 60 % 60, total % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes}:{seconds:02}")
-    }
-}
-
-/// Formats a number with about three significant digits: `1234`, `56.7`, `0.25`.
-pub(crate) fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        100.0.. => 0,
-        10.0.. => 1,
-        _ => 2,
-    };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
+pub(crate) use hpa_calc::explain::{minutes, number};
 
 /// Formats `part / whole` as a percentage, or `-` if `whole` is zero.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1}%", part / whole * 100.0) } else { "-".to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(0.4, "0:00")]
-    #[case(65.9, "1:05")]
-    #[case(3_845.0, "1:04:05")]
-    fn minutes_have_hours_if_needed(#[case] seconds: f64, #[case] expected: &str) {
-        assert_eq!(minutes(seconds), expected);
-    }
-
-    #[rstest]
-    #[case(0.0, "0")]
-    #[case(0.25, "0.25")]
-    #[case(5.0, "5")]
-    #[case(12.34, "12.3")]
-    #[case(100.0, "100")]
-    #[case(1234.5, "1234")]
-    fn numbers_have_three_significant_digits(#[case] value: f64, #[case] expected: &str) {
-        assert_eq!(number(value), expected);
-    }
 }

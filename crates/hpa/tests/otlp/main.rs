@@ -71,7 +71,7 @@ async fn reconcile_that_scales_has_a_span_per_step() {
         (attribute_of(root, "outcome"), attribute_of(root, "desired_replicas")),
         ("scaled".into(), "2".into())
     );
-    assert!(attribute_of(root, "decision").starts_with("1 -> 2: "), "{root:?}");
+    assert!(attribute_of(root, "decision").starts_with("1 -> 2; "), "{root:?}");
     assert!(root.events.iter().any(|event| event.name == "scaled"), "{root:?}");
     // One metric failed. The others were sufficient to decide.
     assert!(span_error(root).is_some_and(|error| error.contains("broken")), "{root:?}");

@@ -166,11 +166,11 @@ where
     let api_version = if group.is_empty() { version.clone() } else { format!("{group}/{version}") };
     let (kind, plural) = (mapping.kind.to_string(), mapping.resource.to_string());
     let resource = ApiResource { group, version, api_version, kind, plural };
-    let api = match scope {
+    let api = |client, scope: &Scope| match scope {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    WatchStream::new(mapping.to_string(), api, scope, relist_interval).tolerate_forbidden()
+    WatchStream::new(mapping.to_string(), &client, scope, relist_interval, api).tolerate_forbidden()
 }
 
 /// Keeps a cache up to date. Returns when the watch is forbidden.

@@ -7,7 +7,7 @@ mod tests;
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Request, Response, Uri, header, uri::Authority};
 use http_body::Body as HttpBody;
 use kube::{
     Client, Config,
@@ -18,6 +18,7 @@ use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer}
 
 use super::{
     backpressure::BackpressureLayer,
+    connection_log::{ConnectionLog, ConnectionLogLayer},
     rate_limit::{RateLimit, RateLimitLayer},
     request_observer::{RequestObserver, RequestObserverLayer},
     timeout::RequestTimeoutLayer,
@@ -78,13 +79,22 @@ impl Clients {
     /// Reads files, and may run the credential plugin that a kubeconfig names. Sends no request.
     /// Needs a tokio runtime.
     pub async fn new(config: &ClientConfig) -> Result<Self, ClientError> {
-        Self::with_observer(config, Arc::new(())).await
+        Self::connect(config, Arc::new(()), false).await
     }
 
-    /// Like [`Clients::new`], with an observer of all requests.
+    /// Like [`Clients::new`], with an observer of all requests. Logs when the API server doesn't
+    /// respond, and when it responds again, at most once a minute.
     pub async fn with_observer(
         config: &ClientConfig,
         observer: Arc<dyn RequestObserver>,
+    ) -> Result<Self, ClientError> {
+        Self::connect(config, observer, true).await
+    }
+
+    async fn connect(
+        config: &ClientConfig,
+        observer: Arc<dyn RequestObserver>,
+        logs_connection: bool,
     ) -> Result<Self, ClientError> {
         let (mut kube, origin) = kubeconfig::load(&config.source).await?;
         // kube would retry for minutes while a metrics server is down.
@@ -92,10 +102,9 @@ impl Clients {
         let default_agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));
         let agent = config.user_agent.clone().unwrap_or(default_agent);
         kube.headers.push((header::USER_AGENT, agent));
-        Ok(Self {
-            api: build(kube.clone(), &config.api, observer.clone(), &origin)?,
-            metrics: build(kube, &config.metrics, observer, &origin)?,
-        })
+        let log = logs_connection.then(|| Arc::new(ConnectionLog::new(url(&kube.cluster_url))));
+        let client = |limits| build(kube.clone(), limits, observer.clone(), log.clone(), &origin);
+        Ok(Self { api: client(&config.api)?, metrics: client(&config.metrics)? })
     }
 
     /// Clients of an API server that is a tower service, for example in the same process.
@@ -109,16 +118,24 @@ impl Clients {
     {
         let client = || {
             let builder = ClientBuilder::new(service.clone(), "default");
-            with_limits(builder, limits, Arc::new(()), String::new())
+            with_limits(builder, limits, Arc::new(()), None, String::new())
         };
         Self { api: client(), metrics: client() }
     }
+}
+
+/// A URL without credentials.
+fn url(url: &Uri) -> String {
+    let authority = url.authority().map_or("", Authority::as_str);
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{}://{host}{}", url.scheme_str().unwrap_or("https"), url.path().trim_end_matches('/'))
 }
 
 fn build(
     config: Config,
     limits: &ClientLimits,
     observer: Arc<dyn RequestObserver>,
+    log: Option<Arc<ConnectionLog>>,
     origin: &str,
 ) -> Result<Client, ClientError> {
     // Only host and port: a URL may contain credentials.
@@ -129,7 +146,7 @@ fn build(
         origin: origin.to_owned(),
         source: ClientBuildError::from_kube(&error),
     })?;
-    Ok(with_limits(builder, limits, observer, host))
+    Ok(with_limits(builder, limits, observer, log, host))
 }
 
 /// Adds the limits to kube's stack, the innermost first. Observer and timeout are inside the
@@ -138,6 +155,7 @@ fn with_limits<S, B>(
     builder: ClientBuilder<S>,
     limits: &ClientLimits,
     observer: Arc<dyn RequestObserver>,
+    log: Option<Arc<ConnectionLog>>,
     host: String,
 ) -> Client
 where
@@ -150,6 +168,7 @@ where
     builder
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
+        .with_layer(&option_layer(log.map(ConnectionLogLayer)))
         .with_layer(&RequestObserverLayer::new(observer, host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))

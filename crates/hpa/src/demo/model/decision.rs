@@ -2,16 +2,11 @@
 
 use hpa_calc::{
     EffectiveBehavior, Settings,
-    api::{ConditionReason, HorizontalPodAutoscaler},
-    explain::{Explanation, Summary},
+    api::HorizontalPodAutoscaler,
+    explain::{Measurement, Reason},
 };
 use hpa_controller::{HpaKey, Reconciled};
 use hpa_testbed::workload::WorkloadId;
-
-use super::{
-    measurement::Measurement,
-    sentence::{limit, sentence},
-};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Decision {
@@ -36,23 +31,6 @@ pub(crate) struct Decision {
     pub(crate) measurement: Option<Measurement>,
 }
 
-/// What determined the desired replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The metrics alone.
-    Metrics,
-    Stabilization,
-    Policy,
-    MinReplicas,
-    MaxReplicas,
-    /// The pause annotation prevents scaling.
-    Paused,
-    /// Another client scaled the target to zero, which turns autoscaling off.
-    ScalingDisabled,
-    /// No metric could be read, or the target could not.
-    Failed,
-}
-
 /// `minReplicas` and `maxReplicas`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
@@ -70,10 +48,6 @@ impl Decision {
     pub(crate) fn from_reconcile(reconciled: &Reconciled<'_>, second: f64) -> Self {
         let Reconciled { key, hpa, conclusion, .. } = *reconciled;
         let explanation = &conclusion.explanation;
-        let reason = Reason::new(explanation);
-        let measurement = Measurement::new(hpa, explanation);
-        let limit = limit(hpa, explanation, reason);
-        let sentence = sentence(hpa, explanation, measurement.as_ref(), limit.as_deref());
         let target = &hpa.spec.scale_target_ref;
         Self {
             second,
@@ -83,10 +57,10 @@ impl Decision {
             downscale_window: downscale_window(hpa),
             from: explanation.current_replicas,
             to: conclusion.scaled_to,
-            reason,
-            limit,
-            sentence,
-            measurement,
+            reason: explanation.reason(),
+            limit: explanation.limit(hpa),
+            sentence: explanation.sentence(hpa),
+            measurement: explanation.measurement(hpa),
         }
     }
 
@@ -95,21 +69,6 @@ impl Decision {
         match self.to {
             Some(to) => format!("{} -> {to}", self.from),
             None => format!("stays at {}", self.from),
-        }
-    }
-}
-
-impl Reason {
-    pub(super) fn new(explanation: &Explanation) -> Self {
-        match (&explanation.summary, &explanation.limited_by, &explanation.stabilized_by) {
-            (Summary::Failed(_), ..) => Self::Failed,
-            (Summary::ScalingDisabled, ..) => Self::ScalingDisabled,
-            (Summary::Paused(_), ..) => Self::Paused,
-            (_, Some(ConditionReason::TooManyReplicas), _) => Self::MaxReplicas,
-            (_, Some(ConditionReason::TooFewReplicas), _) => Self::MinReplicas,
-            (_, Some(_), _) => Self::Policy,
-            (_, None, Some(_)) => Self::Stabilization,
-            (_, None, None) => Self::Metrics,
         }
     }
 }

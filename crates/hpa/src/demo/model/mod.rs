@@ -4,16 +4,16 @@
 mod dashboard;
 mod decision;
 mod history;
-mod measurement;
-mod sentence;
 mod summary;
 mod verdict;
+
+pub(crate) use hpa_calc::explain::Reason;
 
 #[cfg(test)]
 pub(crate) use self::decision::Bounds;
 pub(crate) use self::{
     dashboard::Dashboard,
-    decision::{Decision, Reason},
+    decision::Decision,
     history::{AutoscalerHistory, WorkloadSample},
     summary::Summary,
 };

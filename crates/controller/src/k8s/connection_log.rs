@@ -1,0 +1,217 @@
+//! Logs when the API server becomes unreachable, and when it responds again.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use hpa_metrics_client::describe;
+use http::{Request, Response};
+use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use tokio::time::Instant;
+use tower::{BoxError, Layer, Service};
+use tracing::{info, warn};
+
+/// How often an outage is logged, and the shortest time between two of them.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The error of a request that got no response while no other request got one either. The
+/// [`ConnectionLog`] logs it, so that callers don't have to.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct ConnectionLost(BoxError);
+
+/// The connection to one API server, as its clients see it.
+pub(super) struct ConnectionLog {
+    /// Without credentials.
+    url: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many requests have got a response.
+    responses: u64,
+    /// When an outage was last logged.
+    logged: Option<Instant>,
+    /// An outage was logged, and its end was not.
+    is_lost: bool,
+}
+
+impl ConnectionLog {
+    pub(super) fn new(url: String) -> Self {
+        Self { url, state: Mutex::default() }
+    }
+
+    fn responses(&self) -> u64 {
+        self.state.lock().responses
+    }
+
+    fn responded(&self) {
+        if self.state.lock().respond() {
+            info!(url = self.url, "the API server responds again");
+        }
+    }
+
+    /// `responses_before` is the number of responses when the request was sent: if there were more
+    /// since then, only this request failed.
+    fn failed(&self, responses_before: u64, error: BoxError) -> BoxError {
+        let mut state = self.state.lock();
+        if state.responses != responses_before {
+            return error;
+        }
+        if state.lose(Instant::now()) {
+            let error = describe(&*error);
+            warn!(url = self.url, error, "no response from the API server, retrying");
+        }
+        ConnectionLost(error).into()
+    }
+}
+
+impl State {
+    /// Returns whether to log that the outage is over.
+    fn respond(&mut self) -> bool {
+        self.responses += 1;
+        std::mem::take(&mut self.is_lost)
+    }
+
+    /// Returns whether to log the outage.
+    fn lose(&mut self, now: Instant) -> bool {
+        if self.logged.is_some_and(|logged| now.duration_since(logged) < LOG_INTERVAL) {
+            return false;
+        }
+        self.logged = Some(now);
+        self.is_lost = true;
+        true
+    }
+}
+
+/// Reports the outcome of each request to a [`ConnectionLog`].
+#[derive(Clone)]
+pub(super) struct ConnectionLogLayer(pub(super) Arc<ConnectionLog>);
+
+impl<S> Layer<S> for ConnectionLogLayer {
+    type Service = LoggedConnection<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        LoggedConnection { inner, log: self.0.clone() }
+    }
+}
+
+/// The service of [`ConnectionLogLayer`].
+#[derive(Clone)]
+pub(super) struct LoggedConnection<S> {
+    inner: S,
+    log: Arc<ConnectionLog>,
+}
+
+impl<S, B, C> Service<Request<B>> for LoggedConnection<S>
+where
+    S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = LoggedFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let responses_before = self.log.responses();
+        LoggedFuture { response: self.inner.call(request), log: self.log.clone(), responses_before }
+    }
+}
+
+pin_project! {
+    /// The response future of [`LoggedConnection`].
+    pub(super) struct LoggedFuture<F> {
+        #[pin]
+        response: F,
+        log: Arc<ConnectionLog>,
+        responses_before: u64,
+    }
+}
+
+impl<F, C> Future for LoggedFuture<F>
+where
+    F: Future<Output = Result<Response<C>, BoxError>>,
+{
+    type Output = Result<Response<C>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx));
+        Poll::Ready(match response {
+            Ok(response) => {
+                this.log.responded();
+                Ok(response)
+            }
+            Err(error) => Err(this.log.failed(*this.responses_before, error)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        sync::oneshot,
+        time::{advance, sleep},
+    };
+    use tower::{ServiceExt, service_fn};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn outage_is_logged_once_a_minute() {
+        let mut state = State::default();
+        let lose = |state: &mut State| state.lose(Instant::now());
+        assert!(!state.respond(), "nothing was lost");
+        assert!(lose(&mut state));
+        advance(Duration::from_secs(59)).await;
+        assert!(!lose(&mut state));
+        advance(Duration::from_secs(1)).await;
+        assert!(lose(&mut state), "it goes on");
+        assert!(state.respond());
+        assert!(!state.respond(), "the end is logged once");
+        advance(Duration::from_secs(30)).await;
+        assert!(!lose(&mut state), "a minute after the last one");
+        assert!(!state.respond(), "this outage was not logged");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_request_beside_others_that_succeed_is_no_outage() {
+        let log = Arc::new(ConnectionLog::new("https://api.example:6443".to_owned()));
+        let service = |succeeds: bool, after: oneshot::Receiver<()>| {
+            let after = Mutex::new(Some(after));
+            let inner = service_fn(move |_: Request<()>| {
+                let after = after.lock().take();
+                async move {
+                    after.expect("one request").await.ok();
+                    sleep(Duration::from_millis(1)).await;
+                    if succeeds { Ok(Response::new(())) } else { Err::<_, BoxError>("down".into()) }
+                }
+            });
+            ConnectionLogLayer(log.clone()).layer(inner)
+        };
+        let outcome = async |others_succeed: bool| {
+            let (end, ended) = oneshot::channel();
+            let failing = tokio::spawn(service(false, ended).oneshot(Request::new(())));
+            tokio::task::yield_now().await;
+            if others_succeed {
+                let (end, ended) = oneshot::channel();
+                end.send(()).expect("a request");
+                service(true, ended).oneshot(Request::new(())).await.expect("a response");
+            }
+            end.send(()).expect("a request");
+            let error = failing.await.expect("no panic").expect_err("it fails");
+            (error.is::<ConnectionLost>(), error.to_string())
+        };
+        assert_eq!(outcome(true).await, (false, "down".to_owned()));
+        assert_eq!(outcome(false).await, (true, "down".to_owned()));
+    }
+}
