@@ -6,7 +6,9 @@ use futures::FutureExt;
 use tokio::time::Instant;
 use tracing::error;
 
-use crate::{key::HpaKey, metrics::Telemetry, queue::WorkQueue, reconcile::Reconciler, trace};
+use crate::{
+    cache::NextDue, key::HpaKey, metrics::Telemetry, queue::WorkQueue, reconcile::Reconciler, trace,
+};
 
 pub(crate) struct Worker {
     pub(crate) queue: Arc<WorkQueue<HpaKey>>,
@@ -21,9 +23,9 @@ impl Worker {
         let Self { queue, reconciler, telemetry, sync_period } = self;
         while let Some(item) = queue.get().await {
             let started = Instant::now();
-            // Counts from when the key was due, so that a slow reconcile does not delay the next
-            // ones.
-            let next = started - item.lateness() + sync_period;
+            // The next due time counts from when the key was due, so that a slow reconcile does not
+            // delay the next ones.
+            let due = started - item.lateness();
             let key = item.key().clone();
             telemetry.dequeued(&key, item.lateness(), sync_period);
             // A panic on one autoscaler must not stop the others.
@@ -31,8 +33,14 @@ impl Worker {
                 let _span = trace::reconcile(&key).entered();
                 error!("reconcile panicked; retrying at the next sync");
             }
-            if reconciler.autoscalers.get(&key).is_some() {
-                telemetry.scheduled(&key, next);
+            if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
+                let next = match autoscaler.next_due(due, sync_period) {
+                    NextDue::Early(next) => next,
+                    NextDue::Periodic(next) => {
+                        telemetry.scheduled(&key, next);
+                        next
+                    }
+                };
                 queue.add_after(key, next.saturating_duration_since(Instant::now()));
             } else {
                 // Deleted during the reconcile, which may have registered its selector again.

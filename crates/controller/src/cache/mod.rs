@@ -11,7 +11,7 @@ mod str_pair;
 use std::sync::Arc;
 
 pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
-pub(crate) use hpas::{MetricProposal, PeerWrite, ReconcileDetail, desired_state_eq};
+pub(crate) use hpas::{MetricProposal, NextDue, PeerWrite, ReconcileDetail, desired_state_eq};
 pub use pods::{PodIndex, Pods};
 pub(crate) use scales::ScaleCache;
 pub use selectors::SelectorIndex;

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use hpa_calc::{
@@ -17,8 +18,10 @@ use hpa_calc::{
 };
 use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 use super::{
+    early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
     peer_writes::{PeerWrite, PeerWrites},
 };
@@ -36,6 +39,7 @@ pub struct Autoscaler {
     is_suspended: AtomicBool,
     scale_is_trusted: AtomicBool,
     history: Mutex<StoredHistory>,
+    early_retries: Mutex<EarlyRetries>,
     /// Hash of the target reference of the last reconcile.
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
@@ -116,8 +120,13 @@ fn wall_clock_step(earlier: Instants, later: Instants) -> SignedDuration {
 }
 
 impl Autoscaler {
-    pub(super) fn new(object: HorizontalPodAutoscaler) -> Self {
+    pub(super) fn new(object: HorizontalPodAutoscaler, origin: Origin) -> Self {
+        let early_retries = match origin {
+            Origin::List => EarlyRetries::default(),
+            Origin::Watch => EarlyRetries::for_new(),
+        };
         Self {
+            early_retries: Mutex::new(early_retries),
             latest: RwLock::new(Latest { object: Arc::new(object), spec_hash: None }),
             is_suspended: AtomicBool::new(false),
             scale_is_trusted: AtomicBool::new(false),
@@ -226,6 +235,16 @@ impl Autoscaler {
         change
     }
 
+    /// Sets whether a reconcile ended without a decision.
+    pub(crate) fn set_undecided(&self, is_undecided: bool) {
+        self.early_retries.lock().set_failed(is_undecided);
+    }
+
+    /// When the next reconcile is due, after one that was due at `due`.
+    pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
+        self.early_retries.lock().next_due(due, period)
+    }
+
     /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
     /// report it, which is once for every different message.
     pub fn set_invalid_annotations(&self, message: Option<&str>) -> bool {
@@ -327,7 +346,7 @@ mod tests {
 
     #[test]
     fn invalid_annotations_are_reported_once() {
-        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default());
+        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
         let reported = [Some("x"), Some("x"), Some("y"), None, None, Some("y")]
             .map(|message| autoscaler.set_invalid_annotations(message));
         assert_eq!(reported, [true, false, true, false, false, true]);
@@ -336,7 +355,7 @@ mod tests {
     #[test]
     fn failure_change_is_new_once_per_error() {
         use FailureChange::{Ended, New, None as Unchanged, Same};
-        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default());
+        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
         let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
             .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
         assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);

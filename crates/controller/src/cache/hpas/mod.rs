@@ -1,6 +1,7 @@
 //! The cache of autoscalers, with the state that reconciles keep for each of them.
 
 mod autoscaler;
+mod early_retries;
 mod last_reconcile;
 mod peer_writes;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use parking_lot::RwLock;
 
 pub(crate) use autoscaler::desired_state_eq;
 pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
+pub(crate) use early_retries::NextDue;
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};
 pub(crate) use peer_writes::PeerWrite;
@@ -41,7 +43,7 @@ impl Autoscalers {
         if let Some(cached) = self.get(key).filter(|cached| cached.has_uid(&object.metadata.uid)) {
             return cached.update(object, origin, None);
         }
-        self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object)));
+        self.by_key.write().insert(key.clone(), Arc::new(Autoscaler::new(object, origin)));
         Change::Created
     }
 

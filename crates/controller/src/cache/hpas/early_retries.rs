@@ -1,0 +1,100 @@
+//! Early retries of a new autoscaler.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// When a new autoscaler is reconciled again, counted from its first reconcile, if it can't be
+/// decided on: its target or pods may have been created a moment later than it.
+const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
+
+/// The first reconciles of an autoscaler.
+#[derive(Debug, Default)]
+pub(super) struct EarlyRetries {
+    /// The autoscaler was created while this controller watched, and still has early retries.
+    is_new: bool,
+    /// When the first reconcile was due.
+    first_due: Option<Instant>,
+    /// The last reconcile ended without a decision.
+    has_failed: bool,
+}
+
+/// When an autoscaler is due after a reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextDue {
+    Early(Instant),
+    /// A sync period after the last periodic reconcile.
+    Periodic(Instant),
+}
+
+impl EarlyRetries {
+    pub(super) fn for_new() -> Self {
+        Self { is_new: true, ..Self::default() }
+    }
+
+    pub(super) fn set_failed(&mut self, has_failed: bool) {
+        self.has_failed = has_failed;
+    }
+
+    /// The next due time after a reconcile that was due at `due`. Early retries don't shift the
+    /// periodic reconciles.
+    pub(super) fn next_due(&mut self, due: Instant, period: Duration) -> NextDue {
+        if !self.is_new {
+            return NextDue::Periodic(due + period);
+        }
+        let first = *self.first_due.get_or_insert(due);
+        let end = first + period;
+        let mut retries = RETRY_AFTER.iter().map(|delay| first + *delay);
+        let retry = retries.find(|retry| *retry > due && *retry < end);
+        if let Some(retry) = retry.filter(|_| self.has_failed) {
+            return NextDue::Early(retry);
+        }
+        self.is_new = false;
+        NextDue::Periodic(if end > due { end } else { due + period })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const PERIOD: u64 = 15;
+
+    /// The seconds at which an autoscaler is due, after `failures` reconciles without a decision.
+    fn due_times(mut retries: EarlyRetries, failures: usize, period: u64) -> Vec<u64> {
+        let start = Instant::now();
+        let mut times = vec![0];
+        for index in 0..4 {
+            let due = start + Duration::from_secs(times[index]);
+            retries.set_failed(index < failures);
+            let (NextDue::Early(next) | NextDue::Periodic(next)) =
+                retries.next_due(due, Duration::from_secs(period));
+            times.push(next.duration_since(start).as_secs());
+        }
+        times
+    }
+
+    #[rstest]
+    #[case::none(0, [0, 15, 30, 45, 60])]
+    #[case::first(1, [0, 2, 15, 30, 45])]
+    #[case::second(2, [0, 2, 5, 15, 30])]
+    #[case::all(9, [0, 2, 5, 15, 30])]
+    fn new_autoscaler_is_retried_early_while_it_fails(
+        #[case] failures: usize,
+        #[case] expected: [u64; 5],
+    ) {
+        assert_eq!(due_times(EarlyRetries::for_new(), failures, PERIOD), expected);
+    }
+
+    #[test]
+    fn listed_autoscaler_is_not_retried_early() {
+        assert_eq!(due_times(EarlyRetries::default(), 9, PERIOD), [0, 15, 30, 45, 60]);
+    }
+
+    #[test]
+    fn short_period_has_no_early_retry() {
+        assert_eq!(due_times(EarlyRetries::for_new(), 9, 2), [0, 2, 4, 6, 8]);
+    }
+}
