@@ -1,0 +1,221 @@
+//! Holds requests back after a 429 response (`TooManyRequests`).
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use futures::future::{BoxFuture, Either};
+use http::{HeaderMap, Request, Response, StatusCode, header};
+use kube::client::Body;
+use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tower::{
+    BoxError, Layer, Service, ServiceExt,
+    buffer::{Buffer, future::ResponseFuture},
+};
+
+/// For a 429 without a usable `Retry-After`.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Requests in the buffer between this layer and the ones below.
+const BUFFER: usize = 1024;
+
+/// Holds requests back for the time in `Retry-After`, but at most for `max_delay`. Without it, each
+/// of hundreds of autoscalers would send a request to a server that is overloaded. A request that
+/// was refused is not retried here: the next sync does that.
+///
+/// If API Priority and Fairness refused the request, the API server is overloaded, and all requests
+/// wait. Any other 429 concerns one API group, for example the metrics adapter behind it: only
+/// requests for that group wait.
+#[derive(Clone, Copy)]
+pub(super) struct BackpressureLayer {
+    pub(super) max_delay: Duration,
+}
+
+impl<S> Layer<S> for BackpressureLayer
+where
+    S: Service<Request<Body>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
+{
+    type Service = Backpressure<S::Future>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Backpressure {
+            // A waiting request needs a handle of its own, so that it doesn't hold a permit of the
+            // limits below.
+            inner: Buffer::new(inner, BUFFER),
+            max_delay: self.max_delay,
+            blocked: Arc::default(),
+            wait: None,
+        }
+    }
+}
+
+/// The service of [`BackpressureLayer`].
+pub(super) struct Backpressure<F> {
+    inner: Buffer<Request<Body>, F>,
+    max_delay: Duration,
+    blocked: Arc<Mutex<Blocked>>,
+    wait: Option<Pin<Box<Sleep>>>,
+}
+
+/// Until when requests wait.
+#[derive(Default)]
+struct Blocked {
+    all: Option<Instant>,
+    groups: HashMap<Box<str>, Instant>,
+}
+
+impl Blocked {
+    fn all_until(&self) -> Option<Instant> {
+        self.all.filter(|until| Instant::now() < *until)
+    }
+
+    /// Until when the requests for an API group wait.
+    fn group_until(&self, group: &str) -> Option<Instant> {
+        let until = self.groups.get(group).copied().max(self.all)?;
+        (Instant::now() < until).then_some(until)
+    }
+
+    fn block_all(&mut self, until: Instant) {
+        self.all = self.all.max(Some(until));
+    }
+
+    fn block_group(&mut self, group: &str, until: Instant) {
+        let now = Instant::now();
+        self.groups.retain(|_, until| now < *until);
+        let blocked = self.groups.entry(group.into()).or_insert(until);
+        *blocked = until.max(*blocked);
+    }
+}
+
+impl<F, C, E> Service<Request<Body>> for Backpressure<F>
+where
+    F: Future<Output = Result<Response<C>, E>> + Send + 'static,
+    E: Into<BoxError> + 'static,
+    C: 'static,
+{
+    type Response = Response<C>;
+    type Error = BoxError;
+    type Future = BackpressureFuture<
+        Either<ResponseFuture<F>, BoxFuture<'static, Result<Response<C>, BoxError>>>,
+    >;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        loop {
+            if let Some(wait) = &mut self.wait {
+                ready!(wait.as_mut().poll(cx));
+                self.wait = None;
+            }
+            let Some(until) = self.blocked.lock().all_until() else { break };
+            self.wait = Some(Box::pin(sleep_until(until)));
+        }
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let group: Box<str> = api_group(request.uri().path()).into();
+        let blocked = self.blocked.clone();
+        let is_blocked = blocked.lock().group_until(&group).is_some();
+        let response = if is_blocked {
+            let (inner, group) = (self.inner.clone(), Box::clone(&group));
+            Either::Right(Box::pin(send_when_unblocked(inner, blocked, group, request)) as _)
+        } else {
+            Either::Left(self.inner.call(request))
+        };
+        let (blocked, max_delay) = (self.blocked.clone(), self.max_delay);
+        BackpressureFuture { response, blocked, group, max_delay }
+    }
+}
+
+async fn send_when_unblocked<F, C, E>(
+    inner: Buffer<Request<Body>, F>,
+    blocked: Arc<Mutex<Blocked>>,
+    group: Box<str>,
+    request: Request<Body>,
+) -> Result<Response<C>, BoxError>
+where
+    F: Future<Output = Result<Response<C>, E>> + Send + 'static,
+    E: Into<BoxError> + 'static,
+{
+    loop {
+        let until = blocked.lock().group_until(&group);
+        match until {
+            Some(until) => sleep_until(until).await,
+            None => return inner.oneshot(request).await,
+        }
+    }
+}
+
+pin_project! {
+    /// The response future of [`Backpressure`].
+    pub(super) struct BackpressureFuture<F> {
+        #[pin]
+        response: F,
+        blocked: Arc<Mutex<Blocked>>,
+        group: Box<str>,
+        max_delay: Duration,
+    }
+}
+
+impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for BackpressureFuture<F> {
+    type Output = Result<Response<C>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx))?;
+        if response.status() == StatusCode::TOO_MANY_REQUESTS {
+            let headers = response.headers();
+            let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(*this.max_delay);
+            let until = Instant::now() + delay;
+            let mut blocked = this.blocked.lock();
+            if is_from_priority_and_fairness(headers) {
+                blocked.block_all(until);
+            } else {
+                blocked.block_group(this.group, until);
+            }
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+/// The API group in a path. Empty for the core group, and for paths outside of groups.
+fn api_group(path: &str) -> &str {
+    let group = path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+    group.unwrap_or_default()
+}
+
+/// The delay in `Retry-After`. The API server sends seconds, never a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    Some(Duration::from_secs(value.trim().parse().ok()?))
+}
+
+/// Whether a 429 is of the API server's Priority and Fairness, and not one that the API server
+/// passes through from an aggregated API or from its handlers.
+///
+/// A rejection is a fixed text, while handlers send a Status object. The headers of flow schemas
+/// alone say nothing: the API server adds them to every response. But an aggregated API server that
+/// rejects a request sends headers of its own, which follow those of the API server, so that they
+/// are in the response twice.
+fn is_from_priority_and_fairness(headers: &HeaderMap) -> bool {
+    const TEXT: &str = "Too many requests, please try again later.\n";
+    let is = |name: header::HeaderName, expected: &str| {
+        headers.get(name).is_some_and(|value| value.as_bytes() == expected.as_bytes())
+    };
+    let count = |name: &str| headers.get_all(name).iter().count();
+    count("x-kubernetes-pf-flowschema-uid") == 1
+        && count("audit-id") <= 1
+        && count("cache-control") <= 1
+        && is(header::CONTENT_TYPE, "text/plain; charset=utf-8")
+        && is(header::CONTENT_LENGTH, &TEXT.len().to_string())
+}
+
+#[cfg(test)]
+mod tests;

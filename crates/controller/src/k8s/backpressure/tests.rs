@@ -1,0 +1,109 @@
+use std::convert::Infallible;
+
+use tower::service_fn;
+
+use super::*;
+
+/// The headers of a rejection by the API server's Priority and Fairness.
+const REJECTION: &[(&str, &str)] = &[
+    ("audit-id", "8af6bce8-cf1f-4137-a8d4-a8b9b5360511"),
+    ("cache-control", "no-cache, private"),
+    ("content-type", "text/plain; charset=utf-8"),
+    ("x-kubernetes-pf-flowschema-uid", "a4668259-c52d-47d2-b90b-57b366763397"),
+    ("x-kubernetes-pf-prioritylevel-uid", "56cbdbf4-40c9-499b-b4fb-545fdf1fe6b3"),
+    ("content-length", "43"),
+];
+
+/// What an aggregated API server adds if it rejects a request itself. Recorded from kube-apiserver
+/// 1.36.
+const PASSED_THROUGH: &[(&str, &str)] = &[
+    ("audit-id", "8af6bce8-cf1f-4137-a8d4-a8b9b5360511"),
+    ("cache-control", "no-cache, private"),
+    ("x-kubernetes-pf-flowschema-uid", "b0e5f3a1-0d0e-4d0f-8f0c-7a1d5a1e2b11"),
+];
+
+/// A Status object from a handler of the API server, or from an adapter.
+const STATUS: &[(&str, &str)] = &[
+    ("audit-id", "8af6bce8-cf1f-4137-a8d4-a8b9b5360511"),
+    ("cache-control", "no-cache, private"),
+    ("content-type", "application/json"),
+    ("x-kubernetes-pf-flowschema-uid", "a4668259-c52d-47d2-b90b-57b366763397"),
+    ("content-length", "43"),
+];
+
+const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ns/queue";
+const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods";
+const CORE: &str = "/api/v1/pods";
+
+/// When each of the requests for these paths reaches the server, in seconds. All are sent at once
+/// after the server has answered the first one, which has this status and these headers.
+async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&str]) -> Vec<u64> {
+    let start = Instant::now();
+    let times = Arc::new(Mutex::new(HashMap::new()));
+    let (received, headers) = (times.clone(), headers.to_vec());
+    let server = service_fn(move |request: Request<Body>| {
+        let is_first = received.lock().is_empty();
+        let path = request.headers()["path"].to_str().expect("a text").to_owned();
+        received.lock().insert(path, start.elapsed().as_secs());
+        let mut response = Response::builder().status(if is_first { status } else { 200 });
+        for (name, value) in &headers {
+            response = response.header(*name, *value);
+        }
+        async move { Ok::<_, Infallible>(response.body(()).expect("a response")) }
+    });
+    let mut service = BackpressureLayer { max_delay: Duration::from_secs(10) }.layer(server);
+    let mut responses = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        let request = Request::get(*path).header("path", at).body(Body::empty());
+        let ready = service.ready().await.expect("ready");
+        let response = ready.call(request.expect("a request"));
+        if at == 0 {
+            response.await.expect("a response");
+        } else {
+            responses.push(response);
+        }
+    }
+    for response in futures::future::join_all(responses).await {
+        response.expect("a response");
+    }
+    let times = times.lock();
+    (0..paths.len()).map(|at| times[&at.to_string()]).collect()
+}
+
+fn with(
+    headers: &[(&'static str, &'static str)],
+    retry_after: &'static str,
+) -> Vec<(&'static str, &'static str)> {
+    [headers, &[("retry-after", retry_after)]].concat()
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_the_group_wait_for_retry_after() {
+    for headers in [with(STATUS, "3"), with(&[REJECTION, PASSED_THROUGH].concat(), "3")] {
+        let times = sent(429, &headers, &[EXTERNAL, RESOURCE, EXTERNAL, CORE, EXTERNAL]).await;
+        assert_eq!(times, [0, 0, 3, 0, 3], "{headers:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_requests_wait_after_a_rejection_by_priority_and_fairness() {
+    let times = sent(429, &with(REJECTION, "3"), &[EXTERNAL, RESOURCE, EXTERNAL, CORE]).await;
+    assert_eq!(times, [0, 3, 3, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_wait_a_second_without_usable_retry_after() {
+    assert_eq!(sent(429, &[], &[CORE, CORE]).await, [0, 1]);
+    let headers = [("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")];
+    assert_eq!(sent(429, &headers, &[CORE, CORE]).await, [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delay_is_limited() {
+    assert_eq!(sent(429, &[("retry-after", "86400")], &[CORE, CORE]).await, [0, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_errors_do_not_delay_requests() {
+    assert_eq!(sent(503, &[("retry-after", "3")], &[CORE, CORE]).await, [0, 0]);
+}
