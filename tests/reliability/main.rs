@@ -12,6 +12,7 @@
 
 mod cluster;
 mod invariants;
+mod isolation;
 mod journal;
 mod named;
 mod random;

@@ -49,6 +49,15 @@ pub enum MetricQuery {
 }
 
 impl MetricQuery {
+    /// The API that answers the query.
+    pub fn api(&self) -> MetricsApi {
+        match self {
+            Self::Resource { .. } => MetricsApi::Resource,
+            Self::Pods { .. } | Self::Object { .. } => MetricsApi::Custom,
+            Self::External { .. } => MetricsApi::External,
+        }
+    }
+
     /// The name of the metric, or of the resource.
     pub fn metric_name(&self) -> &str {
         match self {

@@ -52,6 +52,12 @@ impl Options {
         }
     }
 
+    /// How long a reconcile may read metrics and repeat its decision: enough for two metrics that
+    /// time out one after the other.
+    pub(crate) fn reconcile_timeout(&self) -> Duration {
+        self.sync_period.max(self.request_timeout * 2)
+    }
+
     pub(crate) fn metrics_client_settings(&self) -> ClientSettings {
         ClientSettings::default()
             .with_deadline(self.request_timeout)

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use hpa_metrics_client::{Coalescing, KubeMetricsClient, MetricsClient};
+use hpa_metrics_client::{
+    Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient,
+};
 use kube::{Api, Client};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -21,10 +23,10 @@ use crate::{
     metrics::{ObservedSource, Sources, Telemetry},
     peer_check::{ActivePeer, active_peer},
     queue::{InitialDelay, WorkQueue},
-    reconcile::{Observer, PeerWarnings, Reconciler},
+    reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::{RestMapper, ScaleClient},
     shadow::{ShadowRecords, read_only},
-    worker::Worker,
+    worker::Workers,
 };
 
 /// Why a controller ended without a shutdown.
@@ -88,6 +90,8 @@ impl Dependencies {
         let settings = options.metrics_client_settings();
         let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
+        let isolation = IsolationSettings::for_sync_period(options.sync_period);
+        let source = Isolating::new(source, isolation);
         let metrics = Coalescing::new(source, options.coalescing_settings(dry_run));
         Self {
             clients,
@@ -305,15 +309,14 @@ impl Leader<'_> {
         let reconciler = Arc::new(self.reconciler(client, events, observer));
         info!(dry_run, "reconciling");
         let mut workers = JoinSet::new();
-        for _ in 0..self.options.workers {
-            let worker = Worker {
-                queue: self.informers.queue.clone(),
-                reconciler: reconciler.clone(),
-                telemetry: telemetry.clone(),
-                sync_period: self.options.sync_period,
-            };
-            workers.spawn(worker.run());
-        }
+        let running = Workers {
+            queue: self.informers.queue.clone(),
+            reconciler,
+            telemetry: telemetry.clone(),
+            sync_period: self.options.sync_period,
+            slots: WorkerSlots::new(self.options.workers),
+        };
+        workers.spawn(running.run());
         telemetry.set_working(true);
         LeaderTasks { workers, event_writer, history_store, stop_history_store }
     }
@@ -340,6 +343,7 @@ impl Leader<'_> {
         Reconciler {
             client: client.clone(),
             settings: options.settings,
+            timeout: options.reconcile_timeout(),
             autoscalers: informers.caches.autoscalers.clone(),
             pods: informers.caches.pods.clone(),
             selectors: informers.caches.selectors.clone(),

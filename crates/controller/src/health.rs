@@ -23,13 +23,16 @@ struct State {
     is_stopping: bool,
     /// When the workers were started, if they run.
     working_since: Option<Instant>,
+    /// When a request of a reconcile last got a response.
+    last_response: Option<Instant>,
 }
 
 /// Why a probe fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HealthError {
     #[error(
-        "workers stuck: nothing started or finished for {} s while items are due",
+        "workers stuck: nothing started or finished, and no request got a response, for {} s \
+         while items are due",
         .0.as_secs()
     )]
     Stuck(Duration),
@@ -52,15 +55,22 @@ impl Health {
         self.state.lock().is_stopping = true;
     }
 
+    /// A request of a reconcile got a response.
+    pub(crate) fn responded(&self) {
+        self.state.lock().last_response = Some(Instant::now());
+    }
+
     pub(crate) fn working_since(&self) -> Option<Instant> {
         self.state.lock().working_since
     }
 
     /// Whether the workers make progress, or don't run, as in a standby.
     pub(crate) fn alive(&self, queue: &WorkQueue<HpaKey>) -> Result<(), HealthError> {
-        let Some(working_since) = self.working_since() else { return Ok(()) };
+        let State { working_since, last_response, .. } = *self.state.lock();
+        let Some(working_since) = working_since else { return Ok(()) };
         let stats = queue.stats();
-        let progress = stats.last_progress.map_or(working_since, |last| last.max(working_since));
+        let progress =
+            working_since.max(stats.last_progress.max(last_response).unwrap_or(working_since));
         let idle = Instant::now().saturating_duration_since(progress);
         if stats.depth > 0 && idle >= STUCK_AFTER { Err(HealthError::Stuck(idle)) } else { Ok(()) }
     }

@@ -1,53 +1,71 @@
-//! The workers: each takes autoscalers from the work queue and reconciles them, one at a time.
+//! The workers: take autoscalers from the work queue and reconcile them.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::FutureExt;
-use tokio::time::Instant;
+use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
 
 use crate::{
-    cache::NextDue, key::HpaKey, metrics::Telemetry, queue::WorkQueue, reconcile::Reconciler, trace,
+    cache::NextDue,
+    key::HpaKey,
+    metrics::Telemetry,
+    queue::{WorkItem, WorkQueue},
+    reconcile::{Reconciler, WorkerSlot, WorkerSlots},
+    trace,
 };
 
-pub(crate) struct Worker {
+/// All workers. A reconcile has a worker while it computes, reads or writes objects, and none while
+/// it waits for metrics. So a metrics API that hangs occupies no worker.
+pub(crate) struct Workers {
     pub(crate) queue: Arc<WorkQueue<HpaKey>>,
     pub(crate) reconciler: Arc<Reconciler>,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) sync_period: Duration,
+    pub(crate) slots: WorkerSlots,
 }
 
-impl Worker {
-    /// Reconciles until the queue is shut down.
+impl Workers {
+    /// Reconciles until the queue is shut down and the running reconciles have finished.
     pub(crate) async fn run(self) {
-        let Self { queue, reconciler, telemetry, sync_period } = self;
-        while let Some(item) = queue.get().await {
-            let started = Instant::now();
-            // The next due time counts from when the key was due, so that a slow reconcile does not
-            // delay the next ones.
-            let due = started - item.lateness();
-            let key = item.key().clone();
-            telemetry.dequeued(&key, item.lateness(), sync_period);
-            // A panic on one autoscaler must not stop the others.
-            if AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind().await.is_err() {
-                let _span = trace::reconcile(&key).entered();
-                error!("reconcile panicked; retrying at the next sync");
-            }
-            if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
-                let next = match autoscaler.next_due(due, sync_period) {
-                    NextDue::Early(next) => next,
-                    NextDue::Periodic(next) => {
-                        telemetry.scheduled(&key, next);
-                        next
-                    }
-                };
-                queue.add_after(key, next.saturating_duration_since(Instant::now()));
-            } else {
-                // Deleted during the reconcile, which may have registered its selector again.
-                reconciler.selectors.remove(&key);
-            }
-            telemetry.processed(started.elapsed());
-            item.done();
+        let workers = Arc::new(self);
+        let mut running = JoinSet::new();
+        while let Some(item) = workers.queue.get().await {
+            let due = Instant::now() - item.lateness();
+            let slot = workers.slots.acquire().await;
+            while running.try_join_next().is_some() {}
+            running.spawn(workers.clone().process(item, due, slot));
         }
+        while running.join_next().await.is_some() {}
+    }
+
+    async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, mut slot: WorkerSlot) {
+        let Self { queue, reconciler, telemetry, sync_period, .. } = &*self;
+        let started = Instant::now();
+        let key = item.key().clone();
+        telemetry.dequeued(&key, started - due, *sync_period);
+        // A panic on one autoscaler must not stop the others.
+        let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &mut slot)).catch_unwind();
+        if reconcile.await.is_err() {
+            let _span = trace::reconcile(&key).entered();
+            error!("reconcile panicked; retrying at the next sync");
+        }
+        if let Some(autoscaler) = reconciler.autoscalers.get(&key) {
+            // Counts from when the key was due, so that a slow reconcile does not delay the next
+            // ones.
+            let next = match autoscaler.next_due(due, *sync_period) {
+                NextDue::Early(next) => next,
+                NextDue::Periodic(next) => {
+                    telemetry.scheduled(&key, next);
+                    next
+                }
+            };
+            queue.add_after(key, next.saturating_duration_since(Instant::now()));
+        } else {
+            // Deleted during the reconcile, which may have registered its selector again.
+            reconciler.selectors.remove(&key);
+        }
+        telemetry.processed(started.elapsed());
+        item.done();
     }
 }

@@ -1,6 +1,6 @@
 //! `hpa run`.
 
-use std::{sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
 use hpa_calc::settings::Settings;
@@ -144,6 +144,10 @@ pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<(
     Ok(())
 }
 
+/// Concurrent requests for metrics: enough that two metrics APIs that hang leave room for the third,
+/// with the limit that each API has.
+const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
+
 pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     let source = match (&cluster.kubeconfig, &cluster.context) {
         (None, None) if cluster.in_cluster => ClientSource::InCluster,
@@ -160,7 +164,8 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
         request_timeout: to_std(cluster.request_timeout),
         ..ClientLimits::default()
     };
-    ClientConfig { source, api: limits, metrics: limits, user_agent: version::user_agent() }
+    let metrics = ClientLimits { concurrency: METRICS_CONCURRENCY, ..limits };
+    ClientConfig { source, api: limits, metrics, user_agent: version::user_agent() }
 }
 
 /// The default burst: the requests that a rate permits in a second, at least one.

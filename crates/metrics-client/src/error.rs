@@ -31,6 +31,10 @@ pub enum FetchError {
         /// The request.
         request: Box<str>,
     },
+    /// The API has not responded to any request for a while, and another request of the namespace
+    /// is being tried. Nothing was sent.
+    #[error("the API does not respond, and another request of the namespace is being tried")]
+    Unresponsive,
     /// The response is larger than the limit.
     #[error("the response is larger than {limit} bytes ({request})")]
     TooLarge {

@@ -7,6 +7,9 @@
 //! Coalescing          reuses responses, joins requests in flight, shares lists of a namespace
 //!      │  Request
 //!      ▼  MetricsSource::fetch
+//! Isolating           limits concurrency by API and namespace, detects an API that hangs
+//!      │
+//!      ▼  MetricsSource::fetch
 //! KubeMetricsClient   chooses API version and path, limits time and size
 //!      │  HTTP GET
 //!      ▼
@@ -21,6 +24,7 @@
 //! - [`MetricsSource`] sends one request and returns the items of one list. [`KubeMetricsClient`]
 //!   implements it for an API server. Implement it for other sources of metrics, or to observe
 //!   requests.
+//! - [`Isolating`] keeps an API that hangs from affecting others. It is optional.
 //! - [`wire`] has the types of the items, and pure functions from items to readings. It needs no
 //!   cluster.
 //!
@@ -77,6 +81,7 @@
 mod client;
 mod coalesce;
 mod error;
+mod isolate;
 mod kube_client;
 mod source;
 pub mod wire;
@@ -87,6 +92,7 @@ mod test_doubles;
 pub use client::MetricsClient;
 pub use coalesce::{Coalescing, CoalescingSettings};
 pub use error::{FetchError, describe};
+pub use isolate::{Isolating, IsolationSettings};
 pub use kube_client::{
     ClientSettings, KubeMetricsClient, ResourceNames, generic_message, percent_encode,
 };

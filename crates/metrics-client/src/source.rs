@@ -123,6 +123,16 @@ impl Request {
         }
     }
 
+    /// The namespace of the request.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::PodMetrics { namespace, .. }
+            | Self::PodValues { namespace, .. }
+            | Self::ObjectValues { namespace, .. }
+            | Self::ExternalValues { namespace, .. } => namespace,
+        }
+    }
+
     /// The API that the request is for.
     pub fn api(&self) -> MetricsApi {
         match self {

@@ -15,6 +15,10 @@ impl RequestObserver for Telemetry {
         status: Option<StatusCode>,
         duration: Duration,
     ) {
+        // Reads may be of an informer or of the lease, which say nothing about the workers.
+        if status.is_some() && *method != Method::GET {
+            self.health.responded();
+        }
         let (counters, verb) = (&self.counters, method.as_str());
         counters.request_seconds.with_label_values(&[host, verb]).observe(duration.as_secs_f64());
         let code = status.as_ref().map_or("<error>", StatusCode::as_str);

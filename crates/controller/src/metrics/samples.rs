@@ -36,7 +36,11 @@ impl<S> ObservedSource<S> {
 #[async_trait]
 impl<S: MetricsSource> MetricsSource for ObservedSource<S> {
     async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
-        let items = self.source.fetch(request).await?;
+        let response = self.source.fetch(request).await;
+        if !matches!(response, Err(FetchError::Timeout { .. } | FetchError::Transport { .. })) {
+            self.telemetry.health.responded();
+        }
+        let items = response?;
         let api = request.api();
         match &items {
             Items::PodMetrics(items) => self.observe(api, items, |item| item.timestamp),

@@ -8,7 +8,7 @@ use hpa_calc::{
 };
 use jiff::Timestamp;
 
-use super::{observer::Finished, reconciler::Reconciler};
+use super::{observer::Finished, reconciler::Reconciler, worker_slot::WorkerSlot};
 use crate::{cache::Autoscaler, clock::Instants, key::HpaKey};
 
 /// The maximum number of scale writes in one reconcile. A conflict makes another one necessary.
@@ -24,6 +24,8 @@ pub(super) struct Attempt<'a> {
     pub(super) pause: Pause,
     /// Start of the reconcile, in monotonic time.
     started: Duration,
+    /// Free for other reconciles while this one waits for metrics.
+    pub(super) slot: &'a mut WorkerSlot,
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
     /// be stale, and lacks a write of this controller whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
@@ -52,6 +54,7 @@ impl<'a> Attempt<'a> {
         autoscaler: &'a Arc<Autoscaler>,
         pause: Pause,
         started: Duration,
+        slot: &'a mut WorkerSlot,
     ) -> Self {
         Self {
             reconciler,
@@ -60,6 +63,7 @@ impl<'a> Attempt<'a> {
             autoscaler,
             pause,
             started,
+            slot,
             latest: None,
             zero_premarked: false,
             scale_write_uncertain: false,
@@ -82,5 +86,14 @@ impl<'a> Attempt<'a> {
     /// How long the reconcile has taken so far.
     pub(super) fn duration(&self) -> Duration {
         self.reconciler.clock.instants().monotonic.saturating_sub(self.started)
+    }
+
+    /// How long the reconcile may still read metrics or start to write the scale.
+    pub(super) fn time_left(&self) -> Duration {
+        self.reconciler.timeout.saturating_sub(self.duration())
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.time_left().is_zero()
     }
 }

@@ -84,6 +84,16 @@ impl<'a> Attempt<'a> {
                     return Some(decided.conclude(result, now));
                 }
                 ScaleWrite::HpaChanged => return None,
+                ScaleWrite::Outdated(reason) if self.is_overdue() => {
+                    let now = self.now_since(decided.at);
+                    return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
+                }
+                ScaleWrite::CachedScaleRefused if self.is_overdue() => {
+                    self.autoscaler.set_scale_trusted(false);
+                    let reason = "the API server has another scale than the cache";
+                    let now = self.now_since(decided.at);
+                    return Some(decided.conclude(Err(ScaleNotWritten::Overdue(reason)), now));
+                }
                 ScaleWrite::Outdated(reason) => debug!("{reason}, deciding again"),
                 ScaleWrite::CachedScaleRefused => {
                     debug!(
@@ -152,7 +162,9 @@ impl<'a> Attempt<'a> {
         if is_at_zero && !has_selected {
             reconciler.selectors.set(key, None);
         }
-        let (readings, read_durations) = reconciler.read_metrics(hpa, &plan).await;
+        let limit = self.time_left();
+        let read = reconciler.read_metrics(hpa, &plan, limit);
+        let (readings, read_durations) = self.slot.release_during(read).await;
         let at = reconciler.clock.instants();
         let decision = plan.decide(readings, self.autoscaler.history(at), at.wall);
         Decided { decision: decision.with_pause(self.pause), at, read_durations }

@@ -13,6 +13,7 @@ use tracing::{debug, info, warn};
 use super::{
     observer::{Finished, Reconciled},
     reconciler::Reconciler,
+    worker_slot::WorkerSlot,
 };
 use crate::{
     cache::{Autoscaler, ErrorClass},
@@ -31,6 +32,7 @@ impl Reconciler {
         key: &HpaKey,
         autoscaler: &Arc<Autoscaler>,
         hpa: &Arc<HorizontalPodAutoscaler>,
+        slot: &mut WorkerSlot,
     ) {
         let started = self.clock.instants().monotonic;
         let record = self.shadow.record(key, autoscaler, hpa, &self.settings, started);
@@ -48,7 +50,8 @@ impl Reconciler {
         let plan = Plan::new(&decided_on, scale.clone(), &self.settings, |selector| {
             selected.insert(self.select(key, selector, None)).clone()
         });
-        let (readings, read_durations) = self.read_metrics(&decided_on, &plan).await;
+        let read = self.read_metrics(&decided_on, &plan, self.timeout);
+        let (readings, read_durations) = slot.release_during(read).await;
         let now = self.clock.instants();
         let history = autoscaler.history(now);
         let inputs =

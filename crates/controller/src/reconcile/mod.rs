@@ -5,7 +5,8 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `observer`, `peer_warnings`, `reconciler`, `attempt`, `status_patch` | the state, and its patch of a status |
+//! | `observer`, `peer_warnings`, `reconciler`, `worker_slot` | callbacks; what reconciles share |
+//! | `attempt`, `status_patch` | the state, and its patch of a status |
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `report` | logs, records events |
 //! | `write_status` | reads the stored autoscaler and patches its status |
@@ -22,6 +23,7 @@ mod read;
 mod reconciler;
 mod report;
 mod status_patch;
+mod worker_slot;
 mod write_scale;
 mod write_status;
 
@@ -34,6 +36,7 @@ pub use self::{
     observer::{Finished, Observer, Reconciled},
     peer_warnings::PeerWarnings,
     reconciler::Reconciler,
+    worker_slot::{WorkerSlot, WorkerSlots},
 };
 use crate::{
     annotations::AnnotationSettings,
@@ -43,13 +46,20 @@ use crate::{
 };
 
 impl Reconciler {
-    /// Reconciles an autoscaler once. Does nothing if the cache doesn't have it. Failures become
-    /// conditions, events and log lines of that autoscaler.
+    /// Reconciles an autoscaler once, without a limit of workers. Does nothing if the cache doesn't
+    /// have it. Failures become conditions, events and log lines of that autoscaler.
     pub async fn reconcile(&self, key: &HpaKey) {
+        let mut slot = WorkerSlots::new(1).acquire().await;
+        self.reconcile_in(key, &mut slot).await;
+    }
+
+    /// [`Reconciler::reconcile`] in a slot, which is free for others while the reconcile waits for
+    /// metrics.
+    pub async fn reconcile_in(&self, key: &HpaKey, slot: &mut WorkerSlot) {
         let reconcile = async {
-            if self.reconcile_once(key).await {
+            if self.reconcile_once(key, slot).await {
                 // If it changes a second time, the next sync handles it.
-                self.reconcile_once(key).await;
+                self.reconcile_once(key, slot).await;
             }
         };
         reconcile.instrument(trace::reconcile(key)).await;
@@ -57,19 +67,20 @@ impl Reconciler {
 
     /// Returns `true` if the spec changed during the reconcile, so that nothing was decided. The
     /// cache has the new spec from this reconcile's own read: no watch event will requeue the key.
-    async fn reconcile_once(&self, key: &HpaKey) -> bool {
+    async fn reconcile_once(&self, key: &HpaKey, slot: &mut WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
         let hpa = autoscaler.object();
         let AnnotationSettings { pause, dry_run, invalid } = AnnotationSettings::from_hpa(&hpa);
         if dry_run || self.dry_run {
             autoscaler.ignore_past_peer_writes();
-            self.compare(key, &autoscaler, &hpa).await;
+            self.compare(key, &autoscaler, &hpa, slot).await;
             return false;
         }
         self.report_peer_write(key, &autoscaler, &hpa);
         self.report_invalid_annotations(key, &autoscaler, &hpa, invalid);
-        match Attempt::new(self, key, &hpa, &autoscaler, pause, started).run().await {
+        let attempt = Attempt::new(self, key, &hpa, &autoscaler, pause, started, slot);
+        match attempt.run().await {
             Outcome::Finished(finished) => {
                 self.observer.finished(&finished);
                 false

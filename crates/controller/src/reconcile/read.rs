@@ -6,10 +6,11 @@ use futures::{StreamExt, stream};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
     plan::{Plan, ScaleReadError, SelectedPods},
-    readings::Readings,
+    readings::{ReadError, Readings},
     selector::Selector,
 };
 use kube::{Api, api::ListParams};
+use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, debug};
 
 use super::reconciler::Reconciler;
@@ -133,13 +134,15 @@ impl Reconciler {
         Ok(pods.into_iter().filter_map(|pod| pod.decode().ok()).map(Arc::new).collect())
     }
 
-    /// Reads the metrics that the plan asks for, several at once. Returns the readings and how long
-    /// each read took, both by metric index.
+    /// Reads the metrics that the plan asks for, several at once. Metrics that are not read within
+    /// `limit` have failed. Returns the readings and how long each read took, both by metric index.
     pub(super) async fn read_metrics(
         &self,
         hpa: &HorizontalPodAutoscaler,
         plan: &Plan<'_>,
+        limit: Duration,
     ) -> (Readings, Vec<Duration>) {
+        let deadline = Instant::now() + limit;
         let mut readings = Readings::new();
         let mut durations = vec![Duration::ZERO; hpa.spec.metrics.len()];
         let Some(selector) = plan.selector() else { return (readings, durations) };
@@ -158,10 +161,19 @@ impl Reconciler {
             })
             .collect();
         let mut completed = stream::iter(queries).buffer_unordered(MAX_CONCURRENT_QUERIES);
-        while let Some((index, reading, duration)) = completed.next().await {
+        while let Ok(Some((index, reading, duration))) =
+            timeout_at(deadline, completed.next()).await
+        {
             readings.insert(index, reading);
             if let Some(took) = durations.get_mut(index) {
                 *took = duration;
+            }
+        }
+        for (index, query) in plan.queries() {
+            if readings.get(index).is_none() {
+                let message = "context deadline exceeded: no time left in this reconcile";
+                let error = ReadError::Fetch { api: query.api(), message: message.into() };
+                readings.insert(index, Err(error));
             }
         }
         (readings, durations)

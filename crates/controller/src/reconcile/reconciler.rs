@@ -1,6 +1,6 @@
 //! The state that all reconciles share.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::settings::Settings;
 use hpa_metrics_client::MetricsClient;
@@ -22,6 +22,9 @@ pub struct Reconciler {
     /// Reads autoscalers, writes their status.
     pub client: Client,
     pub settings: Settings,
+    /// How long a reconcile may read metrics and repeat its decision. A write that has started by
+    /// then has its own timeout.
+    pub timeout: Duration,
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
     pub selectors: Arc<SelectorIndex>,

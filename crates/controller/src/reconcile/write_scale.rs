@@ -34,6 +34,8 @@ pub(super) enum ScaleNotWritten {
     VerifyHpa(HpaRequestError),
     #[error("failed to store the condition ScaledToZero before the write: {0}")]
     PremarkZero(HpaRequestError),
+    #[error("no time left to decide again: {0}")]
+    Overdue(&'static str),
     #[error(transparent)]
     Write(ScaleError),
 }
@@ -151,7 +153,8 @@ impl Attempt<'_> {
             if *is_cached && error.is_refusal() {
                 return ScaleWrite::CachedScaleRefused;
             }
-            if !matches!(error, ScaleError::Conflict(_)) || self.scale_writes_left == 0 {
+            let may_repeat = self.scale_writes_left > 0 && !self.is_overdue();
+            if !matches!(error, ScaleError::Conflict(_)) || !may_repeat {
                 self.scale_write_uncertain = !error.is_refusal();
                 self.autoscaler.set_scale_trusted(false);
                 return ScaleWrite::Done(Err(ScaleNotWritten::Write(error)));

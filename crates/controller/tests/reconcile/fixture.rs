@@ -102,6 +102,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     tokio::spawn(writer.run());
     Reconciler {
         settings: Settings::default(),
+        timeout: Duration::from_secs(20),
         autoscalers: Arc::new(autoscalers),
         pods: Arc::new(pods),
         selectors: Arc::new(SelectorIndex::default()),

@@ -81,7 +81,7 @@ pub(crate) struct RunArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Autoscaling (as in kube-controller-manager)")]
 pub(crate) struct AutoscalingArguments {
-    /// How many autoscalers are reconciled concurrently
+    /// How many autoscalers are reconciled concurrently, without those that wait for metrics
     #[arg(
         long,
         env = "HPA_CONCURRENT_HORIZONTAL_POD_AUTOSCALER_SYNCS",

@@ -1,0 +1,48 @@
+//! Detects an API that doesn't respond.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+/// The minimum number of timeouts without a response between them. A single slow query says little
+/// about the API.
+const MIN_TIMEOUTS: u32 = 3;
+
+/// The circuit breaker of one API.
+pub(super) struct Breaker {
+    unresponsive_after: Duration,
+    /// The first timeout after the last response, and how many there are since.
+    timeouts: Option<(Instant, u32)>,
+    /// The namespaces with a request in flight while the breaker is open.
+    trials: HashSet<Arc<str>>,
+}
+
+impl Breaker {
+    pub(super) fn new(unresponsive_after: Duration) -> Self {
+        Self { unresponsive_after, timeouts: None, trials: HashSet::new() }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.timeouts.is_some_and(|(first, count)| {
+            count >= MIN_TIMEOUTS && first.elapsed() >= self.unresponsive_after
+        })
+    }
+
+    pub(super) fn responded(&mut self) {
+        self.timeouts = None;
+    }
+
+    pub(super) fn timed_out(&mut self) {
+        let (first, count) = self.timeouts.unwrap_or_else(|| (Instant::now(), 0));
+        self.timeouts = Some((first, count.saturating_add(1)));
+    }
+
+    /// Returns whether the namespace has no other trial.
+    pub(super) fn begin_trial(&mut self, namespace: &Arc<str>) -> bool {
+        self.trials.insert(Arc::clone(namespace))
+    }
+
+    pub(super) fn end_trial(&mut self, namespace: &Arc<str>) {
+        self.trials.remove(namespace);
+    }
+}

@@ -1,0 +1,145 @@
+//! Limits for each metrics API, so that one that hangs affects no other.
+
+mod breaker;
+mod namespaces;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::readings::MetricsApi;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use self::{breaker::Breaker, namespaces::Namespaces};
+use crate::{FetchError, Items, MetricsSource, Request};
+
+/// Limits of each metrics API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IsolationSettings {
+    /// Concurrent requests to one API. 32 by default.
+    pub concurrency: usize,
+    /// Concurrent requests to one API for one namespace. 16 by default.
+    pub namespace_concurrency: usize,
+    /// For how long an API must not have responded until further requests fail at once. Usually two
+    /// sync periods; 30 s by default.
+    pub unresponsive_after: Duration,
+}
+
+impl Default for IsolationSettings {
+    fn default() -> Self {
+        Self {
+            concurrency: 32,
+            namespace_concurrency: 16,
+            unresponsive_after: Duration::from_secs(30),
+        }
+    }
+}
+
+impl IsolationSettings {
+    /// Settings for a controller that reconciles each autoscaler once per `period`.
+    pub fn for_sync_period(period: Duration) -> Self {
+        Self { unresponsive_after: period * 2, ..Self::default() }
+    }
+}
+
+/// A [`MetricsSource`] that limits the requests to each metrics API.
+///
+/// - The number of concurrent requests is limited for each API, and for each namespace of an API.
+///   Further requests wait. So autoscalers that read slow metrics delay neither other APIs nor all
+///   namespaces.
+/// - A circuit breaker stops waiting for an API that hangs. If requests time out and none gets a
+///   response for [`IsolationSettings::unresponsive_after`], one request at a time is sent for each
+///   namespace, and further ones fail at once with [`FetchError::Unresponsive`]. The first response
+///   closes the breaker. Each namespace has a request of its own, so that one with broken metrics
+///   can't keep the requests of the others from being tried.
+pub struct Isolating<S> {
+    source: S,
+    resource: Api,
+    custom: Api,
+    external: Api,
+}
+
+/// The state of one API.
+struct Api {
+    slots: Semaphore,
+    namespaces: Mutex<Namespaces>,
+    breaker: Mutex<Breaker>,
+}
+
+impl Api {
+    fn new(settings: IsolationSettings) -> Self {
+        Self {
+            slots: Semaphore::new(settings.concurrency),
+            namespaces: Mutex::new(Namespaces::new(settings.namespace_concurrency)),
+            breaker: Mutex::new(Breaker::new(settings.unresponsive_after)),
+        }
+    }
+
+    /// Permits a request, unless the API is unresponsive and another request of the namespace is
+    /// being tried. The result belongs to the request until its end.
+    fn admit(&self, namespace: &Arc<str>) -> Result<Option<Trial<'_>>, FetchError> {
+        let mut breaker = self.breaker.lock();
+        if !breaker.is_open() {
+            return Ok(None);
+        }
+        if !breaker.begin_trial(namespace) {
+            return Err(FetchError::Unresponsive);
+        }
+        Ok(Some(Trial { api: self, namespace: Arc::clone(namespace) }))
+    }
+}
+
+/// The only request of a namespace to an API that is unresponsive.
+struct Trial<'a> {
+    api: &'a Api,
+    namespace: Arc<str>,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.api.breaker.lock().end_trial(&self.namespace);
+    }
+}
+
+impl<S: MetricsSource> Isolating<S> {
+    /// Limits the requests to `source`.
+    pub fn new(source: S, settings: IsolationSettings) -> Self {
+        let api = || Api::new(settings);
+        Self { source, resource: api(), custom: api(), external: api() }
+    }
+
+    fn api(&self, api: MetricsApi) -> &Api {
+        match api {
+            MetricsApi::Resource => &self.resource,
+            MetricsApi::Custom => &self.custom,
+            MetricsApi::External => &self.external,
+        }
+    }
+}
+
+#[async_trait]
+impl<S: MetricsSource> MetricsSource for Isolating<S> {
+    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
+        let api = self.api(request.api());
+        let namespace: Arc<str> = request.namespace().into();
+        let slots = api.namespaces.lock().slots(&namespace);
+        // The namespace's first, so that requests that wait for it hold no slot of the API. Neither
+        // semaphore is ever closed, so this doesn't fail.
+        let _namespace_slot = slots.acquire().await.ok();
+        let _slot = api.slots.acquire().await.ok();
+        let _trial = api.admit(&namespace)?;
+        let outcome = self.source.fetch(request).await;
+        let mut breaker = api.breaker.lock();
+        match &outcome {
+            Err(FetchError::Timeout { .. }) => breaker.timed_out(),
+            // The request may not have reached the API.
+            Err(FetchError::Transport { .. }) => {}
+            _ => breaker.responded(),
+        }
+        drop(breaker);
+        outcome
+    }
+}

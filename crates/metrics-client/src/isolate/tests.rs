@@ -1,0 +1,150 @@
+use std::collections::HashMap;
+
+use futures::future::join_all;
+use hpa_calc::selector::Selector;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Responds to a metric that is a number of seconds after that time, with a timeout like the real
+/// source, and records the highest concurrency by API.
+#[derive(Clone, Default)]
+struct Source {
+    running: Arc<Mutex<HashMap<MetricsApi, usize>>>,
+    highest: Arc<Mutex<HashMap<MetricsApi, usize>>>,
+}
+
+impl Source {
+    fn started(&self, api: MetricsApi) {
+        let (mut running, mut highest) = (self.running.lock(), self.highest.lock());
+        let (running, highest) = (running.entry(api).or_default(), highest.entry(api).or_default());
+        *running += 1;
+        *highest = (*highest).max(*running);
+    }
+}
+
+#[async_trait]
+impl MetricsSource for Source {
+    async fn fetch(&self, request: &Request) -> Result<Items, FetchError> {
+        let api = request.api();
+        self.started(api);
+        let seconds = match request {
+            Request::ExternalValues { metric, .. } => metric.parse().expect("a number"),
+            _ => 0,
+        };
+        let response = timeout(DEADLINE, sleep(Duration::from_secs(seconds))).await;
+        *self.running.lock().entry(api).or_default() -= 1;
+        match (response, request) {
+            (Err(_), _) => Err(FetchError::Timeout { deadline: DEADLINE, request: "get".into() }),
+            (Ok(()), Request::PodMetrics { .. }) => Ok(Items::PodMetrics(Vec::new())),
+            _ => Ok(Items::ExternalValues(Vec::new())),
+        }
+    }
+}
+
+fn external(namespace: &str, seconds: u64) -> Request {
+    Request::ExternalValues {
+        namespace: namespace.into(),
+        metric: seconds.to_string().into(),
+        metric_selector: Selector::everything(),
+    }
+}
+
+fn pod_metrics() -> Request {
+    Request::PodMetrics { namespace: "shop".into(), pods: Selector::everything() }
+}
+
+fn isolating(source: &Source) -> Isolating<Source> {
+    let settings = IsolationSettings {
+        concurrency: 4,
+        namespace_concurrency: 2,
+        ..IsolationSettings::default()
+    };
+    Isolating::new(source.clone(), settings)
+}
+
+/// The outcome of a request, and how long it took in seconds.
+async fn fetch(source: &Isolating<Source>, request: Request) -> (Result<(), String>, u64) {
+    let start = Instant::now();
+    let outcome = source.fetch(&request).await.map(drop).map_err(|error| error.to_string());
+    (outcome, start.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_requests_delay_no_other_api_and_no_other_namespace() {
+    let source = Source::default();
+    let isolating = isolating(&source);
+    let slow = join_all((0..6).map(|_| fetch(&isolating, external("slow", 9))));
+    let others =
+        join_all([fetch(&isolating, external("shop", 1)), fetch(&isolating, pod_metrics())]);
+    let (slow, others) = tokio::join!(slow, others);
+    let seconds: Vec<_> = slow.iter().map(|(_, seconds)| *seconds).collect();
+    assert_eq!(seconds, [9, 9, 18, 18, 27, 27]);
+    assert_eq!(others, [(Ok(()), 1), (Ok(()), 0)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrency_of_an_api_is_limited() {
+    let source = Source::default();
+    let isolating = isolating(&source);
+    let namespaces: Vec<_> = (0..12).map(|at| format!("ns-{}", at / 2)).collect();
+    join_all(namespaces.iter().map(|namespace| fetch(&isolating, external(namespace, 1)))).await;
+    assert_eq!(source.highest.lock().get(&MetricsApi::External), Some(&4));
+}
+
+/// Lets requests time out until the API is unresponsive.
+async fn hang(isolating: &Isolating<Source>) {
+    for _ in 0..4 {
+        let (outcome, seconds) = fetch(isolating, external("slow", 3600)).await;
+        assert!(outcome.is_err() && seconds == 10);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unresponsive_api_gets_one_request_at_a_time_for_each_namespace() {
+    let isolating = isolating(&Source::default());
+    hang(&isolating).await;
+    let hanging = |namespace| fetch(&isolating, external(namespace, 3600));
+    let outcomes = join_all([hanging("slow"), hanging("slow"), hanging("shop")]).await;
+    let seconds: Vec<_> = outcomes.iter().map(|(_, seconds)| *seconds).collect();
+    assert_eq!(seconds, [10, 0, 10]);
+    let unresponsive = Err(FetchError::Unresponsive.to_string());
+    assert_eq!(outcomes[1].0, unresponsive);
+    // Other APIs are not affected.
+    assert_eq!(fetch(&isolating, pod_metrics()).await, (Ok(()), 0));
+    assert_eq!(hanging("slow").await.1, 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_ends_the_unresponsive_state() {
+    let isolating = isolating(&Source::default());
+    hang(&isolating).await;
+    assert_eq!(fetch(&isolating, external("shop", 1)).await, (Ok(()), 1));
+    let fast = join_all((0..2).map(|_| fetch(&isolating, external("slow", 1)))).await;
+    assert_eq!(fast, [(Ok(()), 1), (Ok(()), 1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_trial_makes_room_for_the_next_one() {
+    let isolating = isolating(&Source::default());
+    hang(&isolating).await;
+    let abandoned = timeout(Duration::from_secs(1), fetch(&isolating, external("slow", 3600)));
+    assert!(abandoned.await.is_err());
+    assert_eq!(fetch(&isolating, external("slow", 1)).await, (Ok(()), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn api_with_some_responses_is_not_unresponsive() {
+    let isolating = isolating(&Source::default());
+    for _ in 0..10 {
+        let (slow, healthy) = tokio::join!(
+            fetch(&isolating, external("slow", 3600)),
+            fetch(&isolating, external("shop", 1)),
+        );
+        assert_eq!((slow.1, healthy), (10, (Ok(()), 1)));
+    }
+    let slow = join_all((0..2).map(|_| fetch(&isolating, external("slow", 3600)))).await;
+    assert!(slow.iter().all(|(_, seconds)| *seconds == 10), "{slow:?}");
+}
