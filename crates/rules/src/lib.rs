@@ -26,6 +26,7 @@
 
 pub mod compat;
 pub mod config;
+pub mod explain;
 pub mod labels;
 pub mod name;
 pub mod query;

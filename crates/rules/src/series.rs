@@ -101,6 +101,11 @@ impl RuleSeries {
         name.label_sets.iter().filter_map(|position| self.label_sets.get(*position))
     }
 
+    /// The series of a metric.
+    pub fn metric(&self, metric: &str) -> Option<&MetricSeries> {
+        self.metrics.get(metric)
+    }
+
     /// The metrics and their series.
     pub fn metrics(&self) -> impl Iterator<Item = (&Arc<str>, &MetricSeries)> {
         self.metrics.iter()

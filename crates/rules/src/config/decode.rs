@@ -178,8 +178,11 @@ fn is_similar(name: &str, known: &str) -> bool {
 impl Decode for String {
     fn decode(&mut self, decoder: &mut Decoder, node: &Node) {
         match &node.content {
-            Content::Scalar(scalar) if scalar.scalar_type() == ScalarType::Null => self.clear(),
-            Content::Scalar(scalar) => self.clone_from(&scalar.text),
+            Content::Scalar(scalar) => match scalar.scalar_type() {
+                ScalarType::Null => self.clear(),
+                ScalarType::Bool(_) | ScalarType::Text => self.clone_from(&scalar.text),
+                ScalarType::Invalid => decoder.wrong_type(node, "a text"),
+            },
             _ => decoder.wrong_type(node, "a text"),
         }
     }
@@ -193,7 +196,9 @@ impl Decode for Option<bool> {
         match scalar.scalar_type() {
             ScalarType::Null => *self = None,
             ScalarType::Bool(value) => *self = Some(value),
-            ScalarType::Text => decoder.wrong_type(node, "true or false"),
+            ScalarType::Text | ScalarType::Invalid => {
+                decoder.wrong_type(node, "true or false");
+            }
         }
     }
 }

@@ -42,17 +42,23 @@ pub(super) enum ScalarType {
     Null,
     Bool(bool),
     Text,
+    /// The tag does not fit the text, or is not supported.
+    Invalid,
 }
 
 impl Scalar {
     pub(super) fn scalar_type(&self) -> ScalarType {
         match self.tag.as_deref() {
-            Some("null") => return ScalarType::Null,
-            Some("bool") => {}
-            Some(_) => return ScalarType::Text,
-            None if !self.is_plain => return ScalarType::Text,
-            None => {}
+            None if self.is_plain => self.plain_type(),
+            Some("null") if self.plain_type() == ScalarType::Null => ScalarType::Null,
+            Some("bool") if matches!(self.plain_type(), ScalarType::Bool(_)) => self.plain_type(),
+            Some("null" | "bool" | "binary") => ScalarType::Invalid,
+            _ => ScalarType::Text,
         }
+    }
+
+    /// The type of a text without quotes and tag.
+    fn plain_type(&self) -> ScalarType {
         match &*self.text {
             "" | "~" | "null" | "Null" | "NULL" => ScalarType::Null,
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -176,5 +182,5 @@ impl Open {
 
 fn suffix(tag: Option<Cow<'_, Tag>>) -> Option<String> {
     let tag = tag?;
-    Some(tag.core_suffix().unwrap_or("str").to_owned())
+    Some(tag.suffix_in_namespace("tag:yaml.org,2002:").unwrap_or("str".into()).into_owned())
 }

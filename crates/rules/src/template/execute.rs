@@ -257,8 +257,15 @@ impl Execution<'_> {
             Term::Pipeline(_) => {}
             _ => self.at(*at, term),
         }
+        if let Term::Variable(name, _) = term {
+            self.variable(name)?;
+        }
         if has_arguments {
-            return self.error(format!("can't give argument to non-function {term}"));
+            let operand = match term {
+                Term::Pipeline(pipeline) => pipeline.to_string(),
+                term => term.to_string(),
+            };
+            return self.error(format!("can't give argument to non-function {operand}"));
         }
         if matches!(term, Term::Nil) {
             return self.error("nil is not a command");

@@ -85,7 +85,10 @@ pub(super) fn number(literal: &str) -> Result<Number, String> {
     {
         return Ok(Number::Float(float));
     }
-    Err(format!("illegal number syntax: {}", Quoted(literal)))
+    let is_decimal = |char: char| char.is_ascii_digit() || matches!(char, '+' | '-');
+    let problem =
+        if literal.chars().all(is_decimal) { "integer overflow" } else { "illegal number syntax" };
+    Err(format!("{problem}: {}", Quoted(literal)))
 }
 
 fn char_code(quoted: &str) -> Option<i64> {

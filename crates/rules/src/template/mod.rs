@@ -1,7 +1,7 @@
 //! Go's `text/template` with the delimiters `<<` and `>>`, for the data that rules have.
 //!
-//! Syntax, functions, printed values and messages are those of Go. Not supported are complex and
-//! hexadecimal floating-point numbers. Sizes are limited, because Go's limits don't protect a
+//! Syntax, functions, printed values and messages are those of Go. Not supported are complex
+//! and hexadecimal floating-point numbers, and `#`, `%b` and `%x` for floating-point numbers. Sizes are limited, because Go's limits don't protect a
 //! process: the length of a template, its nesting, the steps to render it, and its output.
 
 mod ast;

@@ -23,6 +23,7 @@ pub(super) fn parse(name: &'static str, text: &str) -> Result<Trees, TemplateErr
         next: 0,
         variables: vec!["$".to_owned()],
         loops: 0,
+        action_line: None,
         nesting: 0,
         trees: Trees::new(),
     };
@@ -39,6 +40,8 @@ struct Parser<'t> {
     variables: Vec<String>,
     /// The number of `range` bodies around the position.
     loops: usize,
+    /// The line on which the current action starts.
+    action_line: Option<usize>,
     nesting: usize,
     trees: Trees,
 }
@@ -88,7 +91,14 @@ impl<'t> Parser<'t> {
 
     fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Result<T> {
         match token.kind {
-            Kind::Error => self.error(token.describe()),
+            Kind::Error => {
+                let message = token.describe();
+                let Some(line) = self.action_line.filter(|line| *line != token.line) else {
+                    return self.error(message);
+                };
+                let relation = if message.ends_with(" action") { "" } else { " in action" };
+                self.error(format!("{message}{relation} started at {}:{line}", self.name))
+            }
             _ => self.error(format!("unexpected {} in {context}", token.describe())),
         }
     }
@@ -184,7 +194,12 @@ impl<'t> Parser<'t> {
         let token = self.advance_non_space();
         match token.kind {
             Kind::Text => Ok(Item::Node(Node::Text(token.text.into_owned()))),
-            Kind::LeftDelimiter => self.action(),
+            Kind::LeftDelimiter => {
+                self.action_line = Some(token.line);
+                let item = self.action();
+                self.action_line = None;
+                item
+            }
             _ => self.unexpected(&token, "input"),
         }
     }
@@ -200,8 +215,8 @@ impl<'t> Parser<'t> {
             "if" => Node::If(self.branch("if")?),
             "with" => Node::With(self.branch("with")?),
             "range" => Node::Range(self.branch("range")?),
-            "template" => Node::Call(self.template_call(token.at)?),
-            "block" => Node::Call(self.block(token.at)?),
+            "template" => Node::Call(self.template_call()?),
+            "block" => Node::Call(self.block()?),
             "break" => self.loop_control("break", Node::Break)?,
             "continue" => self.loop_control("continue", Node::Continue)?,
             "end" => {
@@ -259,7 +274,7 @@ impl<'t> Parser<'t> {
         Ok(Branch { pipeline, body, otherwise: Some(otherwise) })
     }
 
-    fn template_call(&mut self, at: usize) -> Result<TemplateCall> {
+    fn template_call(&mut self) -> Result<TemplateCall> {
         let token = self.advance_non_space();
         let name = self.template_name(&token, "template clause")?;
         let pipeline = if self.peek_non_space().kind == Kind::RightDelimiter {
@@ -268,15 +283,15 @@ impl<'t> Parser<'t> {
         } else {
             Some(self.pipeline("template clause", Kind::RightDelimiter)?)
         };
-        Ok(TemplateCall { at, name, pipeline })
+        Ok(TemplateCall { at: token.at, name, pipeline })
     }
 
-    fn block(&mut self, at: usize) -> Result<TemplateCall> {
+    fn block(&mut self) -> Result<TemplateCall> {
         let token = self.advance_non_space();
         let name = self.template_name(&token, "block clause")?;
         let pipeline = self.pipeline("block clause", Kind::RightDelimiter)?;
         self.tree(name.clone(), "block clause")?;
-        Ok(TemplateCall { at, name, pipeline: Some(pipeline) })
+        Ok(TemplateCall { at: token.at, name, pipeline: Some(pipeline) })
     }
 
     fn template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {

@@ -92,6 +92,9 @@ fn go_syntax(value: &Value) -> String {
     }
 }
 
+/// The exponent from which on a float without a precision is printed in the scientific form.
+const MAX_EXPONENT: i32 = 6;
+
 /// A float with the fewest digits that identify it (`%g`).
 fn shortest_float(value: f64) -> String {
     if value.is_nan() {
@@ -100,14 +103,38 @@ fn shortest_float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let scientific = format!("{value:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    // Large integers have no more digits than `%f` shows.
-    let precision = 21;
-    if (-4..precision).contains(&exponent) {
+    let (digits, exponent) = scientific(&format!("{value:e}"));
+    if (-4..MAX_EXPONENT).contains(&exponent) {
         return value.to_string();
     }
+    with_exponent(&digits, exponent)
+}
+
+/// A positive float with a number of significant digits (`%.3g`).
+fn float_with_digits(value: f64, digits: usize) -> String {
+    let digits = digits.max(1);
+    let (significant, exponent) = scientific(&format!("{value:.0$e}", digits - 1));
+    let significant = if significant.contains('.') {
+        significant.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &significant
+    };
+    let max_exponent = i32::try_from(digits).unwrap_or(i32::MAX);
+    if !(-4..max_exponent).contains(&exponent) {
+        return with_exponent(significant, exponent);
+    }
+    let rounded: f64 = format!("{significant}e{exponent}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
+/// The digits and the exponent of Rust's scientific form.
+fn scientific(text: &str) -> (String, i32) {
+    let (digits, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    (digits.to_owned(), exponent.parse().unwrap_or(0))
+}
+
+/// Go's scientific form.
+fn with_exponent(digits: &str, exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.abs())
 }

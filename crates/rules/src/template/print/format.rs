@@ -2,7 +2,9 @@
 
 use hpa_calc::go_text::Quoted;
 
-use super::{braced, default, go_syntax, shortest_float};
+use super::{
+    braced, default, float_with_digits, go_syntax, scientific, shortest_float, with_exponent,
+};
 use crate::template::value::Value;
 
 /// The maximum width and precision, as in Go.
@@ -17,7 +19,6 @@ pub(in crate::template) fn printf(format: &str, arguments: &[Value]) -> String {
     while let Some((before, after)) = state.rest.split_once('%') {
         state.output.push_str(before);
         state.rest = after;
-        state.reordered = false;
         state.verb();
     }
     state.output.push_str(state.rest);
@@ -29,7 +30,7 @@ struct State<'a> {
     rest: &'a str,
     arguments: &'a [Value],
     next: usize,
-    /// Whether the current verb or one before it has an explicit index.
+    /// Whether a verb has an explicit index.
     reordered: bool,
     output: String,
 }
@@ -42,15 +43,29 @@ struct Flags {
     sharp: bool,
     space: bool,
     zero: bool,
+    /// `%+v`.
+    with_names: bool,
+    /// `%#v`.
+    go_syntax: bool,
     width: Option<usize>,
     precision: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Index {
+    Absent,
+    Valid,
+    Invalid,
 }
 
 impl State<'_> {
     fn verb(&mut self) {
         let mut flags = self.flags();
-        let mut valid_index = self.index();
-        if self.skip('*') {
+        let mut index = self.index();
+        // An index must be right before the verb or a star.
+        let mut valid_index = true;
+        let is_star = self.skip('*');
+        if is_star {
             let width = self.star();
             flags.minus |= width.is_some_and(|width| width < 0);
             flags.width = width.map(|width| usize::try_from(width.unsigned_abs()).unwrap_or(0));
@@ -59,20 +74,27 @@ impl State<'_> {
             }
         } else {
             flags.width = self.number();
+            valid_index &= flags.width.is_none() || index == Index::Absent;
         }
+        valid_index &= index != Index::Invalid;
         if self.skip('.') {
-            valid_index &= self.index();
+            valid_index &= index == Index::Absent || is_star;
+            index = self.index();
             if self.skip('*') {
                 let precision = self.star();
                 flags.precision = precision.and_then(|precision| usize::try_from(precision).ok());
                 if precision.is_none() {
                     self.output.push_str("%!(BADPREC)");
                 }
+                index = Index::Absent;
             } else {
                 flags.precision = Some(self.number().unwrap_or(0));
             }
+            valid_index &= index != Index::Invalid;
         }
-        valid_index &= self.index();
+        if index == Index::Absent || is_star {
+            valid_index &= self.index() != Index::Invalid;
+        }
         let Some(verb) = self.rest.chars().next() else {
             self.output.push_str("%!(NOVERB)");
             return;
@@ -81,6 +103,10 @@ impl State<'_> {
         if verb == '%' {
             self.output.push('%');
             return;
+        }
+        if verb == 'v' {
+            flags.with_names = std::mem::take(&mut flags.plus);
+            flags.go_syntax = std::mem::take(&mut flags.sharp);
         }
         let argument = self.arguments.get(self.next).filter(|_| valid_index);
         let formatted = match argument {
@@ -109,23 +135,23 @@ impl State<'_> {
         }
     }
 
-    /// Parses the index of an argument, such as `[2]`. Returns whether it is valid or absent.
-    fn index(&mut self) -> bool {
+    /// Parses the index of an argument, such as `[2]`.
+    fn index(&mut self) -> Index {
         let Some(after) = self.rest.strip_prefix('[') else {
-            return true;
+            return Index::Absent;
         };
         self.reordered = true;
         let Some((number, rest)) = after.split_once(']') else {
             self.rest = after;
-            return false;
+            return Index::Invalid;
         };
         self.rest = rest;
         match number.parse::<usize>().ok().and_then(|number| number.checked_sub(1)) {
             Some(index) if index < self.arguments.len() => {
                 self.next = index;
-                true
+                Index::Valid
             }
-            _ => false,
+            _ => Index::Invalid,
         }
     }
 
@@ -149,6 +175,7 @@ impl State<'_> {
         self.next += usize::from(argument.is_some());
         match argument {
             Some(Value::Int(number)) if number.unsigned_abs() <= MAX_NUMBER as u64 => Some(*number),
+            Some(Value::Byte(number)) => Some((*number).into()),
             _ => None,
         }
     }
@@ -175,24 +202,24 @@ impl Flags {
         match (verb, value) {
             ('T' | 'v', Value::Missing) => self.pad("<nil>".to_owned()),
             ('T', _) => self.text(value.type_name()),
-            ('v', _) if self.sharp => go_syntax(value),
-            ('v', Value::Struct(data)) if self.plus && data.string.is_none() => {
+            ('v', _) if self.go_syntax => go_syntax(value),
+            ('v', Value::Struct(data)) if self.with_names && data.string.is_none() => {
                 braced(data, |name, field| format!("{name}:{}", self.format(verb, field)))
             }
             (_, Value::Missing) => format!("%!{verb}(<nil>)"),
             (_, Value::Bool(bool)) => match verb {
                 't' | 'v' => self.pad(bool.to_string()),
-                _ => invalid(verb, value),
+                _ => self.invalid(verb, value),
             },
             (_, Value::Text(text)) => self.string(verb, text),
             (_, Value::Int(int)) => {
-                self.int(verb, (*int).into()).unwrap_or_else(|| invalid(verb, value))
+                self.int(verb, (*int).into()).unwrap_or_else(|| self.invalid(verb, value))
             }
             (_, Value::Byte(byte)) => {
-                self.int(verb, (*byte).into()).unwrap_or_else(|| invalid(verb, value))
+                self.int(verb, (*byte).into()).unwrap_or_else(|| self.invalid(verb, value))
             }
             (_, Value::Float(float)) => {
-                self.float(verb, *float).unwrap_or_else(|| invalid(verb, value))
+                self.float(verb, *float).unwrap_or_else(|| self.invalid(verb, value))
             }
             (_, Value::List(items)) => {
                 let items: Vec<String> = items.iter().map(|item| self.string(verb, item)).collect();
@@ -238,7 +265,7 @@ impl Flags {
                 };
                 self.pad(if verb == 'X' { hex.to_uppercase() } else { hex })
             }
-            _ => invalid(verb, &Value::text(text)),
+            _ => self.invalid(verb, &Value::text(text)),
         }
     }
 
@@ -265,7 +292,7 @@ impl Flags {
             let width = width.saturating_sub(sign.len());
             return Some(format!("{sign}{prefix}{digits:0>width$}"));
         }
-        Some(self.pad(format!("{sign}{prefix}{digits}")))
+        Some(Self { zero: false, ..self }.pad(format!("{sign}{prefix}{digits}")))
     }
 
     fn sign(self, is_negative: bool) -> &'static str {
@@ -302,14 +329,14 @@ impl Flags {
         let precision = self.precision.unwrap_or(6).min(MAX_PADDING);
         let magnitude = value.abs();
         let digits = match verb {
-            'v' | 'g' | 'G' => shortest_float(magnitude),
+            'v' | 'g' | 'G' => match self.precision {
+                Some(precision) => float_with_digits(magnitude, precision.min(MAX_PADDING)),
+                None => shortest_float(magnitude),
+            },
             'f' | 'F' => format!("{magnitude:.precision$}"),
             'e' | 'E' => {
-                let scientific = format!("{magnitude:.precision$e}");
-                let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-                let exponent: i32 = exponent.parse().unwrap_or(0);
-                let sign = if exponent < 0 { '-' } else { '+' };
-                format!("{digits}e{sign}{:02}", exponent.abs())
+                let (digits, exponent) = scientific(&format!("{magnitude:.precision$e}"));
+                with_exponent(&digits, exponent)
             }
             _ => return None,
         };
@@ -320,6 +347,11 @@ impl Flags {
             return Some(format!("{sign}{digits:0>width$}"));
         }
         Some(self.pad(format!("{sign}{digits}")))
+    }
+
+    /// A value with a verb that its type doesn't have.
+    fn invalid(self, verb: char, value: &Value) -> String {
+        format!("%!{verb}({}={})", value.type_name(), self.format('v', value))
     }
 
     fn text(self, text: &str) -> String {
@@ -340,11 +372,6 @@ impl Flags {
             format!("{text:>width$}")
         }
     }
-}
-
-/// A value with a verb that its type doesn't have.
-fn invalid(verb: char, value: &Value) -> String {
-    format!("%!{verb}({}={})", value.type_name(), default(value))
 }
 
 fn ascii(quoted: &str) -> String {
