@@ -6,7 +6,8 @@ use regex::Regex;
 
 use super::{
     error::{RegexError, RegexProblem},
-    translate::{NOTHING, error, escape},
+    escape::escape,
+    translate::{NOTHING, error},
 };
 
 /// Code points that no text has.

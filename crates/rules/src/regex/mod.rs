@@ -6,6 +6,7 @@
 
 mod class;
 mod error;
+mod escape;
 #[cfg(test)]
 mod tests;
 mod translate;

@@ -1,8 +1,9 @@
 //! Go's `text/template` with the delimiters `<<` and `>>`, for the data that rules have.
 //!
-//! Syntax, functions, printed values and messages are those of Go. Not supported are complex
-//! and hexadecimal floating-point numbers, and `#`, `%b` and `%x` for floating-point numbers. Sizes are limited, because Go's limits don't protect a
-//! process: the length of a template, its nesting, the steps to render it, and its output.
+//! Syntax, functions, printed values and messages are those of Go. Not supported are complex and
+//! hexadecimal floating-point numbers, and `#`, `%b` and `%x` for floating-point numbers. Sizes are
+//! limited, because Go's limits don't protect a process: the length of a template, its nesting, the
+//! steps to render it, and its output.
 
 mod ast;
 mod error;
@@ -29,7 +30,7 @@ pub const MAX_OUTPUT_LEN: usize = 1 << 24;
 /// The maximum depth of blocks, parentheses and calls.
 const MAX_NESTING: usize = 64;
 /// The maximum number of actions that are executed.
-const MAX_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 100_000;
 
 /// A parsed template.
 #[derive(Debug)]

@@ -1,14 +1,15 @@
 //! From tokens to a tree, with the checks and messages of Go's `text/template/parse`.
 
+mod pipeline;
+
 use std::{borrow::Cow, collections::BTreeMap, mem};
 
 use hpa_calc::go_text::Quoted;
 
 use super::{
     MAX_NESTING,
-    ast::{Branch, Command, Node, Operand, Pipeline, TemplateCall, Term},
+    ast::{Branch, Node, TemplateCall},
     error::TemplateError,
-    functions,
     lexer::{Kind, Token, tokens},
     literal,
 };
@@ -307,179 +308,6 @@ impl<'t> Parser<'t> {
             None => self.error("invalid syntax"),
         }
     }
-
-    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipeline> {
-        let at = self.peek_non_space().at;
-        let mut pipeline =
-            Pipeline { at, variables: Vec::new(), is_assignment: false, commands: Vec::new() };
-        self.declarations(&mut pipeline, context)?;
-        loop {
-            let token = self.advance_non_space();
-            match token.kind {
-                kind if kind == end => break,
-                Kind::Bool
-                | Kind::CharLiteral
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Nil
-                | Kind::RawLiteral
-                | Kind::StringLiteral
-                | Kind::Variable
-                | Kind::LeftParen => {
-                    self.next -= 1;
-                    pipeline.commands.push(self.command()?);
-                }
-                _ => return self.unexpected(&token, context),
-            }
-        }
-        self.check(&pipeline, context)?;
-        Ok(pipeline)
-    }
-
-    /// Only functions and methods can take the result of the command before them.
-    fn check(&self, pipeline: &Pipeline, context: &str) -> Result<()> {
-        if pipeline.commands.is_empty() {
-            return self.error(format!("missing value for {context}"));
-        }
-        let is_constant = |command: &Command| {
-            let term = &command.first.term;
-            matches!(
-                term,
-                Term::Bool(_) | Term::Dot | Term::Nil | Term::Number { .. } | Term::Text { .. }
-            )
-        };
-        match pipeline.commands.iter().skip(1).position(is_constant) {
-            Some(index) => {
-                self.error(format!("non executable command in pipeline stage {}", index + 2))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// `$x :=`, `$x =` or, for `range`, `$i, $x :=`.
-    fn declarations(&mut self, pipeline: &mut Pipeline, context: &str) -> Result<()> {
-        loop {
-            let variable = self.peek_non_space();
-            if variable.kind != Kind::Variable {
-                return Ok(());
-            }
-            let start = self.next;
-            self.next += 1;
-            let operator = self.peek_non_space();
-            let is_comma = operator.kind == Kind::Char && operator.text == ",";
-            if !is_comma && !matches!(operator.kind, Kind::Assign | Kind::Declare) {
-                self.next = start;
-                return Ok(());
-            }
-            self.next += 1;
-            pipeline.is_assignment = operator.kind == Kind::Assign;
-            pipeline.variables.push(variable.text.to_string());
-            self.variables.push(variable.text.into_owned());
-            if !is_comma {
-                return Ok(());
-            }
-            if context != "range" || pipeline.variables.len() > 1 {
-                return self.error(format!("too many declarations in {context}"));
-            }
-            let next = self.peek_non_space().kind;
-            if !matches!(next, Kind::Variable | Kind::RightDelimiter | Kind::RightParen) {
-                return self.error("range can only initialize variables");
-            }
-        }
-    }
-
-    fn command(&mut self) -> Result<Command> {
-        let mut operands = Vec::new();
-        loop {
-            self.skip_spaces();
-            operands.extend(self.operand()?);
-            let token = self.advance();
-            match token.kind {
-                Kind::Space => {}
-                Kind::RightDelimiter | Kind::RightParen => {
-                    self.next -= 1;
-                    break;
-                }
-                Kind::Pipe => break,
-                _ => return self.unexpected(&token, "operand"),
-            }
-        }
-        let mut operands = operands.into_iter();
-        match operands.next() {
-            Some(first) => Ok(Command { first, arguments: operands.collect() }),
-            None => self.error("empty command"),
-        }
-    }
-
-    /// A term and the fields after it.
-    fn operand(&mut self) -> Result<Option<Operand>> {
-        let Some(Operand { at, term }) = self.term()? else {
-            return Ok(None);
-        };
-        let chain_at = self.peek().at;
-        let mut fields = Vec::new();
-        while self.peek().kind == Kind::Field {
-            fields.push(field_name(&self.advance().text));
-        }
-        if fields.is_empty() {
-            return Ok(Some(Operand { at, term }));
-        }
-        let term = match term {
-            Term::Field(mut first) => {
-                first.extend(fields);
-                Term::Field(first)
-            }
-            Term::Variable(name, _) => Term::Variable(name, fields),
-            Term::Bool(_) | Term::Text { .. } | Term::Number { .. } | Term::Nil | Term::Dot => {
-                let term = term.to_string();
-                return self.error(format!("unexpected . after term {}", Quoted(&term)));
-            }
-            term => Term::Chain(Box::new(Operand { at, term }), fields),
-        };
-        Ok(Some(Operand { at: chain_at, term }))
-    }
-
-    fn term(&mut self) -> Result<Option<Operand>> {
-        let token = self.advance_non_space();
-        let text = &*token.text;
-        let term = match token.kind {
-            Kind::Identifier if !functions::exists(text) => {
-                return self.error(format!("function {} not defined", Quoted(text)));
-            }
-            Kind::Identifier => Term::Function(text.to_owned()),
-            Kind::Dot => Term::Dot,
-            Kind::Nil => Term::Nil,
-            Kind::Variable if !self.variables.iter().any(|name| name == text) => {
-                return self.error(format!("undefined variable {}", Quoted(text)));
-            }
-            Kind::Variable => Term::Variable(text.to_owned(), Vec::new()),
-            Kind::Field => Term::Field(vec![field_name(text)]),
-            Kind::Bool => Term::Bool(text == "true"),
-            Kind::CharLiteral | Kind::Number => match literal::number(text) {
-                Ok(number) => Term::Number { text: text.to_owned(), number },
-                Err(message) => return self.error(message),
-            },
-            Kind::StringLiteral | Kind::RawLiteral => {
-                Term::Text { quoted: text.to_owned(), text: self.text_literal(&token)? }
-            }
-            Kind::LeftParen => {
-                let pipeline =
-                    |parser: &mut Self| parser.pipeline("parenthesized pipeline", Kind::RightParen);
-                Term::Pipeline(self.nested(pipeline)?)
-            }
-            _ => {
-                self.next -= 1;
-                return Ok(None);
-            }
-        };
-        Ok(Some(Operand { at: token.at, term }))
-    }
-}
-
-fn field_name(token: &str) -> String {
-    token.trim_start_matches('.').to_owned()
 }
 
 /// Whether a template has nothing but spaces. Such a definition doesn't replace another one.
