@@ -1,9 +1,6 @@
 //! The series of a rule, reduced to what metrics are made of.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     labels::LabelMeaning,
@@ -28,28 +25,25 @@ pub struct Series {
 #[derive(Debug, Default)]
 pub struct RuleSeries {
     seen: usize,
-    names: BTreeMap<Arc<str>, SeriesName>,
+    names: Vec<SeriesName>,
     label_sets: Vec<LabelSet>,
-    metrics: BTreeMap<Arc<str>, MetricSeries>,
-}
-
-/// The series of a metric. If there are several, the last one counts.
-#[derive(Debug)]
-pub struct MetricSeries {
-    /// The last series with the metric.
-    pub last: Arc<str>,
-    /// The last series with the metric and a label for the resource.
-    pub by_resource: BTreeMap<GroupResource, Arc<str>>,
+    metrics: Vec<MetricSeries>,
+    /// Positions in `names`.
+    by_name: HashMap<Arc<str>, usize>,
+    /// Positions in `metrics`.
+    by_metric: HashMap<Arc<str>, usize>,
 }
 
 /// A name of series, and what the rule makes of it.
 #[derive(Debug)]
 pub struct SeriesName {
-    /// The metric, or why there is none.
-    pub naming: Naming,
     name: Arc<str>,
+    /// Why there is no metric.
+    refused: Option<Naming>,
+    /// The position of the metric.
+    metric: Option<usize>,
     /// Positions of the sets of labels with which the name occurs.
-    label_sets: BTreeSet<usize>,
+    label_sets: Vec<usize>,
 }
 
 /// A set of labels that occurs, and the resources in it.
@@ -57,8 +51,51 @@ pub struct SeriesName {
 pub struct LabelSet {
     /// The names of the labels.
     pub labels: Vec<String>,
-    /// The resources that they name.
-    pub resources: BTreeSet<GroupResource>,
+    /// The resources that they name, without duplicates.
+    pub resources: Vec<Arc<GroupResource>>,
+}
+
+/// The series of a metric. If there are several, the last one counts.
+#[derive(Debug)]
+pub struct MetricSeries {
+    /// The name of the metric.
+    pub metric: Arc<str>,
+    /// The last series with the metric.
+    pub last: Arc<str>,
+    /// The last series with the metric and a label for the resource.
+    by_resource: Vec<(Arc<GroupResource>, Arc<str>)>,
+}
+
+impl SeriesName {
+    /// The name of the series.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl MetricSeries {
+    /// The resources that have the metric, and the series for each.
+    pub fn by_resource(&self) -> &[(Arc<GroupResource>, Arc<str>)] {
+        &self.by_resource
+    }
+
+    /// The series for a resource.
+    pub fn for_resource(&self, resource: &GroupResource) -> Option<&Arc<str>> {
+        let found = self.by_resource.iter().find(|(own, _)| **own == *resource);
+        found.map(|(_, series)| series)
+    }
+
+    fn set_last(&mut self, series: &Arc<str>, resources: &[Arc<GroupResource>]) {
+        self.last = series.clone();
+        for resource in resources {
+            match self.by_resource.iter_mut().find(|(own, _)| own == resource) {
+                Some((_, last)) => *last = series.clone(),
+                None => self.by_resource.push((resource.clone(), series.clone())),
+            }
+        }
+        // A metric rarely gets further resources.
+        self.by_resource.shrink_to_fit();
+    }
 }
 
 impl RuleSeries {
@@ -69,7 +106,9 @@ impl RuleSeries {
             resources,
             series: Self::default(),
             label_sets: HashMap::new(),
+            known_resources: Vec::new(),
             key: String::new(),
+            previous: None,
         }
     }
 
@@ -91,24 +130,42 @@ impl RuleSeries {
         self.seen
     }
 
-    /// The names of the series, and what the rule makes of them.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &SeriesName)> {
-        self.names.iter().map(|(name, series)| (&**name, series))
+    /// The names of the series.
+    pub fn names(&self) -> &[SeriesName] {
+        &self.names
     }
 
-    /// The sets of labels with which a name occurs.
-    pub fn label_sets<'a>(&'a self, name: &'a SeriesName) -> impl Iterator<Item = &'a LabelSet> {
-        name.label_sets.iter().filter_map(|position| self.label_sets.get(*position))
+    /// What the rule makes of the name of a series.
+    pub fn naming(&self, series: &str) -> Option<Naming> {
+        self.names.get(*self.by_name.get(series)?).map(|name| self.naming_of(name))
+    }
+
+    /// What the rule makes of a name.
+    pub fn naming_of(&self, name: &SeriesName) -> Naming {
+        let metric = name.metric.and_then(|position| self.metrics.get(position));
+        match (metric, &name.refused) {
+            (Some(metric), _) => Naming::Metric(metric.metric.to_string()),
+            (None, Some(refused)) => refused.clone(),
+            (None, None) => Naming::NoMatch,
+        }
+    }
+
+    /// The sets of labels with which a metric occurs.
+    pub fn label_sets(&self, metric: &str) -> impl Iterator<Item = &LabelSet> {
+        let position = self.by_metric.get(metric).copied();
+        let names = self.names.iter().filter(move |name| name.metric == position);
+        let sets = names.filter(move |_| position.is_some()).flat_map(|name| &name.label_sets);
+        sets.filter_map(|position| self.label_sets.get(*position))
     }
 
     /// The series of a metric.
     pub fn metric(&self, metric: &str) -> Option<&MetricSeries> {
-        self.metrics.get(metric)
+        self.metrics.get(*self.by_metric.get(metric)?)
     }
 
     /// The metrics and their series.
-    pub fn metrics(&self) -> impl Iterator<Item = (&Arc<str>, &MetricSeries)> {
-        self.metrics.iter()
+    pub fn metrics(&self) -> &[MetricSeries] {
+        &self.metrics
     }
 }
 
@@ -120,7 +177,10 @@ pub struct RuleSeriesBuilder<'a> {
     series: RuleSeries,
     /// The positions of sets of labels, which are joined.
     label_sets: HashMap<String, usize>,
+    known_resources: Vec<Arc<GroupResource>>,
     key: String,
+    /// The positions of the last name and set of labels. Series with the same name are adjacent.
+    previous: Option<(usize, usize)>,
 }
 
 impl RuleSeriesBuilder<'_> {
@@ -128,25 +188,54 @@ impl RuleSeriesBuilder<'_> {
     pub fn add<'l>(&mut self, name: &str, labels: impl IntoIterator<Item = &'l str>) {
         self.series.seen += 1;
         let label_set = self.label_set(labels);
-        let RuleSeries { names, label_sets, metrics, .. } = &mut self.series;
-        if !names.contains_key(name) {
-            let name: Arc<str> = name.into();
-            let naming = self.rule.naming(&name);
-            let named = SeriesName { naming, name: name.clone(), label_sets: BTreeSet::new() };
-            names.insert(name, named);
+        let position = self.name(name);
+        if self.previous.replace((position, label_set)) == Some((position, label_set)) {
+            return;
         }
-        let (Some(named), Some(set)) = (names.get_mut(name), label_sets.get(label_set)) else {
+        let RuleSeries { names, label_sets, metrics, .. } = &mut self.series;
+        let (Some(name), Some(set)) = (names.get_mut(position), label_sets.get(label_set)) else {
             return;
         };
-        named.label_sets.insert(label_set);
-        if let Naming::Metric(metric) = &named.naming {
-            add_metric(metrics, metric, &set.resources, &named.name);
+        if !name.label_sets.contains(&label_set) {
+            name.label_sets.push(label_set);
+        }
+        if let Some(metric) = name.metric.and_then(|metric| metrics.get_mut(metric)) {
+            metric.set_last(&name.name, &set.resources);
         }
     }
 
     /// All that was added.
     pub fn finish(self) -> RuleSeries {
         self.series
+    }
+
+    /// The position of a name.
+    fn name(&mut self, name: &str) -> usize {
+        if let Some(position) = self.series.by_name.get(name) {
+            return *position;
+        }
+        let name: Arc<str> = name.into();
+        let (metric, refused) = match self.rule.naming(&name) {
+            Naming::Metric(metric) => (Some(self.metric(&metric, &name)), None),
+            refused => (None, Some(refused)),
+        };
+        let position = self.series.names.len();
+        self.series.by_name.insert(name.clone(), position);
+        self.series.names.push(SeriesName { name, refused, metric, label_sets: Vec::new() });
+        position
+    }
+
+    /// The position of a metric.
+    fn metric(&mut self, metric: &str, series: &Arc<str>) -> usize {
+        if let Some(position) = self.series.by_metric.get(metric) {
+            return *position;
+        }
+        let metric: Arc<str> = metric.into();
+        let position = self.series.metrics.len();
+        self.series.by_metric.insert(metric.clone(), position);
+        let last = series.clone();
+        self.series.metrics.push(MetricSeries { metric, last, by_resource: Vec::new() });
+        position
     }
 
     /// The position of a set of labels.
@@ -161,39 +250,31 @@ impl RuleSeriesBuilder<'_> {
             return *position;
         }
         let labels: Vec<String> = self.key.split_terminator('\0').map(str::to_owned).collect();
-        let meanings = labels.iter().map(|label| self.rule.labels().meaning(label, self.resources));
-        let resources = meanings.filter_map(|meaning| match meaning {
-            LabelMeaning::Resource(resource) => Some(resource.clone()),
-            _ => None,
-        });
-        let set = LabelSet { resources: resources.collect(), labels };
+        let resources = self.resources_in(&labels);
         let position = self.series.label_sets.len();
-        self.series.label_sets.push(set);
+        self.series.label_sets.push(LabelSet { labels, resources });
         self.label_sets.insert(self.key.clone(), position);
         position
     }
-}
 
-fn add_metric(
-    metrics: &mut BTreeMap<Arc<str>, MetricSeries>,
-    metric: &str,
-    resources: &BTreeSet<GroupResource>,
-    series: &Arc<str>,
-) {
-    if !metrics.contains_key(metric) {
-        let by_resource = BTreeMap::new();
-        metrics.insert(metric.into(), MetricSeries { last: series.clone(), by_resource });
-    }
-    let Some(known) = metrics.get_mut(metric) else {
-        return;
-    };
-    known.last = series.clone();
-    for resource in resources {
-        match known.by_resource.get_mut(resource) {
-            Some(last) => *last = series.clone(),
-            None => {
-                known.by_resource.insert(resource.clone(), series.clone());
+    /// The resources that labels name. Equal ones are shared.
+    fn resources_in(&mut self, labels: &[String]) -> Vec<Arc<GroupResource>> {
+        let mut resources: Vec<Arc<GroupResource>> = Vec::new();
+        for label in labels {
+            let meaning = self.rule.labels().meaning(label, self.resources);
+            let LabelMeaning::Resource(resource) = meaning else {
+                continue;
+            };
+            let known = self.known_resources.iter().find(|known| ***known == *resource).cloned();
+            let shared = known.unwrap_or_else(|| {
+                let shared = Arc::new(resource.clone());
+                self.known_resources.push(shared.clone());
+                shared
+            });
+            if !resources.contains(&shared) {
+                resources.push(shared);
             }
         }
+        resources
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     resource::{ApiResources, GroupResource, ResourceError},
     rule::Naming,
     ruleset::InvalidRule,
-    series::RuleSeries,
+    series::{MetricSeries, RuleSeries},
 };
 use similar::most_similar;
 
@@ -196,7 +196,7 @@ pub fn explain_custom(
         let Some(found) = source.series.metric(request.metric) else {
             return without_metric(source, request.metric);
         };
-        let Some(series) = found.by_resource.get(resource) else {
+        let Some(series) = found.for_resource(resource) else {
             return other_resources(source, request.metric, resource, resources);
         };
         let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
@@ -256,17 +256,16 @@ fn without_metric(source: &Source, metric: &str) -> Verdict {
     if series.seen() == 0 {
         return Verdict::NoSeries { series_query: rule.series_query().to_owned() };
     }
-    if let Some((_, same_name)) = series.names().find(|(name, _)| *name == metric) {
-        return match &same_name.naming {
-            Naming::Metric(metric) => Verdict::NamedOtherwise { metric: metric.clone() },
-            refused => Verdict::SeriesFiltered(refusal(source, refused)),
-        };
+    match series.naming(metric) {
+        Some(Naming::Metric(metric)) => return Verdict::NamedOtherwise { metric },
+        Some(refused) => return Verdict::SeriesFiltered(refusal(source, &refused)),
+        None => {}
     }
-    let names: Vec<&str> = series.metrics().map(|(metric, _)| &**metric).collect();
+    let names: Vec<&str> = series.metrics().iter().map(|metric| &*metric.metric).collect();
     if names.is_empty() {
-        let refused = series.names().take(MAX_EXAMPLES);
+        let refused = series.names().iter().take(MAX_EXAMPLES);
         let refused =
-            refused.map(|(name, entry)| (name.to_owned(), refusal(source, &entry.naming)));
+            refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(name))));
         return Verdict::AllFiltered { names: refused.collect() };
     }
     let similar = most_similar(metric, &names, MAX_EXAMPLES);
@@ -296,20 +295,14 @@ fn other_resources(
     resources: &ApiResources,
 ) -> Verdict {
     let series: &RuleSeries = &source.series;
-    let named = series.names().filter(|(_, name)| match &name.naming {
-        Naming::Metric(own) => own == metric,
-        _ => false,
-    });
-    let mut labels: Vec<String> = named
-        .flat_map(|(_, name)| series.label_sets(name))
-        .flat_map(|set| set.labels.iter().cloned())
-        .collect();
+    let sets = series.label_sets(metric);
+    let mut labels: Vec<String> = sets.flat_map(|set| set.labels.iter().cloned()).collect();
     labels.sort_unstable();
     labels.dedup();
     let expected = source.rule.labels().label(resource, resources);
-    let known = series.metric(metric).map(|found| found.by_resource.keys().cloned().collect());
+    let known = series.metric(metric).map(MetricSeries::by_resource).unwrap_or_default();
     Verdict::OtherResources {
-        resources: known.unwrap_or_default(),
+        resources: known.iter().map(|(resource, _)| GroupResource::clone(resource)).collect(),
         labels,
         expected: expected.map_err(|error| error.problem.to_string()),
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::Selector;
 
-use super::{Origin, Source, set_origin};
+use super::{Origin, Source};
 use crate::{
     compat::Compat,
     labels::LabelError,
@@ -16,7 +16,8 @@ use crate::{
 /// All custom metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct CustomRegistry {
-    metrics: BTreeMap<Arc<str>, BTreeMap<GroupResource, Option<Origin>>>,
+    /// The resources of each metric, in their order.
+    metrics: BTreeMap<Arc<str>, Vec<(Arc<GroupResource>, Origin)>>,
 }
 
 /// A custom metric as discovery lists it.
@@ -108,14 +109,26 @@ impl CustomRegistry {
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
         let mut registry = Self::default();
         for source in sources {
-            for (metric, series) in source.series.metrics() {
-                if series.by_resource.is_empty() {
+            for metric in source.series.metrics() {
+                let by_resource = metric.by_resource();
+                if by_resource.is_empty() {
                     continue;
                 }
-                let resources = registry.metrics.entry(metric.clone()).or_default();
-                for (resource, series) in &series.by_resource {
-                    set_origin(resources.entry(resource.clone()).or_default(), source, series);
+                let origins = registry.metrics.entry(metric.metric.clone()).or_default();
+                for (resource, series) in by_resource {
+                    match origins.binary_search_by(|(own, _)| own.cmp(resource)) {
+                        Ok(position) => {
+                            if let Some((_, origin)) = origins.get_mut(position) {
+                                origin.replace(source, series);
+                            }
+                        }
+                        Err(position) => {
+                            let origin = Origin::new(source, series);
+                            origins.insert(position, (resource.clone(), origin));
+                        }
+                    }
                 }
+                origins.shrink_to_fit();
             }
         }
         registry
@@ -124,13 +137,15 @@ impl CustomRegistry {
     /// All metrics, sorted by their name and resource.
     pub fn metrics(&self) -> impl Iterator<Item = CustomMetric<'_>> {
         self.metrics.iter().flat_map(|(metric, resources)| {
-            resources.keys().map(|resource| CustomMetric { resource, metric })
+            resources.iter().map(|(resource, _)| CustomMetric { resource, metric })
         })
     }
 
     /// Where a metric comes from.
     pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<&Origin> {
-        self.metrics.get(metric)?.get(resource)?.as_ref()
+        let origins = self.metrics.get(metric)?;
+        let found = origins.iter().find(|(own, _)| **own == *resource);
+        found.map(|(_, origin)| origin)
     }
 
     /// The query that reads a metric.

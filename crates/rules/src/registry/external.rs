@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use hpa_calc::Selector;
 
-use super::{Origin, Source, set_origin};
+use super::{Origin, Source};
 use crate::{compat::Compat, query::QueryError, resource::ApiResources};
 
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
-    metrics: BTreeMap<Arc<str>, Option<Origin>>,
+    metrics: BTreeMap<Arc<str>, Origin>,
 }
 
 /// An external metric as discovery lists it.
@@ -40,9 +40,12 @@ impl ExternalRegistry {
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
         let mut registry = Self::default();
         for source in sources {
-            for (metric, series) in source.series.metrics() {
-                let origin = registry.metrics.entry(metric.clone()).or_default();
-                set_origin(origin, source, &series.last);
+            for metric in source.series.metrics() {
+                registry
+                    .metrics
+                    .entry(metric.metric.clone())
+                    .and_modify(|origin| origin.replace(source, &metric.last))
+                    .or_insert_with(|| Origin::new(source, &metric.last));
             }
         }
         registry
@@ -51,15 +54,14 @@ impl ExternalRegistry {
     /// All metrics, sorted by their name.
     pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ExternalMetric<'_>> {
         self.metrics.iter().map(move |(metric, origin)| {
-            let is_namespaced = origin.as_ref().is_some_and(|origin| origin.rule.is_namespaced());
-            let is_namespaced = is_namespaced || compat == Compat::PrometheusAdapter;
+            let is_namespaced = origin.rule.is_namespaced() || compat == Compat::PrometheusAdapter;
             ExternalMetric { metric, is_namespaced }
         })
     }
 
     /// Where a metric comes from.
     pub fn origin(&self, metric: &str) -> Option<&Origin> {
-        self.metrics.get(metric)?.as_ref()
+        self.metrics.get(metric)
     }
 
     /// The query that reads a metric.

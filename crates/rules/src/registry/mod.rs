@@ -37,19 +37,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin after a later rule has the metric, too.
-    fn shadowed_by(mut self, source: &Source, series: &Arc<str>) -> Self {
-        if self.index != source.index {
-            self.shadows.push(self.index);
-        }
-        Self {
-            index: source.index,
-            rule: source.rule.clone(),
-            series: series.clone(),
-            shadows: self.shadows,
-        }
-    }
-
     fn new(source: &Source, series: &Arc<str>) -> Self {
         Self {
             index: source.index,
@@ -58,12 +45,14 @@ impl Origin {
             shadows: Vec::new(),
         }
     }
-}
 
-/// Replaces the origin of a metric.
-fn set_origin(current: &mut Option<Origin>, source: &Source, series: &Arc<str>) {
-    *current = Some(match current.take() {
-        Some(earlier) => earlier.shadowed_by(source, series),
-        None => Origin::new(source, series),
-    });
+    /// A later rule has the metric, too.
+    fn replace(&mut self, source: &Source, series: &Arc<str>) {
+        if self.index != source.index {
+            self.shadows.push(self.index);
+        }
+        self.index = source.index;
+        self.rule = source.rule.clone();
+        self.series = series.clone();
+    }
 }
