@@ -14,6 +14,7 @@ use super::*;
 #[case::posix("^[[:alpha:][:^digit:]]$", "x", "1")]
 #[case::ascii_digit(r"^\d$", "1", "\u{663}")]
 #[case::ascii_word(r"^\w$", "a", "ä")]
+#[case::underscore_is_a_word_character(r"^\w[\w]$", "__", "_-")]
 #[case::not_word(r"^\W$", "ä", "a")]
 #[case::ascii_boundary(r"\bb", "äb", "ab")]
 #[case::not_boundary(r"a\Bb", "ab", "a b")]

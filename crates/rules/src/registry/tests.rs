@@ -1,4 +1,5 @@
 use hpa_calc::Selector;
+use rstest::rstest;
 
 use super::*;
 use crate::{Compat, Config, GroupResource, RuleSet, Series, resource::tests::resources};
@@ -55,12 +56,19 @@ fn last_rule_with_a_metric_counts() {
     assert_eq!((namespaces.index, &*namespaces.series), (0, "a"));
 }
 
-#[test]
-fn last_series_with_a_metric_counts() {
-    let config = format!("rules: [{{{PODS}, name: {{as: m}}}}]");
-    let seen = [series("a", &["pod"]), series("b", &["pod"]), series("a", &["pod"])];
-    let registry = CustomRegistry::new(&sources(&config, &[&seen]));
-    assert_eq!(&*registry.origin(&GroupResource::pods(), "m").unwrap().series, "a");
+#[rstest]
+#[case::two(&["a", "b"], "b")]
+#[case::first_again(&["a", "b", "a"], "a")]
+#[case::same_again(&["a", "a", "b", "b"], "b")]
+fn last_series_with_a_metric_counts(#[case] names: &[&str], #[case] expected: &str) {
+    let config =
+        format!("rules: [{{{PODS}, name: {{as: m}}}}]\nexternalRules: [{{name: {{as: m}}}}]");
+    let seen: Vec<Series> = names.iter().map(|name| series(name, &["pod"])).collect();
+    let sources = sources(&config, &[&seen, &seen]);
+    let custom = CustomRegistry::new(&sources[..1]);
+    assert_eq!(&*custom.origin(&GroupResource::pods(), "m").unwrap().series, expected);
+    let external = ExternalRegistry::new(&sources[1..]);
+    assert_eq!(&*external.origin("m").unwrap().series, expected);
 }
 
 #[test]
