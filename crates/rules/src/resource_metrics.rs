@@ -283,3 +283,101 @@ pub fn node_usage(
     };
     Ok(Some(NodeUsage { values, timestamp_ms: cpu.timestamp_ms.min(memory.timestamp_ms) }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, RuleSet, resource::tests::resources};
+
+    fn rules() -> std::sync::Arc<ResourceMetrics> {
+        let config = "
+resourceRules:
+  cpu: &usage
+    containerQuery: sum(c{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    nodeQuery: sum(n<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+    containerLabel: container
+    resources:
+      overrides:
+        namespace: {resource: namespace}
+        pod: {resource: pod}
+        instance: {resource: node}
+  memory: *usage
+  window: 3m
+";
+        let rules = RuleSet::compile(&Config::parse(config).unwrap(), &resources());
+        rules.resource.unwrap().unwrap()
+    }
+
+    fn sample(container: &str, timestamp_ms: i64, value: f64) -> Sample {
+        let labels = [("container".to_owned(), container.to_owned())].into();
+        Sample { labels, timestamp_ms, value }
+    }
+
+    #[test]
+    fn queries_select_pods_with_containers_and_nodes() {
+        let (rules, resources) = (rules(), resources());
+        let names = ["a".to_owned(), "b.c".to_owned()];
+        let pods = rules.pod_query(Usage::Cpu, "shop", &names, &resources, Compat::Off);
+        assert_eq!(pods.unwrap(), r#"sum(c{namespace="shop",pod=~"a|b[.]c"}) by (pod,container)"#);
+        let nodes = rules.node_query(Usage::Memory, &names[..1], &resources, Compat::Off);
+        assert_eq!(nodes.unwrap(), r#"sum(n{instance="a"}) by (instance)"#);
+        assert_eq!(rules.window().as_secs(), 180);
+    }
+
+    #[test]
+    fn pod_has_the_usage_of_its_containers_and_the_earliest_time() {
+        let cpu = [&sample("app", 2000, 0.25), &sample("proxy", 3000, f64::from(-1))];
+        let memory = [&sample("app", 1000, 2048.0)];
+        let usage = pod_usage(&rules(), &cpu, &memory, Compat::Off).unwrap().unwrap();
+        assert_eq!(usage.timestamp_ms, 1000);
+        let containers: Vec<_> = usage
+            .containers
+            .iter()
+            .map(|(name, usage)| (&**name, usage.cpu.to_string(), usage.memory.to_string()))
+            .collect();
+        let expected = [("app", "250m", "2Ki"), ("proxy", "0", "0")];
+        assert_eq!(
+            containers,
+            expected.map(|(name, cpu, memory)| (name, cpu.into(), memory.into()))
+        );
+    }
+
+    #[test]
+    fn pod_without_samples_of_one_kind_has_no_usage() {
+        let one = [&sample("app", 0, 1.0)];
+        assert_eq!(pod_usage(&rules(), &one, &[], Compat::Off), Ok(None));
+        assert_eq!(pod_usage(&rules(), &[], &one, Compat::Off), Ok(None));
+        assert_eq!(node_usage(&one, &[], Compat::Off), Ok(None));
+    }
+
+    #[test]
+    fn first_samples_of_a_node_count() {
+        let (first, second) = (sample("", 2000, 1.5), sample("", 1000, 9.0));
+        let usage = node_usage(&[&first, &second], &[&second], Compat::Off).unwrap().unwrap();
+        assert_eq!((usage.timestamp_ms, usage.values.cpu.to_string()), (1000, "1500m".to_owned()));
+        assert_eq!(usage.values.memory.to_string(), "9");
+    }
+
+    #[test]
+    fn sample_without_a_value_is_an_error_without_compatibility() {
+        let (nan, one) = (sample("app", 0, f64::NAN), sample("app", 0, 1.0));
+        let usage = |compat| pod_usage(&rules(), &[&nan], &[&one], compat);
+        assert_eq!(usage(Compat::Off), Err(NoValue::NotANumber));
+        let usage = usage(Compat::PrometheusAdapter).unwrap().unwrap();
+        assert_eq!(usage.containers["app"].cpu.to_string(), "0");
+    }
+
+    #[test]
+    fn errors_have_the_text_of_the_reference() {
+        let config = Config::parse("resourceRules: {cpu: {nodeQuery: '<<.X'}}").unwrap();
+        let rules = RuleSet::compile(&config, &resources());
+        let error = rules.first_error().unwrap();
+        assert_eq!(error.path, "resourceRules.cpu.nodeQuery");
+        assert_eq!(
+            error.problem.to_string(),
+            "unable to construct querier for CPU metrics: unable to construct node metrics query: \
+             unable to parse metrics query template \"<<.X\": template: metrics-query:1: unclosed \
+             action"
+        );
+    }
+}
