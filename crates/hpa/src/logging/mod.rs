@@ -1,5 +1,7 @@
 //! Logs to standard error, or to a file while the demo draws on the terminal.
 
+mod one_line;
+
 use std::io::IsTerminal;
 
 use tracing::Subscriber;
@@ -12,6 +14,7 @@ use tracing_subscriber::{
 };
 
 use crate::args::{LogArguments, LogFormat};
+use one_line::OneLine;
 
 /// kube and the verifier of certificates log every failed request, which the callers report
 /// themselves. The spans of the reconcile steps are for traces only.
@@ -77,10 +80,14 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let layer = fmt::layer().with_writer(writer);
+    let layer = fmt::layer();
     match arguments.log_format {
-        LogFormat::Text => layer.with_ansi(color).with_target(false).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).with_span_list(false).boxed(),
+        LogFormat::Text => {
+            layer.with_writer(OneLine(writer)).with_ansi(color).with_target(false).boxed()
+        }
+        LogFormat::Json => {
+            layer.with_writer(writer).json().flatten_event(true).with_span_list(false).boxed()
+        }
     }
 }
 
@@ -187,6 +194,21 @@ mod tests {
     fn text_line_names_the_autoscaler() {
         let line = logged(LogFormat::Text);
         assert!(line.ends_with("INFO reconcile{hpa=shop/web}: scaled desired=4\n"), "{line}");
+    }
+
+    #[test]
+    fn line_breaks_in_values_do_not_forge_lines() {
+        let work = || {
+            let forged =
+                "queue\n2026-01-01T00:00:00Z  INFO reconcile{hpa=shop/web}: scaled\r\u{85}";
+            let _span = hpa_controller::trace::reconcile(&HpaKey::new("shop", forged)).entered();
+            tracing::warn!(quoted = forged, plain = %forged, "failed: {forged}");
+        };
+        let text = logged_by("info", LogFormat::Text, work);
+        let lines = text.split(['\n', '\r', '\u{85}']).filter(|line| !line.is_empty());
+        assert_eq!(lines.count(), 1, "{text}");
+        assert!(text.ends_with('\n'), "{text}");
+        assert_eq!(logged_by("info", LogFormat::Json, work).lines().count(), 1);
     }
 
     #[rstest]

@@ -1,0 +1,81 @@
+//! Escapes line breaks and other control characters in lines of the text log.
+
+use std::{borrow::Cow, io};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Colors start with it. tracing-subscriber escapes it in values.
+const ESCAPE: char = '\u{1b}';
+
+/// A writer that gets one line at a time and escapes the control characters in it. Values such as
+/// metric names come from users, and their line breaks would look like further lines of the log.
+pub(super) struct OneLine<W>(pub(super) W);
+
+impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for OneLine<W> {
+    type Writer = LineWriter<W::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        LineWriter(self.0.make_writer())
+    }
+
+    fn make_writer_for(&'a self, meta: &tracing::Metadata<'_>) -> Self::Writer {
+        LineWriter(self.0.make_writer_for(meta))
+    }
+}
+
+/// The writer of one line.
+pub(super) struct LineWriter<W>(W);
+
+impl<W: io::Write> io::Write for LineWriter<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_all(&escape(line))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Escapes all line breaks but the last, and other control characters.
+fn escape(line: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(text) = std::str::from_utf8(line) else { return Cow::Borrowed(line) };
+    let (text, end) = text.strip_suffix('\n').map_or((text, ""), |text| (text, "\n"));
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(line);
+    }
+    let mut escaped = String::with_capacity(line.len() + 16);
+    for letter in text.chars() {
+        if is_escaped(letter) {
+            escaped.extend(letter.escape_default());
+        } else {
+            escaped.push(letter);
+        }
+    }
+    escaped.push_str(end);
+    Cow::Owned(escaped.into_bytes())
+}
+
+fn is_escaped(letter: char) -> bool {
+    // Line and paragraph separator are no control characters.
+    (letter.is_control() && letter != ESCAPE && letter != '\t')
+        || matches!(letter, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_but_the_last_line_break() {
+        let escaped =
+            escape("\u{1b}[32mINFO\u{1b}[0m a\nb\r\n\u{85}\u{2028}\u{0}é\tc\n".as_bytes());
+        let text = String::from_utf8_lossy(&escaped);
+        assert_eq!(text, "\u{1b}[32mINFO\u{1b}[0m a\\nb\\r\\n\\u{85}\\u{2028}\\u{0}é\tc\n");
+    }
+
+    #[test]
+    fn other_lines_are_not_copied() {
+        assert!(matches!(escape(b"INFO a=\"b\"\n"), Cow::Borrowed(_)));
+    }
+}
