@@ -1,13 +1,16 @@
 //! Derives scales from custom resources, with the paths in their definitions.
 
-use std::time::Duration;
+use std::{borrow::Cow, fmt, time::Duration};
 
 use hpa_calc::api::Scale;
 use hpa_metrics_client::describe;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::Client;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
 use tokio::time::sleep;
 use tracing::{debug, info};
 
@@ -17,17 +20,22 @@ use crate::scale_target::{Mapping, ScaleObject};
 /// The delay before a watch that is forbidden, or a missing definition, is requested again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
-pub(super) type Custom = PartialWorkload<Value, Value>;
+/// Spec and status stay text: a custom resource may be nested deeper than a `Value`, and
+/// must not fail the list that contains it.
+pub(super) type Custom = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
 
 impl Custom {
-    fn value_at(&self, path: &[String]) -> Option<&Value> {
-        let (first, rest) = path.split_first()?;
+    /// The value at a path, or `None` if there is none. Fails if it is nested too deeply, so that
+    /// it is neither a number nor a text.
+    fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
+        let Some((first, rest)) = path.split_first() else { return Ok(None) };
         let root = match first.as_str() {
-            "spec" => &self.spec,
-            "status" => &self.status,
-            _ => return None,
+            "spec" => self.spec.as_deref(),
+            "status" => self.status.as_deref(),
+            _ => None,
         };
-        rest.iter().try_fold(root, |value, field| value.get(field))
+        let value = root.and_then(|root| rest.iter().try_fold(root, |at, field| member(at, field)));
+        value.map(|value| serde_json::from_str(value.get())).transpose()
     }
 }
 
@@ -37,20 +45,50 @@ impl ScaleSource for Custom {
     }
 
     fn scale(&self, paths: &ScalePaths) -> Option<ScaleObject> {
-        let selector = match paths.selector.as_ref().and_then(|path| self.value_at(path)) {
-            Some(selector) => selector.as_str()?,
-            None => "",
+        let selector = match &paths.selector {
+            Some(path) => self.value_at(path).ok()?,
+            None => None,
         };
         Some(self.scale_object(Scale {
             // Without it, the API server refuses to return a scale.
-            spec_replicas: replicas(self.value_at(&paths.spec_replicas)?)?,
-            status_replicas: match self.value_at(&paths.status_replicas) {
-                Some(value) => replicas(value)?,
+            spec_replicas: replicas(&self.value_at(&paths.spec_replicas).ok()??)?,
+            status_replicas: match self.value_at(&paths.status_replicas).ok()? {
+                Some(value) => replicas(&value)?,
                 None => 0,
             },
-            selector: selector.to_owned(),
+            selector: match &selector {
+                Some(selector) => selector.as_str()?.to_owned(),
+                None => String::new(),
+            },
         }))
     }
+}
+
+/// The member of a JSON object. `None` if there is none, or if the value is not an object.
+fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    struct Member<'a>(&'a str);
+
+    impl<'de> Visitor<'de> for Member<'_> {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                if key == self.0 {
+                    found = Some(map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    serde_json::Deserializer::from_str(object.get()).deserialize_map(Member(name)).ok().flatten()
 }
 
 /// The needed fields of a `CustomResourceDefinition`.
@@ -173,6 +211,29 @@ mod tests {
     fn scale_is_read_from_the_paths_in_the_definition() {
         let status = json!({ "size": 2, "selector": "app=a" });
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), status), Some((3, 2, "app=a".into())));
+    }
+
+    /// A JSON object nested this many levels deep.
+    fn nested(levels: usize) -> String {
+        "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels)
+    }
+
+    #[test]
+    fn deeply_nested_object_has_a_scale_and_does_not_fail_its_list() {
+        let deep = nested(500);
+        let text = format!(
+            r#"[{{ "metadata": {{ "name": "a", "namespace": "n" }},
+                "spec": {{ "deep": {deep}, "pool": {{ "deep": {deep}, "size": 3 }} }},
+                "status": {{ "size": 2, "selector": "app=a", "deep": {deep} }} }},
+              {{ "metadata": {{ "name": "b", "namespace": "n" }},
+                "spec": {{ "pool": {{ "size": {deep} }} }} }}]"#
+        );
+        let objects: Vec<Custom> = serde_json::from_str(&text).expect("a list");
+        let scales: Vec<_> = objects
+            .iter()
+            .map(|object| object.scale(&paths()).map(|scale| scale.scale.spec_replicas))
+            .collect();
+        assert_eq!(scales, [Some(3), None]);
     }
 
     #[test]
