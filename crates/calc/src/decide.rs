@@ -21,6 +21,7 @@ use crate::{
     readings::Readings,
     settings::{Readiness, Settings, Tolerances},
     status::StatusDraft,
+    validation::MAX_METRICS,
 };
 
 /// What to do: whether to write the scale, and what to report. [`Decision::conclude`] turns it into
@@ -166,6 +167,7 @@ impl<'a> Plan<'a> {
             PlanKind::BelowMin => {
                 decision.rescale(hpa.spec.effective_min_replicas(), BELOW_MIN.to_owned());
             }
+            PlanKind::TooManyMetrics => decision.too_many_metrics(),
             PlanKind::SelectorRejected(rejection) => decision.selector_rejected(&rejection),
             PlanKind::Metrics(plan) => decision.decide_on_metrics(&plan, &scale, readings, now),
         }
@@ -247,6 +249,17 @@ impl Decision<'_> {
         self.outcome = Outcome::Rescale { to, reason };
     }
 
+    fn too_many_metrics(&mut self) {
+        let message = format!("the spec has more than {MAX_METRICS} metrics");
+        self.draft.set(
+            ConditionType::ScalingActive,
+            false,
+            ConditionReason::TooManyMetrics,
+            message.clone(),
+        );
+        self.undecided(message);
+    }
+
     fn selector_rejected(&mut self, rejection: &SelectorRejection) {
         let (event, reason, message) = match rejection {
             SelectorRejection::Missing => (
@@ -267,7 +280,7 @@ impl Decision<'_> {
                 ConditionReason::AmbiguousSelector,
                 format!(
                     "pods by selector {selector} are controlled by multiple HPAs: [{}]",
-                    autoscalers.join(" ")
+                    messages::name_list(autoscalers)
                 ),
             ),
         };

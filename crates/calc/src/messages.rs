@@ -71,6 +71,25 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(
     deserializer.deserialize_str(Message)
 }
 
+/// How many bytes of names a message lists.
+const MAX_NAMES_BYTES: usize = 1024;
+
+/// Joins names as the reference does. If they take more than [`MAX_NAMES_BYTES`], names only the
+/// first ones: each autoscaler of an ambiguous selector stores the list in its status.
+pub(crate) fn name_list(names: &[String]) -> String {
+    let mut list = String::new();
+    for (at, name) in names.iter().enumerate() {
+        if at > 0 && list.len() + name.len() > MAX_NAMES_BYTES {
+            return format!("{list} and {} more", names.len() - at);
+        }
+        if at > 0 {
+            list.push(' ');
+        }
+        list.push_str(name);
+    }
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -154,5 +173,17 @@ mod tests {
         let message =
             round_trip(&Condition { message: "something else".into(), ..Condition::default() });
         assert_eq!(message, "something else");
+    }
+
+    #[test]
+    fn long_list_of_names_is_cut() {
+        let names = |count: usize, length: usize| -> Vec<_> {
+            (0..count).map(|at| format!("{at:0length$}")).collect()
+        };
+        assert_eq!(name_list(&names(2, 3)), "000 001");
+        assert_eq!(name_list(&names(40, 20)), names(40, 20).join(" "));
+        let list = name_list(&names(1000, 300));
+        assert_eq!(list, format!("{} and 997 more", names(3, 300).join(" ")));
+        assert!(name_list(&names(2, 5000)).ends_with("0 and 1 more"));
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     readings::{MetricQuery, ReadError, Reading, Readings},
     selector::{Selector, SelectorError},
     settings::Settings,
+    validation::MAX_METRICS,
 };
 
 /// Why the target's scale could not be read. Conditions and events contain the text of the cause.
@@ -76,6 +77,8 @@ pub(crate) enum PlanKind {
     AboveMax,
     /// The replicas are below `minReplicas`.
     BelowMin,
+    /// The spec has more than [`MAX_METRICS`] metrics.
+    TooManyMetrics,
     /// The target's selector can't be used.
     SelectorRejected(SelectorRejection),
     /// The metrics decide.
@@ -172,6 +175,9 @@ fn plan_kind(
         return PlanKind::AboveMax;
     } else if current < spec.effective_min_replicas() {
         return PlanKind::BelowMin;
+    }
+    if spec.metrics.len() > MAX_METRICS {
+        return PlanKind::TooManyMetrics;
     }
     if scale.selector.is_empty() {
         return PlanKind::SelectorRejected(SelectorRejection::Missing);

@@ -4,14 +4,14 @@
 //! What can be expressed as a bound or an enumeration is one, so that any tool can check it. The
 //! rest are CEL rules, limited to the functions of the first API servers with CEL.
 
+use hpa_calc::validation::MAX_METRICS;
 use serde_json::{Map, Value, json};
 
 use crate::{DefinitionError, path::schema_at};
 
-/// The maximum length of texts that rules check, in characters, and the maximum number of metrics.
-/// The core API has no such limits, but the API server rejects rules of unlimited cost.
+/// The maximum length of texts that rules check, in characters. The core API has no such limits,
+/// but the API server rejects rules of unlimited cost.
 const MAX_TEXT: i32 = 1024;
-const MAX_METRICS: i32 = 256;
 /// The maximum length of a quantity, for the same reason.
 const MAX_QUANTITY: i32 = 128;
 

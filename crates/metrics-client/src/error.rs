@@ -43,6 +43,14 @@ pub enum FetchError {
         /// The request.
         request: Box<str>,
     },
+    /// The responses that are being read are larger than the limit together.
+    #[error("responses larger than {limit} bytes together are being read ({request})")]
+    OverBudget {
+        /// The limit in bytes, after decompression.
+        limit: usize,
+        /// The request.
+        request: Box<str>,
+    },
     /// The response could not be decoded.
     #[error("unexpected response ({request})")]
     Decode {
@@ -99,7 +107,7 @@ impl FetchError {
     /// Whether the request failed because of the content of the response. A request for fewer items
     /// may then succeed.
     pub fn is_caused_by_content(&self) -> bool {
-        matches!(self, Self::TooLarge { .. } | Self::Decode { .. })
+        matches!(self, Self::TooLarge { .. } | Self::OverBudget { .. } | Self::Decode { .. })
     }
 }
 

@@ -33,7 +33,7 @@ open_enum! {
 }
 
 open_enum! {
-    /// The reason of a condition: those of the reference controller, and one of this project.
+    /// The reason of a condition: those of the reference controller, and two of this project.
     ConditionReason {
         /// Several autoscalers select the same pods.
         AmbiguousSelector = "AmbiguousSelector",
@@ -81,6 +81,8 @@ open_enum! {
         SucceededRescale = "SucceededRescale",
         /// `minReplicas` applied.
         TooFewReplicas = "TooFewReplicas",
+        /// The spec has more metrics than supported. The reference has no such reason.
+        TooManyMetrics = "TooManyMetrics",
         /// `maxReplicas` applied.
         TooManyReplicas = "TooManyReplicas",
         /// The replicas were computed from the metrics.

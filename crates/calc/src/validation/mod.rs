@@ -23,6 +23,10 @@ use self::{
 use crate::api::{HorizontalPodAutoscalerSpec, MetricSourceType};
 use crate::go_text::Quoted;
 
+/// The maximum number of metrics of an autoscaler. The core API has no limit, so the API server
+/// accepts more, and decisions reject them.
+pub const MAX_METRICS: usize = 256;
+
 /// Why a value is invalid: the `reason` of a meta/v1 `StatusCause`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

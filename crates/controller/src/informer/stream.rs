@@ -23,13 +23,9 @@ use tower::service_fn;
 use tracing::{debug, info, warn};
 
 use crate::{
-    k8s::{ConnectionLost, is_watch},
+    k8s::{ConnectionLost, MAX_PAGE_SIZE, is_watch},
     scope::Scope,
 };
-
-/// Objects per page of a list. A page is in memory as a whole before its objects are reduced to
-/// what the caches need.
-const PAGE_SIZE: u32 = 250;
 
 /// A failure is logged again if the last one is this long ago.
 const LOG_AGAIN_AFTER: Duration = Duration::from_mins(1);
@@ -45,7 +41,7 @@ impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable 
 
 /// Lists and watches without end. Backs off after failures.
 fn events<T: Watchable>(api: Api<T>, max_backoff: Duration) -> Events<T> {
-    let config = watcher::Config::default().page_size(PAGE_SIZE);
+    let config = watcher::Config::default().page_size(MAX_PAGE_SIZE);
     let backoff = CappedBackoff { backoff: DefaultBackoff::default(), max: max_backoff };
     watcher(api, config).backoff(backoff).boxed()
 }

@@ -6,6 +6,7 @@ mod backpressure;
 mod client;
 mod connection_log;
 mod hpa_response;
+mod page_size;
 mod partial_object;
 mod rate_limit;
 mod request;
@@ -22,6 +23,7 @@ pub use client::{
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};
+pub(crate) use page_size::MAX_PAGE_SIZE;
 pub(crate) use partial_object::{CachedKind, DecodeError, PartialMeta, PartialObject};
 pub use rate_limit::RateLimit;
 pub use request::RequestError;

@@ -11,6 +11,7 @@ use hpa_calc::{
         ObjectMeta, Pod, PodSpec, PodStatus,
     },
     defaults::apply_defaults,
+    validation::MAX_METRICS,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use kube::{Resource, core::NamespaceResourceScope};
@@ -142,6 +143,8 @@ pub(super) fn autoscaler_spec(json: &str) -> Result<HorizontalPodAutoscalerSpec,
     // The API server defaults specs of the core API. The custom API's schema can't express all
     // defaults.
     apply_defaults(&mut spec);
+    // The engine rejects a spec with more, so the rest would only take memory.
+    spec.metrics.truncate(MAX_METRICS + 1);
     spec.metrics.shrink_to_fit();
     Ok(spec)
 }

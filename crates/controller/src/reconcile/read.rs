@@ -15,7 +15,7 @@ use tracing::{Instrument, debug};
 
 use super::reconciler::Reconciler;
 use crate::{
-    k8s::{ApiError, PartialObject},
+    k8s::{ApiError, MAX_PAGE_SIZE, PartialObject},
     key::HpaKey,
     scale_target::{GroupKind, MapperError, Mapping, ScaleError, ScaleObject},
     trace::{TARGET, read_metric},
@@ -130,8 +130,17 @@ impl Reconciler {
         selector: &str,
     ) -> Result<Vec<Arc<Pod>>, ApiError> {
         let api: Api<PartialObject<Pod>> = Api::namespaced(self.client.clone(), namespace);
-        let pods = api.list(&ListParams::default().labels(selector)).await?;
-        Ok(pods.into_iter().filter_map(|pod| pod.decode().ok()).map(Arc::new).collect())
+        let mut params = ListParams::default().labels(selector).limit(MAX_PAGE_SIZE);
+        let mut pods = Vec::new();
+        loop {
+            let page = api.list(&params).await?;
+            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
+            pods.extend(page.into_iter().filter_map(|pod| pod.decode().ok()).map(Arc::new));
+            match next {
+                Some(token) => params = params.continue_token(&token),
+                None => return Ok(pods),
+            }
+        }
     }
 
     /// Reads the metrics that the plan asks for, several at once. Metrics that are not read within

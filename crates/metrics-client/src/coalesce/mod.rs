@@ -127,8 +127,12 @@ impl<S: MetricsSource> Coalescing<S> {
             pod_metrics: SingleFlight::with_freshness(freshness, move |list: &PodList| {
                 settings.freshness_for(list.items.len())
             }),
-            values: SingleFlight::new(freshness),
-            external_values: SingleFlight::new(freshness),
+            values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
+                settings.freshness_of_values(items.len())
+            }),
+            external_values: SingleFlight::with_freshness(freshness, move |items: &Vec<_>| {
+                settings.freshness_of_values(items.len())
+            }),
         }
     }
 

@@ -45,6 +45,12 @@ impl CoalescingSettings {
         Self { threshold, ..self }
     }
 
+    /// Returns the freshness of a list of values. A long one is not reused: it is rarely requested
+    /// by several autoscalers, and many of them would take much memory.
+    pub(super) fn freshness_of_values(&self, items: usize) -> Duration {
+        if items > SHORT_LIST_ITEMS { Duration::ZERO } else { self.freshness }
+    }
+
     /// Returns the freshness of a list. It increases with the length of the list, up to five times
     /// [`freshness`](Self::freshness), which [`for_sync_period`](Self::for_sync_period) makes a
     /// third of the period.

@@ -112,9 +112,12 @@ where
     where
         F: Future<Output = Result<T, FetchError>> + Send + 'static,
     {
-        let entries = Arc::clone(&self.entries);
+        let (entries, freshness) = (Arc::clone(&self.entries), Arc::clone(&self.freshness));
         async move {
             let response = Arc::new(request.await?);
+            if freshness(&response).is_zero() {
+                return Ok(response);
+            }
             entries.with(&key, |entries| {
                 if let Some(entry) = entries.get_mut(&key) {
                     entry.response = Some(Arc::clone(&response));

@@ -1,5 +1,6 @@
 //! The metrics APIs of a cluster.
 
+mod budget;
 mod discovery;
 mod http_error;
 mod request;
@@ -16,6 +17,7 @@ use kube::client::Body;
 use tokio::time::timeout;
 
 use self::{
+    budget::{ByteBudget, Share},
     discovery::{ApiGroup, group},
     request::{GetRequest, MetricsPath},
 };
@@ -49,8 +51,11 @@ pub trait ResourceNames: Send + Sync + 'static {
 pub struct ClientSettings {
     /// Time limit of a request, until the end of its response. 10 s by default.
     pub deadline: Duration,
-    /// Size limit of a response in bytes, after decompression. 256 MiB by default.
+    /// Size limit of a response in bytes, after decompression. 64 MiB by default.
     pub max_body: usize,
+    /// Size limit of all responses together that are being read, in bytes. The first 256 KiB of a
+    /// response don't count. 96 MiB by default.
+    pub max_total: usize,
     /// How long discovered API versions are cached, usually the controller's sync period. 15 s by
     /// default.
     pub version_lifetime: Duration,
@@ -60,7 +65,8 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             deadline: Duration::from_secs(10),
-            max_body: 256 << 20,
+            max_body: 64 << 20,
+            max_total: 96 << 20,
             version_lifetime: Duration::from_secs(15),
         }
     }
@@ -77,6 +83,12 @@ impl ClientSettings {
     #[must_use]
     pub fn with_max_body(self, max_body: usize) -> Self {
         Self { max_body, ..self }
+    }
+
+    /// Sets [`max_total`](Self::max_total).
+    #[must_use]
+    pub fn with_max_total(self, max_total: usize) -> Self {
+        Self { max_total, ..self }
     }
 
     /// Sets [`version_lifetime`](Self::version_lifetime).
@@ -104,6 +116,13 @@ pub struct KubeMetricsClient {
 struct Transport {
     client: kube::Client,
     settings: ClientSettings,
+    budget: ByteBudget,
+}
+
+/// A response body, which takes its share of the budget until it is dropped.
+struct ResponseBody<'a> {
+    bytes: Vec<u8>,
+    _share: Share<'a>,
 }
 
 impl KubeMetricsClient {
@@ -115,7 +134,11 @@ impl KubeMetricsClient {
         settings: ClientSettings,
     ) -> Self {
         Self {
-            transport: Arc::new(Transport { client, settings }),
+            transport: Arc::new(Transport {
+                client,
+                settings,
+                budget: ByteBudget::new(settings.max_total),
+            }),
             names,
             versions: SingleFlight::new(settings.version_lifetime),
         }
@@ -231,7 +254,7 @@ impl Transport {
             }
             body => body?,
         };
-        let group: ApiGroup = serde_json::from_slice(&body)
+        let group: ApiGroup = serde_json::from_slice(&body.bytes)
             .map_err(|source| decode_error(&get, WireError::Json { kind: "APIGroup", source }))?;
         discovery::choose_version(api, &group)
     }
@@ -239,11 +262,11 @@ impl Transport {
     async fn list<I: ListItem>(&self, path: &MetricsPath<'_>) -> Result<Vec<I>, FetchError> {
         let get = path.to_request()?;
         let body = self.fetch(&get).await?;
-        wire::decode_list(&body).map_err(|error| decode_error(&get, error))
+        wire::decode_list(&body.bytes).map_err(|error| decode_error(&get, error))
     }
 
     /// Returns the body of a successful response.
-    async fn fetch(&self, get: &GetRequest) -> Result<Vec<u8>, FetchError> {
+    async fn fetch(&self, get: &GetRequest) -> Result<ResponseBody<'_>, FetchError> {
         let deadline = self.settings.deadline;
         match timeout(deadline, self.exchange(get)).await {
             Ok(body) => body,
@@ -251,7 +274,7 @@ impl Transport {
         }
     }
 
-    async fn exchange(&self, get: &GetRequest) -> Result<Vec<u8>, FetchError> {
+    async fn exchange(&self, get: &GetRequest) -> Result<ResponseBody<'_>, FetchError> {
         let request = http::Request::get(get.uri.as_str())
             .header(header::ACCEPT, "application/json")
             .body(Body::empty())
@@ -265,7 +288,7 @@ impl Transport {
             return self.read(get, body, length).await;
         }
         // The HTTP error is the result even if its body fails.
-        let body = self.read(get, body, length).await.unwrap_or_default();
+        let body = self.read(get, body, length).await.map(|body| body.bytes).unwrap_or_default();
         let content_type =
             head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         Err(http_error::status_error(head.status, content_type, &body, &get.description))
@@ -277,19 +300,24 @@ impl Transport {
         get: &GetRequest,
         mut body: Body,
         length: usize,
-    ) -> Result<Vec<u8>, FetchError> {
+    ) -> Result<ResponseBody<'_>, FetchError> {
         let limit = self.settings.max_body;
-        let mut read = Vec::with_capacity(length.min(limit));
+        let mut share = self.budget.share();
+        let mut bytes = Vec::with_capacity(length.min(limit));
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|error| transport_error(get, error))?.into_data() else {
                 continue;
             };
-            if data.len() > limit.saturating_sub(read.len()) {
+            if data.len() > limit.saturating_sub(bytes.len()) {
                 return Err(FetchError::TooLarge { limit, request: get.description.clone() });
             }
-            read.extend_from_slice(&data);
+            if !share.grow_to(bytes.len() + data.len()) {
+                let limit = self.settings.max_total;
+                return Err(FetchError::OverBudget { limit, request: get.description.clone() });
+            }
+            bytes.extend_from_slice(&data);
         }
-        Ok(read)
+        Ok(ResponseBody { bytes, _share: share })
     }
 }
 

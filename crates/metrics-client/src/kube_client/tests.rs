@@ -18,6 +18,7 @@ const GROUP: &str = "/apis/metrics.k8s.io";
 const SETTINGS: ClientSettings = ClientSettings {
     deadline: Duration::from_secs(10),
     max_body: 4096,
+    max_total: 1 << 20,
     version_lifetime: Duration::from_secs(15),
 };
 

@@ -12,6 +12,12 @@ use super::{ListItem, WireError};
 /// Lower limit for the JSON of most items. It determines the capacity that is reserved for a list.
 const MIN_ITEM_BYTES: usize = 160;
 
+/// Lower limit for the average JSON of items. A list with smaller ones, such as `{}`, would take
+/// many times its size when it is decoded.
+const MIN_AVERAGE_BYTES: usize = 32;
+/// The lower limit doesn't apply to lists of up to this many items.
+const SHORT_LIST: usize = 64;
+
 /// Decodes the JSON of a list. If it has a `kind`, that must be [`ListItem::LIST_KIND`].
 ///
 /// ```
@@ -29,7 +35,11 @@ pub fn decode_list<I: ListItem>(body: &[u8]) -> Result<Vec<I>, WireError> {
         std::str::from_utf8(body).map_err(|error| malformed(serde_json::Error::custom(error)))?;
     let mut deserializer = serde_json::Deserializer::from_str(text);
     // Unused capacity costs no physical memory, because its pages are never touched.
-    let seed = ListSeed { capacity: text.len() / MIN_ITEM_BYTES, item: PhantomData };
+    let seed = ListSeed {
+        capacity: text.len() / MIN_ITEM_BYTES,
+        max_items: (text.len() / MIN_AVERAGE_BYTES).max(SHORT_LIST),
+        item: PhantomData,
+    };
     let list: List<I> = seed.deserialize(&mut deserializer).map_err(malformed)?;
     deserializer.end().map_err(malformed)?;
     match list.kind.filter(|kind| !kind.is_empty()) {
@@ -61,6 +71,7 @@ enum Field {
 /// Deserializes a list, with an estimate of the number of its items.
 struct ListSeed<I> {
     capacity: usize,
+    max_items: usize,
     item: PhantomData<I>,
 }
 
@@ -119,6 +130,9 @@ impl<'de, I: ListItem> de::Visitor<'de> for ItemsSeed<'_, I> {
         let mut items = Vec::with_capacity(self.0.capacity.max(1));
         items.push(first);
         while let Some(mut item) = seq.next_element::<I>()? {
+            if items.len() >= self.0.max_items {
+                return Err(A::Error::custom("the items have less than 32 bytes on average"));
+            }
             if let Some(previous) = items.last() {
                 item.share_memory_with(previous);
             }

@@ -19,6 +19,7 @@ use tower::{BoxError, Service, limit::ConcurrencyLimitLayer, util::option_layer}
 use super::{
     backpressure::BackpressureLayer,
     connection_log::{ConnectionLog, ConnectionLogLayer},
+    page_size::PageSizeLayer,
     rate_limit::{RateLimit, RateLimitLayer},
     request_observer::{RequestObserver, RequestObserverLayer},
     timeout::RequestTimeoutLayer,
@@ -167,6 +168,7 @@ where
 {
     builder
         .with_layer(&WatchThrottleLayer(WATCH_INTERVAL))
+        .with_layer(&PageSizeLayer)
         .with_layer(&RequestTimeoutLayer(limits.request_timeout))
         .with_layer(&option_layer(log.map(ConnectionLogLayer)))
         .with_layer(&RequestObserverLayer::new(observer, host))

@@ -1,0 +1,279 @@
+//! Adapts the page size of lists to the size of the objects.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use http::{Method, Request, Response, Uri};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use kube::client::Body;
+use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use tokio_util::bytes::Buf;
+use tower::{BoxError, Layer, Service};
+
+use super::watch_throttle::is_watch;
+
+/// The maximum number of objects per page. Callers request it, and this layer reduces it.
+pub(crate) const MAX_PAGE_SIZE: u32 = 250;
+
+/// Objects of the first page. The largest objects that etcd stores by default have 1.5 MiB.
+const FIRST_PAGE_SIZE: u32 = 16;
+
+/// What a page should have. It is in memory as a whole before its objects are reduced to what the
+/// caches need.
+const TARGET_BYTES: usize = 4 << 20;
+
+/// A page that is larger ends with an error, unless it has a single object.
+const MAX_BYTES: usize = 32 << 20;
+
+/// How much larger than the last page the next one may be.
+const MAX_GROWTH: u32 = 4;
+
+/// Reduces the `limit` of list requests, such that pages of a path have about [`TARGET_BYTES`].
+#[derive(Clone, Copy)]
+pub(super) struct PageSizeLayer;
+
+impl<S> Layer<S> for PageSizeLayer {
+    type Service = PageSize<S>;
+
+    fn layer(&self, inner: S) -> PageSize<S> {
+        PageSize { inner, sizes: Arc::default() }
+    }
+}
+
+/// By path, the objects of the next page. There are a few paths: one per kind and namespace.
+type Sizes = Arc<Mutex<HashMap<String, u32>>>;
+
+/// The service of [`PageSizeLayer`].
+pub(super) struct PageSize<S> {
+    inner: S,
+    sizes: Sizes,
+}
+
+/// A page is too large. The next one has fewer objects.
+#[derive(Debug, thiserror::Error)]
+#[error("a page of {objects} objects is larger than {MAX_BYTES} bytes, retrying with fewer")]
+struct PageTooLarge {
+    objects: u32,
+}
+
+impl<S, B> Service<Request<Body>> for PageSize<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+{
+    type Response = Response<PageBody<B>>;
+    type Error = S::Error;
+    type Future = PageFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let page = requested_page_size(&request).and_then(|requested| {
+            let path = request.uri().path().to_owned();
+            let next = self.sizes.lock().get(&path).copied().unwrap_or(FIRST_PAGE_SIZE);
+            let objects = requested.min(next);
+            *request.uri_mut() = with_limit(request.uri(), objects)?;
+            Some(Page { sizes: Arc::clone(&self.sizes), path, objects, bytes: 0 })
+        });
+        PageFuture { response: self.inner.call(request), page }
+    }
+}
+
+/// The `limit` of a list request.
+fn requested_page_size(request: &Request<Body>) -> Option<u32> {
+    if *request.method() != Method::GET || is_watch(request) {
+        return None;
+    }
+    let mut parameters = request.uri().query()?.split('&');
+    parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse().ok())
+}
+
+fn with_limit(uri: &Uri, limit: u32) -> Option<Uri> {
+    let parameters = uri.query()?.split('&').map(|parameter| {
+        if parameter.starts_with("limit=") {
+            format!("limit={limit}")
+        } else {
+            parameter.to_owned()
+        }
+    });
+    let query = parameters.collect::<Vec<_>>().join("&");
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(format!("{}?{query}", uri.path()).parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// A page that is being received.
+struct Page {
+    sizes: Sizes,
+    path: String,
+    /// How many objects were requested.
+    objects: u32,
+    bytes: usize,
+}
+
+impl Page {
+    fn received(&mut self, bytes: usize) -> Result<(), PageTooLarge> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > MAX_BYTES && self.objects > 1 {
+            self.set_next((self.objects / 8).max(1));
+            return Err(PageTooLarge { objects: self.objects });
+        }
+        Ok(())
+    }
+
+    fn finished(&self) {
+        let fitting = u64::from(self.objects) * TARGET_BYTES as u64 / self.bytes.max(1) as u64;
+        let largest = self.objects.saturating_mul(MAX_GROWTH).min(MAX_PAGE_SIZE);
+        self.set_next(u32::try_from(fitting).unwrap_or(largest).clamp(1, largest.max(1)));
+    }
+
+    fn set_next(&self, objects: u32) {
+        self.sizes.lock().insert(self.path.clone(), objects);
+    }
+}
+
+pin_project! {
+    /// The response future of [`PageSize`].
+    pub(super) struct PageFuture<F> {
+        #[pin]
+        response: F,
+        page: Option<Page>,
+    }
+}
+
+impl<F, B, E> Future for PageFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    type Output = Result<Response<PageBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx))?;
+        let page = this.page.take().filter(|_| response.status().is_success());
+        Poll::Ready(Ok(response.map(|body| PageBody { body, page })))
+    }
+}
+
+pin_project! {
+    /// A body whose size determines the next page size.
+    pub(super) struct PageBody<B> {
+        #[pin]
+        body: B,
+        page: Option<Page>,
+    }
+}
+
+impl<B> HttpBody for PageBody<B>
+where
+    B: HttpBody,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let mut this = self.project();
+        let frame = ready!(this.body.as_mut().poll_frame(cx)).transpose().map_err(Into::into);
+        let bytes = frame.as_ref().ok().and_then(Option::as_ref).and_then(Frame::data_ref);
+        let received = match (this.page.as_mut(), bytes) {
+            (Some(page), Some(data)) => page.received(data.remaining()),
+            _ => Ok(()),
+        };
+        let is_last = matches!(frame, Ok(None)) || this.body.is_end_stream();
+        if let Some(page) = this.page.take_if(|_| is_last && received.is_ok()) {
+            page.finished();
+        }
+        Poll::Ready(received.map_err(Into::into).and(frame).transpose())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use kube::client::{Client, ClientBuilder};
+
+    use super::*;
+
+    /// A server with objects of this size. Responds with the requested number of them, and records
+    /// that number.
+    fn client(object_bytes: &Arc<Mutex<usize>>) -> (Client, Arc<Mutex<Vec<u32>>>) {
+        let limits = Arc::new(Mutex::new(Vec::new()));
+        let (received, object_bytes) = (limits.clone(), object_bytes.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let limit = requested_page_size(&request).unwrap_or(0);
+            received.lock().push(limit);
+            let bytes = limit as usize * *object_bytes.lock();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(vec![b' '; bytes]))) }
+        });
+        let client = ClientBuilder::new(service, "default").with_layer(&PageSizeLayer).build();
+        (client, limits)
+    }
+
+    async fn list(client: &Client, path: &str) -> Result<String, kube::Error> {
+        client.request_text(Request::get(path).body(Vec::new()).unwrap()).await
+    }
+
+    const PODS: &str = "/api/v1/pods?a=b&limit=250&c=d";
+
+    #[tokio::test]
+    async fn page_size_adapts_to_the_objects() {
+        let object_bytes = Arc::new(Mutex::new(1000));
+        let (client, limits) = client(&object_bytes);
+        for bytes in [1000, 1000, 1000, 1000, 100_000, 100_000, 500_000, 500_000, 1000] {
+            *object_bytes.lock() = bytes;
+            list(&client, PODS).await.unwrap();
+        }
+        assert_eq!(*limits.lock(), [16, 64, 250, 250, 250, 41, 41, 8, 8]);
+        list(&client, PODS).await.unwrap();
+        assert_eq!(limits.lock().last(), Some(&32), "grows again");
+    }
+
+    #[tokio::test]
+    async fn page_that_is_too_large_is_repeated_with_fewer_objects() {
+        let object_bytes = Arc::new(Mutex::new(1000));
+        let (client, limits) = client(&object_bytes);
+        for _ in 0..3 {
+            list(&client, PODS).await.unwrap();
+        }
+        *object_bytes.lock() = 1 << 20;
+        let error = list(&client, PODS).await.unwrap_err();
+        assert!(
+            hpa_metrics_client::describe(&error).contains("a page of 250 objects is larger"),
+            "{error}"
+        );
+        list(&client, PODS).await.unwrap();
+        assert_eq!(limits.lock()[3..], [250, 31]);
+    }
+
+    #[tokio::test]
+    async fn other_paths_and_requests_are_not_affected() {
+        let object_bytes = Arc::new(Mutex::new(1 << 20));
+        let (client, limits) = client(&object_bytes);
+        for path in [PODS, "/apis/apps/v1/deployments?limit=250", PODS, "/api/v1/pods?limit=3"] {
+            list(&client, path).await.unwrap();
+        }
+        list(&client, "/api/v1/pods?watch=1&limit=7").await.unwrap();
+        list(&client, "/api/v1/pods?labelSelector=a").await.unwrap();
+        assert_eq!(*limits.lock(), [16, 16, 4, 3, 0, 0]);
+    }
+}

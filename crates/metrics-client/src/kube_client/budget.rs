@@ -1,0 +1,68 @@
+//! A limit for the bytes of all responses that are being read.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes of each response that don't count. So usual responses never fail because of others.
+const FREE_BYTES: usize = 256 << 10;
+
+/// Bytes that large responses may take together.
+pub(super) struct ByteBudget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl ByteBudget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, used: AtomicUsize::new(0) }
+    }
+
+    /// The share of a response, which is empty so far.
+    pub(super) fn share(&self) -> Share<'_> {
+        Share { budget: self, counted: 0 }
+    }
+}
+
+/// The bytes of one response. Dropping this returns them.
+pub(super) struct Share<'a> {
+    budget: &'a ByteBudget,
+    counted: usize,
+}
+
+impl Share<'_> {
+    /// Extends the share to the size of the response. Returns whether the budget suffices.
+    pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
+        let counted = bytes.saturating_sub(FREE_BYTES).max(self.counted);
+        let more = counted - self.counted;
+        let extend = |used: usize| used.checked_add(more).filter(|used| *used <= self.budget.limit);
+        let extended =
+            self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, extend).is_ok();
+        if extended {
+            self.counted = counted;
+        }
+        extended
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.counted, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_responses_share_the_budget() {
+        let budget = ByteBudget::new(1000);
+        let (mut first, mut second) = (budget.share(), budget.share());
+        assert!(first.grow_to(FREE_BYTES + 600) && second.grow_to(FREE_BYTES + 400));
+        assert!(!second.grow_to(FREE_BYTES + 401));
+        assert!(budget.share().grow_to(FREE_BYTES), "small responses don't count");
+        drop(first);
+        assert!(second.grow_to(FREE_BYTES + 1000) && !second.grow_to(FREE_BYTES + 1001));
+        drop(second);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+}

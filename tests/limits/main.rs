@@ -1,0 +1,162 @@
+//! The memory of the binary stays bounded whatever tenants store.
+//!
+//! Each test runs the real binary against the testbed, with input that tenants control, and checks
+//! the peak of its resident memory, which is what the kernel compares with a memory limit.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![cfg(target_os = "linux")]
+
+use std::{
+    collections::HashSet,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use hpa_test_harness::{TestbedExt, hpa_binary, objects};
+use hpa_testbed::{ChangeListener, Config, GroupResource, Testbed};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{sync::watch, time::timeout};
+
+/// Half of the chart's limit.
+const MAX_PEAK_MIB: u64 = 256;
+
+/// Deadline of a test; far longer than any takes.
+const DEADLINE: Duration = Duration::from_mins(4);
+
+/// The autoscalers whose status has a reason.
+struct Reasons {
+    reason: &'static str,
+    names: Mutex<HashSet<String>>,
+    count: watch::Sender<usize>,
+}
+
+impl Reasons {
+    fn new(reason: &'static str) -> Arc<Self> {
+        Arc::new(Self { reason, names: Mutex::default(), count: watch::Sender::new(0) })
+    }
+
+    async fn reach(&self, count: usize) {
+        let reached = async { self.count.subscribe().wait_for(|it| *it >= count).await.map(drop) };
+        let reached = timeout(DEADLINE, reached).await;
+        let now = *self.count.borrow();
+        reached.unwrap_or_else(|_| panic!("{now} of {count} have {}", self.reason)).expect("alive");
+    }
+}
+
+impl ChangeListener for Reasons {
+    fn on_change(&self, resource: &GroupResource<'_>, _: Option<&Value>, new: Option<&Value>) {
+        let Some(new) = new.filter(|_| resource.plural == "horizontalpodautoscalers") else {
+            return;
+        };
+        let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
+        if conditions.into_iter().any(|condition| condition["reason"] == self.reason) {
+            let mut names = self.names.lock();
+            names.insert(new["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+            self.count.send_replace(names.len());
+        }
+    }
+}
+
+/// Kills the process when it is dropped.
+struct Controller {
+    process: Child,
+    _dir: TempDir,
+}
+
+impl Controller {
+    fn start(address: SocketAddr) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let kubeconfig = dir.path().join("kubeconfig");
+        fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
+        let mut command = Command::new(hpa_binary());
+        command.env_clear().args(["run", "--metrics-port=0", "--leader-elect=false"]);
+        // The processes may share a loaded machine.
+        command.args(["--request-timeout=2m", "--log-level=warn", "--kubeconfig"]).arg(kubeconfig);
+        let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
+        Self { process, _dir: dir }
+    }
+
+    /// The peak of the resident memory.
+    fn peak_mib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") / 1024
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        _ = self.process.kill();
+        _ = self.process.wait();
+    }
+}
+
+/// Runs the binary on a testbed until `count` autoscalers have a condition with the reason, and
+/// checks its memory.
+async fn assert_bounded(set_up: impl FnOnce(&Testbed), reason: &'static str, count: usize) {
+    let reasons = Reasons::new(reason);
+    let testbed = Testbed::new(Config { listener: Some(reasons.clone()), ..Config::default() });
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+    set_up(&testbed);
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (address, _server) = testbed.serve(any_port).await.expect("a port");
+    let controller = Controller::start(address);
+    reasons.reach(count).await;
+    let peak = controller.peak_mib();
+    println!("{reason}: peak of {peak} MiB");
+    assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
+}
+
+fn apply(testbed: &Testbed, object: Value) {
+    testbed.apply(object).expect("a valid object");
+}
+
+/// An autoscaler of the Deployment `web`.
+fn hpa_of_web(name: &str, metrics: Vec<Value>) -> Value {
+    let mut hpa = objects::hpa("web", 1..=4, metrics);
+    hpa["metadata"]["name"] = name.into();
+    hpa
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_of_a_megabyte_each() {
+    let set_up = |testbed: &Testbed| {
+        for at in 0..250 {
+            let mut pod = objects::pod("web", at);
+            pod["metadata"]["annotations"] = json!({ "large": "x".repeat(1_200_000) });
+            apply(testbed, pod);
+        }
+        apply(testbed, hpa_of_web("web", vec![objects::cpu_metric(50)]));
+    };
+    // The testbed has no usage of the pods.
+    assert_bounded(set_up, "FailedGetResourceMetric", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousand_autoscalers_with_one_selector() {
+    let set_up = |testbed: &Testbed| {
+        apply(testbed, objects::pod("web", 0));
+        for at in 0..1000 {
+            let name = format!("{at:04}-{}", "x".repeat(248));
+            apply(testbed, hpa_of_web(&name, vec![objects::cpu_metric(50)]));
+        }
+    };
+    assert_bounded(set_up, "AmbiguousSelector", 1000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn autoscalers_with_thousands_of_metrics() {
+    let set_up = |testbed: &Testbed| {
+        for at in 0..20 {
+            let metrics = (0..15_000).map(|at| objects::external_metric(&format!("m{at}"), "1"));
+            apply(testbed, hpa_of_web(&format!("web-{at}"), metrics.collect()));
+        }
+    };
+    assert_bounded(set_up, "TooManyMetrics", 20).await;
+}
