@@ -106,11 +106,11 @@ pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
     };
     same("configError", line, &Value::Null)?;
     let series: Vec<Series> = case.series.into_iter().map(SeriesFields::into_series).collect();
-    let named = series.iter().filter_map(|series| match rule.naming(&series.name) {
+    let matching = series.iter().filter_map(|series| match rule.naming(&series.name) {
         Naming::Metric(metric) => Some((series.name.as_str(), metric)),
         _ => None,
     });
-    let (filtered, names): (Vec<&str>, Vec<String>) = named.unzip();
+    let (filtered, names): (Vec<&str>, Vec<String>) = matching.unzip();
     same("filtered", line, &json!(filtered))?;
     same("names", line, &json!(names))?;
 
@@ -164,7 +164,7 @@ fn custom_query(
 pub(crate) fn resources(header: &Value) -> Result<ApiResources, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Kind {
+    struct Resource {
         group: String,
         version: String,
         kind: String,
@@ -172,7 +172,7 @@ pub(crate) fn resources(header: &Value) -> Result<ApiResources, String> {
         singular: String,
     }
     let kinds = header.get("kinds").cloned().unwrap_or_default();
-    let kinds: Vec<Kind> =
+    let kinds: Vec<Resource> =
         serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
     Ok(ApiResources::new(kinds.into_iter().map(|kind| ApiResource {
         group_resource: GroupResource::new(&kind.group, &kind.plural),

@@ -25,6 +25,7 @@ fn reconciles(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duratio
     let reconciles = cluster.journal.reconciles();
     let times = reconciles.iter().filter(|one| one.name == name && one.at >= since);
     let times: Vec<_> = times.map(|one| one.at).collect();
-    let gaps = times.iter().zip(times.iter().skip(1)).map(|(before, after)| *after - *before);
+    let gaps =
+        times.iter().zip(times.iter().skip(1)).map(|(before, after)| after.saturating_sub(*before));
     (times.len(), gaps.max().unwrap_or(DURATION))
 }
