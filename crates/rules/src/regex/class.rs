@@ -5,13 +5,15 @@ use std::{fmt::Write as _, ops::RangeInclusive};
 use regex::Regex;
 
 use super::{
-    error::{RegexError, RegexProblem},
+    error::{RegexError, RegexProblem, error},
     escape::escape,
-    translate::{NOTHING, error},
 };
 
 /// Code points that no text has.
 const SURROGATES: RangeInclusive<u32> = 0xd800..=0xdfff;
+
+/// A class without characters. Surrogates are translated to it, because no text has them.
+pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// The items of a Perl class (`\d`), and whether it is negated.
 pub(super) fn perl_class(letter: char) -> Option<(&'static str, bool)> {

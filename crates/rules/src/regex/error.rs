@@ -64,3 +64,12 @@ impl fmt::Display for RegexProblem {
         })
     }
 }
+
+pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
+    RegexError { problem, expression: expression.to_owned() }
+}
+
+/// The part of a text before its end `rest`.
+pub(super) fn before<'e>(text: &'e str, rest: &str) -> &'e str {
+    text.strip_suffix(rest).unwrap_or(text)
+}

@@ -1,9 +1,6 @@
 //! Escaped characters.
 
-use super::{
-    error::{RegexError, RegexProblem},
-    translate::{before, error},
-};
+use super::error::{RegexError, RegexProblem, before, error};
 
 /// An escaped character at the start of the text, and what follows.
 pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexError> {

@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    class,
-    error::{RegexError, RegexProblem},
+    class::{self, NOTHING},
+    error::{RegexError, RegexProblem, before, error},
     escape::escape,
 };
 
@@ -16,9 +16,6 @@ use super::{
 const MAX_REPEAT: u32 = 1000;
 /// The maximum depth of groups.
 const MAX_DEPTH: usize = 200;
-
-/// A class without characters. Surrogates are translated to it, because no text has them.
-pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 pub(super) struct Translation {
     pub(super) pattern: String,
@@ -45,10 +42,6 @@ pub(super) fn translate(expression: &str) -> Result<Translation, RegexError> {
         return Err(error(RegexProblem::MissingParenthesis, expression));
     }
     Ok(Translation { pattern: translator.pattern, group_names: translator.group_names })
-}
-
-pub(super) fn error(problem: RegexProblem, expression: &str) -> RegexError {
-    RegexError { problem, expression: expression.to_owned() }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -334,11 +327,6 @@ impl<'e> Translator<'e> {
         }
         Err(error(RegexProblem::InvalidPerlSyntax, before(start, chars.as_str())))
     }
-}
-
-/// The part of a text before its end `rest`.
-pub(super) fn before<'e>(text: &'e str, rest: &str) -> &'e str {
-    text.strip_suffix(rest).unwrap_or(text)
 }
 
 /// `{2}`, `{2,}` or `{2,3}`.
