@@ -1,9 +1,16 @@
 //! The memory of the binary stays bounded whatever tenants store.
 //!
 //! Each test runs the real binary against the testbed, with input that tenants control, and checks
-//! the peak of its resident memory, which is what the kernel compares with a memory limit.
+//! the peak of its resident memory, which is what the kernel compares with a memory limit. It takes
+//! a minute or two, so it needs `HPA_LONG_TESTS=1`.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failed step fails the test, and the peaks are printed"
+)]
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -15,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use hpa_test_harness::{TestbedExt, hpa_binary, objects};
+use hpa_test_harness::{TestbedExt, hpa_binary, long_tests, objects};
 use hpa_testbed::{ChangeListener, Config, GroupResource, Testbed};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -76,7 +83,7 @@ impl Controller {
         let mut command = Command::new(hpa_binary());
         command.env_clear().args(["run", "--metrics-port=0", "--leader-elect=false"]);
         // The processes may share a loaded machine.
-        command.args(["--request-timeout=2m", "--log-level=warn", "--kubeconfig"]).arg(kubeconfig);
+        command.args(["--request-timeout=2m", "--log-level=error", "--kubeconfig"]).arg(kubeconfig);
         let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
         Self { process, _dir: dir }
     }
@@ -100,6 +107,10 @@ impl Drop for Controller {
 /// Runs the binary on a testbed until `count` autoscalers have a condition with the reason, and
 /// checks its memory.
 async fn assert_bounded(set_up: impl FnOnce(&Testbed), reason: &'static str, count: usize) {
+    if !long_tests() {
+        println!("{reason}: skipped, HPA_LONG_TESTS=1 runs it");
+        return;
+    }
     let reasons = Reasons::new(reason);
     let testbed = Testbed::new(Config { listener: Some(reasons.clone()), ..Config::default() });
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
