@@ -50,7 +50,9 @@ pub(crate) async fn run(
     run_all(selection, ControllerSetup::NoController, &env, None, report).await;
     workloads.start();
     if selection.scenarios.iter().any(|scenario| scenario.controller == ControllerSetup::Shared) {
-        let mut shared = test_env::controller(&*plane, binary, "controller", &[])?;
+        // The scenarios before have written statuses, as another controller would.
+        let flags = ["--allow-other-controller"];
+        let mut shared = test_env::controller(&*plane, binary, "controller", &flags)?;
         run_all(selection, ControllerSetup::Shared, &env, Some(&shared), report).await;
         let start = Instant::now();
         let result = stops_cleanly(&*plane, &mut shared).await;

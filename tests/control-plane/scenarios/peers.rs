@@ -65,7 +65,7 @@ pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Resu
     let status = refused.wait(WAIT_LIMIT).await?;
     let log = || refused.tail(30, "");
     ensure!(status.code() == Some(1), "{status}\n{}", log());
-    let error = refused.tail(1, "hpa: not started");
+    let error = refused.tail(1, "not started, because");
     let sentence = format!("{REFERENCE} wrote the status of autoscaler {}/web ", env.ns);
     for part in [sentence.as_str(), "20s (two sync periods)", "--allow-other-controller"] {
         ensure!(error.contains(part), "no {part:?} in {error:?}\n{}", log());
