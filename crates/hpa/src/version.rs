@@ -53,7 +53,8 @@ fn render(build: &BuildInfo, format: VersionFormat) -> anyhow::Result<String> {
     })
 }
 
-/// The build of this binary. Revision and date come from git, or from whoever built it without.
+/// The build of this binary. Revision and date come from git, or from the variables that a build
+/// without git sets.
 pub(crate) fn build_info() -> BuildInfo {
     from_build_script(env!("HPA_GIT_REVISION"), env!("HPA_SOURCE_SECONDS"))
 }

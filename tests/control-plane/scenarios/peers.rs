@@ -54,7 +54,7 @@ impl Peer {
     }
 }
 
-/// The controller doesn't start beside an active peer, unless it is told to.
+/// The controller doesn't start beside an active peer without `--allow-other-controller`.
 pub(super) async fn start_is_refused_beside_an_active_peer(env: TestEnv) -> Result<()> {
     let peer = Peer::start(&env)?;
     let web = env.deployment("web", 2).await?;

@@ -33,8 +33,8 @@ pub struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// Waits without occupying the slot, unless `wait` is ready at once. Another reconcile can use
-    /// it meanwhile.
+    /// Waits without occupying the slot, unless `wait` is ready at once. Until then,
+    /// another reconcile can use it.
     pub(super) async fn release_during<F: Future>(&mut self, wait: F) -> F::Output {
         let mut wait = pin!(wait);
         if let Poll::Ready(output) = poll!(wait.as_mut()) {

@@ -1,8 +1,8 @@
 //! Go's regular expressions (RE2 syntax) on the `regex` crate.
 //!
 //! The two agree in how they match, but not in syntax: each accepts expressions that the other
-//! refuses or reads differently. Expressions are therefore parsed by Go's grammar and written anew
-//! in that of the `regex` crate.
+//! refuses or reads differently. Expressions are therefore parsed with Go's grammar and translated
+//! to the syntax of the `regex` crate.
 
 mod class;
 mod error;
