@@ -12,7 +12,6 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -25,7 +24,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional},
     net::{TcpListener, TcpStream},
-    process::{Child, Command},
+    process::Child,
     sync::watch,
     time::timeout,
 };
@@ -141,26 +140,11 @@ impl Server {
     }
 
     fn start_controller(&self, variables: &[(&str, &str)]) -> Child {
-        let log = fs::File::create(self.log_file()).unwrap();
-        Command::new(env!("CARGO_BIN_EXE_hpa"))
-            .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
-            .arg(&self.plain.kubeconfig)
-            .env_clear()
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap()
-    }
-
-    fn log_file(&self) -> PathBuf {
-        self.plain.dir.path().join("log")
+        self.plain.start_hpa(env!("CARGO_BIN_EXE_hpa"), &[], variables)
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.log_file()).unwrap()
+        self.plain.log()
     }
 
     /// Runs the controller until it scales `web` to its minimum.

@@ -1,14 +1,16 @@
 //! A testbed's objects in [`NAMESPACE`], and a testbed over HTTP.
 
 use std::{
-    fs,
+    fs::{self, File},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    process::Stdio,
 };
 
 use hpa_testbed::{ServerHandle, Testbed};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::process::{Child, Command};
 
 use crate::NAMESPACE;
 
@@ -67,5 +69,32 @@ impl ServedTestbed {
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a kubeconfig file");
         Self { address, kubeconfig, dir, _server: server }
+    }
+
+    /// Starts `hpa run` on this testbed with additional flags, and no environment variables except
+    /// these. `program` is the path of `hpa`.
+    pub fn start_hpa(&self, program: &str, flags: &[&str], variables: &[(&str, &str)]) -> Child {
+        let log = File::create(self.log_file()).expect("a log file");
+        Command::new(program)
+            .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
+            .arg(&self.kubeconfig)
+            .args(flags)
+            .env_clear()
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("hpa starts")
+    }
+
+    /// The log of the last process that [`Self::start_hpa`] started.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).expect("a log file")
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
     }
 }

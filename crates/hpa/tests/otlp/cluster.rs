@@ -1,21 +1,12 @@
 //! The binary, running against a testbed.
 
-use std::{
-    fs,
-    process::{ExitStatus, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{process::ExitStatus, sync::Arc, time::Duration};
 
 use hpa_test_harness::{ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, RequestInfo, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tokio::{
-    process::{Child, Command},
-    sync::watch,
-    time::timeout,
-};
+use tokio::{process::Child, sync::watch, time::timeout};
 
 /// Timeout of every wait, more than ten times the expected duration.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -79,19 +70,7 @@ impl ControllerProcess {
         let testbed = Testbed::new(config);
         testbed.apply_all(objects());
         let served = ServedTestbed::new(&testbed).await;
-        let log = fs::File::create(served.dir.path().join("log")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_hpa"))
-            .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
-            .arg(&served.kubeconfig)
-            .args(flags)
-            .env_clear()
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let child = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), flags, variables);
         Self { testbed, served, child, scale_requests, status_writes }
     }
 
@@ -118,6 +97,6 @@ impl ControllerProcess {
     /// Returns its exit status and its log.
     pub(crate) async fn wait_for_exit(&mut self) -> (ExitStatus, String) {
         let status = timeout(LIMIT, self.child.wait()).await.expect("in time").unwrap();
-        (status, fs::read_to_string(self.served.dir.path().join("log")).unwrap())
+        (status, self.served.log())
     }
 }
