@@ -1,0 +1,23 @@
+//! Where the metrics of the three Kubernetes metrics APIs come from.
+//!
+//! A [`Provider`] answers requests for custom, external and resource metrics. An aggregated API
+//! server and the controller use the same trait, so a metric has the same values for both.
+//!
+//! - [`request`] and [`value`] have the types of requests and answers.
+//! - [`error`] says why there is no answer. Each error carries the reason, and determines the
+//!   status with which prometheus-adapter ("the reference" here) answers.
+//! - [`objects`] is the interface to the objects of the cluster.
+
+#![warn(missing_docs)]
+
+pub mod error;
+pub mod objects;
+pub mod provider;
+pub mod request;
+pub mod test_doubles;
+pub mod value;
+
+pub use error::{NotFound, ProviderError};
+pub use objects::{ListError, ObjectLister, ObjectMetadata};
+pub use provider::{ApiGroups, Provider};
+pub use request::{CustomRequest, ExternalRequest, ObjectKey};

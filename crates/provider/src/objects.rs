@@ -1,0 +1,70 @@
+//! The objects of the cluster, as far as metrics need them.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+use async_trait::async_trait;
+use hpa_calc::Selector;
+use hpa_rules::ApiResource;
+use jiff::Timestamp;
+
+use crate::request::ObjectKey;
+
+/// Lists objects of the cluster.
+#[async_trait]
+pub trait ObjectLister: Send + Sync {
+    /// The names of the selected objects, in the order of the API server's list. The namespace is
+    /// empty for all namespaces and for objects without one.
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<String>, ListError>;
+
+    /// The running pods in a namespace, or in all if it is empty, sorted by namespace and name.
+    async fn running_pods(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<ObjectMetadata>, ListError>;
+
+    /// A running pod. `None` if there is none with this name.
+    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError>;
+
+    /// The nodes, sorted by name.
+    async fn nodes(&self, selector: &Selector) -> Result<Vec<ObjectMetadata>, ListError>;
+
+    /// A node. `None` if there is none with this name.
+    async fn node(&self, name: &str) -> Result<Option<ObjectMetadata>, ListError>;
+}
+
+/// What the resource metrics API shows of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectMetadata {
+    /// The object.
+    pub key: ObjectKey,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it was created.
+    pub creation_timestamp: Option<Timestamp>,
+}
+
+/// Why objects can't be listed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListError {
+    /// The API has no such resource.
+    #[error(transparent)]
+    Resource(#[from] hpa_rules::resource::ResourceError),
+    /// The request failed.
+    #[error("listing {resource} failed")]
+    Request {
+        /// The resource.
+        resource: String,
+        /// The failure.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The cache of the objects has not synced yet.
+    #[error("the cache of {0} has not synced yet")]
+    NotSynced(&'static str),
+}
