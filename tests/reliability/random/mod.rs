@@ -65,7 +65,9 @@ fn random_faults_leave_no_trace() {
                         break;
                     }
                     *own.lock() = Some((seed, Instant::now()));
-                    failures.lock().extend(run_seed(seed).err());
+                    // In two steps: the lock must not be held while the seed runs.
+                    let failure = run_seed(seed).err();
+                    failures.lock().extend(failure);
                 }
                 *own.lock() = None;
                 left.fetch_sub(1, Ordering::Relaxed);
