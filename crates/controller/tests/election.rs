@@ -50,6 +50,7 @@ enum Network {
 
 struct Instance {
     candidate: Candidate,
+    clock: VirtualClock,
     network: watch::Sender<Network>,
     client: Client,
 }
@@ -61,8 +62,8 @@ impl Instance {
         let election = election(client.clone(), "kube-system", name);
         let clock = VirtualClock::start();
         clock.skew(skew);
-        let candidate = Candidate::new(Some(&election), Arc::new(clock));
-        Self { candidate, network, client }
+        let candidate = Candidate::new(Some(&election), Arc::new(clock.clone()));
+        Self { candidate, clock, network, client }
     }
 
     async fn leader(testbed: &Testbed, name: &str) -> Self {
@@ -401,4 +402,60 @@ async fn writes_are_allowed_without_an_election() {
     let testbed = Testbed::default();
     let maps: Api<ConfigMap> = Api::namespaced(leadership.fence(&testbed.client()), "default");
     maps.create(&PostParams::default(), &config_map()).await.expect("written");
+}
+
+/// Creates a config map through the fence of an instance.
+async fn write_as(instance: &Instance) -> kube::Result<ConfigMap> {
+    let client = instance.leadership().fence(&instance.client);
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    maps.create(&PostParams::default(), &config_map()).await
+}
+
+/// The monotonic clock stops while the machine is suspended.
+#[tokio::test(start_paused = true)]
+async fn suspended_leader_writes_nothing_and_exits() {
+    let testbed = Testbed::default();
+    let first = Instance::leader(&testbed, "a").await;
+    sleep(RETRY * 5).await;
+    write_as(&first).await.expect("the leader writes");
+    first.clock.skew(SignedDuration::from_secs(10));
+    let error = write_as(&first).await.expect_err("refused").to_string();
+    assert!(error.contains("this instance is not the leader"), "{error}");
+    assert!(!first.is_leader());
+    timeout(RETRY + MOMENT, first.leadership().lost()).await.expect("lost");
+    sleep(RETRY + MOMENT).await;
+    first.clock.skew(SignedDuration::ZERO);
+    assert!(!first.is_leader(), "a corrected clock doesn't restore the leadership");
+    assert!(write_as(&first).await.is_err());
+    assert_eq!(testbed.list("v1", "ConfigMap").len(), 1);
+}
+
+/// The request waits in the client while the machine is suspended.
+#[tokio::test(start_paused = true)]
+async fn write_that_waits_during_a_suspension_is_not_sent() {
+    let testbed = Testbed::default();
+    let first = Instance::leader(&testbed, "a").await;
+    sleep(RETRY * 5 + MOMENT * 2).await;
+    let slow = watch::Sender::new(Network::Slow(MOMENT));
+    let client = first.leadership().fence(&client(&testbed, slow.subscribe()));
+    let maps: Api<ConfigMap> = Api::namespaced(client, "default");
+    let (parameters, map) = (PostParams::default(), config_map());
+    let mut write = pin!(maps.create(&parameters, &map));
+    timeout(MOMENT / 2, &mut write).await.expect_err("it waits");
+    first.clock.skew(SignedDuration::from_mins(1));
+    write.await.expect_err("refused");
+    assert!(testbed.list("v1", "ConfigMap").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_clock_steps_keep_the_leadership() {
+    let testbed = Testbed::default();
+    let first = Instance::leader(&testbed, "a").await;
+    for step in [1, 3, -2, 4, -3600, -3595] {
+        first.clock.skew(SignedDuration::from_secs(step));
+        assert!(first.is_leader(), "after a step to {step} s");
+        write_as(&first).await.expect("the leader writes");
+        sleep(RETRY * 2).await;
+    }
+    assert!(first.is_leader());
 }

@@ -27,7 +27,11 @@ use super::{
     decision::{LeaseObservation, LeaseRecord, Step, decide},
     leadership::{Predecessor, State},
 };
-use crate::{clock::Clock, history_store::HistoryHealth, k8s::ApiError};
+use crate::{
+    clock::{Clock, Instants},
+    history_store::HistoryHealth,
+    k8s::ApiError,
+};
 
 type LeaseWatch = BoxStream<'static, kube::Result<WatchEvent<Lease>>>;
 
@@ -111,10 +115,8 @@ impl Elector {
 
     /// The end of our leadership unless the lease is renewed; `None` if we are not the leader.
     fn leader_until(&self) -> Option<Instant> {
-        match *self.state.borrow() {
-            State::Leading { until, .. } => Some(until),
-            State::Standby | State::Ended => None,
-        }
+        let state = *self.state.borrow();
+        state.leader_until(&*self.clock)
     }
 
     /// After 1 to 2.2 retry periods, as in client-go, so that standbys don't act at the same time.
@@ -267,7 +269,7 @@ impl Elector {
     /// Acquires or renews the lease. The leadership counts from the start of the request, which is
     /// before any other instance observes the renewal.
     async fn write(&mut self, step: Step) -> LeaseWrite {
-        let sent = Instant::now();
+        let sent = (Instant::now(), self.clock.instants());
         let (lease, parameters) = (self.our_lease(), PostParams::default());
         let request = async {
             match step {
@@ -279,7 +281,7 @@ impl Elector {
             Ok(Ok(lease)) => {
                 self.log_success();
                 self.observe(Some(lease));
-                self.set_leader_until(sent + self.config.renew_deadline);
+                self.set_renewed(sent);
                 return LeaseWrite::Done;
             }
             Ok(Err(error)) => ApiError::from(error),
@@ -293,14 +295,15 @@ impl Elector {
         LeaseWrite::Failed
     }
 
-    fn set_leader_until(&mut self, until: Instant) {
+    /// Sets the end of the leadership after a renewal that was sent at this time.
+    fn set_renewed(&mut self, (sent, renewed): (Instant, Instants)) {
         self.watch = None;
         if self.leader_until().is_none() {
             let identity = &self.config.identity;
             info!(lease = %self.lease_name(), identity, "acquired the leader lease");
         }
-        let predecessor = self.predecessor;
-        self.state.send_replace(State::Leading { until, predecessor });
+        let (until, predecessor) = (sent + self.config.renew_deadline, self.predecessor);
+        self.state.send_replace(State::Leading { until, renewed, predecessor });
     }
 
     /// Releases the lease if we hold it, so that the next leader need not wait for its expiry.

@@ -1,6 +1,11 @@
 //! Whether this instance is the leader, and a client that writes only while it is.
 
-use std::future::{Future, pending};
+use std::{
+    fmt,
+    future::{Future, pending, poll_fn},
+    sync::Arc,
+    task::Poll,
+};
 
 use http::{Method, Request, Response};
 use jiff::Timestamp;
@@ -10,6 +15,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tower::{BoxError, service_fn};
+
+use crate::clock::{Clock, Instants};
 
 /// The leader before this one, according to the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,18 +35,45 @@ pub(super) enum State {
     /// Leader until this time, or longer if the lease is renewed.
     Leading {
         until: Instant,
+        /// When the last renewal was sent.
+        renewed: Instants,
         predecessor: Option<Predecessor>,
     },
     /// Not the leader, and no longer in the election.
     Ended,
 }
 
-/// The leadership of an instance. It ends at a time on the monotonic clock, even if the process was
-/// suspended and had no chance to react.
-#[derive(Clone, Debug)]
+impl State {
+    /// The end of the leadership unless the lease is renewed; `None` if this instance is not the
+    /// leader. A suspension of the machine since the last renewal counts, although the monotonic
+    /// clock doesn't have it.
+    pub(super) fn leader_until(self, clock: &dyn Clock) -> Option<Instant> {
+        let Self::Leading { until, renewed, .. } = self else { return None };
+        let suspended = clock.instants().suspended_since(renewed);
+        // An instant can't be before the machine's start.
+        Some(until.checked_sub(suspended).unwrap_or_else(|| until.min(Instant::now())))
+    }
+}
+
+/// The leadership of an instance. It ends at a time on the monotonic clock, or earlier if the wall
+/// clock jumps forward, even if the process was suspended and had no chance to react.
+#[derive(Clone)]
 pub struct Leadership {
     /// `None` without an election.
-    state: Option<watch::Receiver<State>>,
+    election: Option<ElectionState>,
+}
+
+#[derive(Clone)]
+struct ElectionState {
+    state: watch::Receiver<State>,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.election.as_ref().map(|election| *election.state.borrow());
+        f.debug_struct("Leadership").field("state", &state).finish_non_exhaustive()
+    }
 }
 
 /// The error of a write request that was not sent, or aborted.
@@ -50,18 +84,18 @@ pub struct NotLeader;
 impl Leadership {
     /// The leadership of a single instance, which never ends.
     pub fn without_election() -> Self {
-        Self { state: None }
+        Self { election: None }
     }
 
-    pub(super) fn new(state: watch::Receiver<State>) -> Self {
-        Self { state: Some(state) }
+    pub(super) fn new(state: watch::Receiver<State>, clock: Arc<dyn Clock>) -> Self {
+        Self { election: Some(ElectionState { state, clock }) }
     }
 
     /// Waits until this instance is the leader and returns its predecessor, if there was one.
     /// `None` if this instance will not become the leader.
     pub async fn acquired(&self) -> Option<Option<Predecessor>> {
-        let Some(state) = &self.state else { return Some(None) };
-        let mut state = state.clone();
+        let Some(election) = &self.election else { return Some(None) };
+        let mut state = election.state.clone();
         let decided = state.wait_for(|state| *state != State::Standby).await;
         match decided.map(|state| *state) {
             Ok(State::Leading { predecessor, .. }) => Some(predecessor),
@@ -70,20 +104,18 @@ impl Leadership {
     }
 
     pub fn is_leader(&self) -> bool {
-        let state = self.state.as_ref().map(|state| *state.borrow());
-        match state {
-            None => true,
-            Some(State::Leading { until, .. }) => Instant::now() < until,
-            Some(State::Standby | State::Ended) => false,
-        }
+        let Some(ElectionState { state, clock }) = &self.election else { return true };
+        let state = *state.borrow();
+        state.leader_until(&**clock).is_some_and(|until| Instant::now() < until)
     }
 
     /// Waits until this instance is not the leader.
     pub async fn lost(&self) {
-        let Some(state) = &self.state else { return pending().await };
+        let Some(ElectionState { state, clock }) = &self.election else { return pending().await };
         let mut state = state.clone();
         loop {
-            let State::Leading { until, .. } = *state.borrow_and_update() else { return };
+            let current = *state.borrow_and_update();
+            let Some(until) = current.leader_until(&**clock) else { return };
             if Instant::now() >= until {
                 return;
             }
@@ -105,7 +137,7 @@ impl Leadership {
     /// deadline is shorter than the lease duration, and because a scale is written against the
     /// resource version that was read.
     pub fn fence(&self, client: &Client) -> Client {
-        if self.state.is_none() {
+        if self.election.is_none() {
             return client.clone();
         }
         let namespace = client.default_namespace().to_owned();
@@ -126,9 +158,13 @@ impl Leadership {
         &self,
         response: impl Future<Output = kube::Result<Response<Body>>>,
     ) -> Result<Response<Body>, BoxError> {
+        // The request may wait for a rate limit, and the process may be suspended meanwhile. No timer
+        // fires then, so the leadership is checked whenever the request could continue.
+        let not_leader =
+            poll_fn(|_| if self.is_leader() { Poll::Pending } else { Poll::Ready(()) });
         tokio::select! {
-            // Checks the leadership before the request is sent.
             biased;
+            () = not_leader => Err(NotLeader.into()),
             () = self.lost() => Err(NotLeader.into()),
             response = response => response.map_err(BoxError::from),
         }

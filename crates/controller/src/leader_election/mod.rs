@@ -8,6 +8,8 @@
 //! - A deleted lease remains its holder's until it would have expired.
 //! - The leader may write until the renew deadline after it sent the last renewal
 //!   ([`Leadership::fence`]). A process that was suspended or cut off writes nothing after that.
+//!   The monotonic clock stops while a machine is suspended, so time that only the wall clock has
+//!   counts too.
 
 mod decision;
 mod elector;
@@ -63,7 +65,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Joins the election. Without one, this instance is the leader. `clock` provides the times
-    /// that are written to the lease.
+    /// that are written to the lease, and reveals a suspension of the machine.
     pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
         Self::with_history(election, clock, Arc::default())
     }
@@ -78,9 +80,9 @@ impl Candidate {
         let Some(election) = election else {
             return Self { leadership: Leadership::without_election(), release, elector: None };
         };
-        let (elector, state) = Elector::new(election, clock, history);
+        let (elector, state) = Elector::new(election, clock.clone(), history);
         let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
-        Self { leadership: Leadership::new(state), release, elector: Some(elector) }
+        Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
     }
 
     pub fn leadership(&self) -> &Leadership {

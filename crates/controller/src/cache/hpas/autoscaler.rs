@@ -16,7 +16,6 @@ use hpa_calc::{
     },
     history::{History, Recommendation},
 };
-use jiff::SignedDuration;
 use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
@@ -110,15 +109,6 @@ struct Restored {
     replicas: Option<i32>,
 }
 
-/// How far the wall clock was set between two instants. Steps under 1 s are indistinguishable from
-/// NTP slew, and count as none.
-fn wall_clock_step(earlier: Instants, later: Instants) -> SignedDuration {
-    let elapsed = later.monotonic.saturating_sub(earlier.monotonic);
-    let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
-    let step = later.wall.duration_since(earlier.wall).saturating_sub(elapsed);
-    if step.abs() < SignedDuration::from_secs(1) { SignedDuration::ZERO } else { step }
-}
-
 impl Autoscaler {
     pub(super) fn new(object: HorizontalPodAutoscaler, origin: Origin) -> Self {
         let early_retries = match origin {
@@ -186,7 +176,7 @@ impl Autoscaler {
         let stored = self.history.lock();
         let mut history = stored.history.clone();
         if let Some(stored_at) = stored.stored_at {
-            history.shift(wall_clock_step(stored_at, now));
+            history.shift(now.wall_clock_step_since(stored_at));
         }
         history
     }
@@ -325,24 +315,7 @@ fn is_older(version: &ObjectMeta, than: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use jiff::Timestamp;
-
     use super::*;
-
-    #[test]
-    fn wall_clock_step_is_zero_unless_the_clock_was_set() {
-        let before = Instants { wall: Timestamp::UNIX_EPOCH, monotonic: Duration::from_secs(5) };
-        let monotonic = before.monotonic + Duration::from_secs(60);
-        let at = |seconds| Instants {
-            wall: before.wall + SignedDuration::from_secs(seconds),
-            monotonic,
-        };
-        assert_eq!(wall_clock_step(before, at(60)), SignedDuration::ZERO);
-        assert_eq!(wall_clock_step(before, at(3660)), SignedDuration::from_hours(1));
-        assert_eq!(wall_clock_step(before, at(-3540)), SignedDuration::from_hours(-1));
-    }
 
     #[test]
     fn invalid_annotations_are_reported_once() {
