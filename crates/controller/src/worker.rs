@@ -34,7 +34,8 @@ impl Workers {
             let due = Instant::now() - item.lateness();
             let slot = workers.slots.acquire().await;
             while running.try_join_next().is_some() {}
-            running.spawn(workers.clone().process(item, due, slot));
+            // Boxed here, because each step of spawning copies the future, which is large.
+            running.spawn(workers.clone().process(item, due, slot).boxed());
         }
         while running.join_next().await.is_some() {}
     }
