@@ -1,0 +1,188 @@
+//! Field selectors, such as `metadata.name=web-0,metadata.namespace!=shop`.
+
+use std::fmt;
+
+/// A field selector.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldSelector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    field: String,
+    is_equal: bool,
+    value: String,
+}
+
+/// Why a field selector is invalid. The messages are those of apimachinery.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FieldSelectorError {
+    /// A term has no operator.
+    #[error("invalid selector: '{selector}'; can't understand '{term}'")]
+    Term {
+        /// The selector.
+        selector: String,
+        /// The term.
+        term: String,
+    },
+    /// A backslash before a character that needs none.
+    #[error("invalid field selector: invalid escape sequence: {0}")]
+    Escape(String),
+    /// A comma or an equals sign without a backslash.
+    #[error("invalid field selector: unescaped character in value: {0}")]
+    Unescaped(char),
+    /// The field is none of those that metrics have.
+    #[error(
+        "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        hpa_calc::go_text::Quoted(.0)
+    )]
+    UnknownField(String),
+}
+
+impl FieldSelector {
+    /// Selects the object with a name.
+    pub fn for_name(name: &str) -> Self {
+        let field = "metadata.name".to_owned();
+        Self { terms: vec![Term { field, is_equal: true, value: name.to_owned() }] }
+    }
+
+    /// Parses a selector.
+    pub fn parse(text: &str) -> Result<Self, FieldSelectorError> {
+        let terms = split_terms(text).filter(|term| !term.is_empty()).map(|term| {
+            let (field, is_equal, value) = split_term(term).ok_or_else(|| {
+                FieldSelectorError::Term { selector: text.to_owned(), term: term.to_owned() }
+            })?;
+            Ok(Term { field: field.to_owned(), is_equal, value: unescape(value)? })
+        });
+        Ok(Self { terms: terms.collect::<Result<_, _>>()? })
+    }
+
+    /// Fails if a field is not one of the metadata that metrics have.
+    pub fn check_fields(&self) -> Result<(), FieldSelectorError> {
+        let is_known =
+            |term: &&Term| matches!(term.field.as_str(), "metadata.name" | "metadata.namespace");
+        match self.terms.iter().find(|term| !is_known(term)) {
+            Some(term) => Err(FieldSelectorError::UnknownField(term.field.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the selector selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    /// The value that a field must have, if the selector demands a single one.
+    pub fn exact_match(&self, field: &str) -> Option<&str> {
+        let mut terms = self.terms.iter().filter(|term| term.is_equal && term.field == field);
+        terms.next().map(|term| term.value.as_str())
+    }
+
+    /// Whether an object with this namespace and name is selected. Objects without a namespace have
+    /// an empty one.
+    pub fn matches(&self, namespace: &str, name: &str) -> bool {
+        self.terms.iter().all(|term| {
+            let own = match term.field.as_str() {
+                "metadata.name" => name,
+                "metadata.namespace" => namespace,
+                _ => "",
+            };
+            (own == term.value) == term.is_equal
+        })
+    }
+}
+
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, term) in self.terms.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "," };
+            let operator = if term.is_equal { "=" } else { "!=" };
+            write!(f, "{separator}{}{operator}{}", term.field, term.value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Splits at commas that have no backslash before them.
+fn split_terms(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_escaped = false;
+    text.split(move |char| {
+        let splits = char == ',' && !is_escaped;
+        is_escaped = char == '\\' && !is_escaped;
+        splits
+    })
+}
+
+/// The field, whether the operator is an equality, and the escaped value.
+fn split_term(term: &str) -> Option<(&str, bool, &str)> {
+    let mut is_escaped = false;
+    for (index, char) in term.char_indices() {
+        if is_escaped || char == '\\' {
+            is_escaped = !is_escaped;
+            continue;
+        }
+        let (field, rest) = term.split_at_checked(index)?;
+        for (operator, is_equal) in [("!=", false), ("==", true), ("=", true)] {
+            if let Some(value) = rest.strip_prefix(operator) {
+                return Some((field, is_equal, value));
+            }
+        }
+    }
+    None
+}
+
+fn unescape(text: &str) -> Result<String, FieldSelectorError> {
+    let mut value = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => value.push(escaped),
+                Some(other) => return Err(FieldSelectorError::Escape(format!("\\{other}"))),
+                None => return Err(FieldSelectorError::Escape("\\".to_owned())),
+            },
+            ',' | '=' => return Err(FieldSelectorError::Unescaped(char)),
+            _ => value.push(char),
+        }
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn terms_are_conditions_on_metadata() {
+        let selector = FieldSelector::parse("metadata.name==a,metadata.namespace!=b,").unwrap();
+        assert_eq!(selector.to_string(), "metadata.name=a,metadata.namespace!=b");
+        assert_eq!(selector.exact_match("metadata.name"), Some("a"));
+        assert_eq!(selector.exact_match("metadata.namespace"), None);
+        assert!(selector.matches("c", "a"));
+        assert!(!selector.matches("b", "a"));
+        assert!(!selector.matches("c", "b"));
+        assert_eq!(selector.check_fields(), Ok(()));
+        assert!(FieldSelector::parse("").unwrap().is_empty());
+    }
+
+    #[rstest]
+    #[case("a", "invalid selector: 'a'; can't understand 'a'")]
+    #[case("a=b=c", "invalid field selector: unescaped character in value: =")]
+    #[case("a=b\\c", "invalid field selector: invalid escape sequence: \\c")]
+    fn invalid_selectors_are_reported(#[case] text: &str, #[case] message: &str) {
+        assert_eq!(FieldSelector::parse(text).unwrap_err().to_string(), message);
+    }
+
+    #[test]
+    fn escaped_characters_are_part_of_the_value() {
+        let selector = FieldSelector::parse(r"a=b\,c\=d\\,e=f").unwrap();
+        assert_eq!(selector.exact_match("a"), Some(r"b,c=d\"));
+        assert_eq!(selector.exact_match("e"), Some("f"));
+        let error = selector.check_fields().unwrap_err().to_string();
+        assert!(error.starts_with("\"a\" is not a known field selector"), "{error}");
+    }
+}

@@ -1,0 +1,107 @@
+//! The API groups and their versions.
+
+use std::fmt;
+
+/// A metrics API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// `custom.metrics.k8s.io`
+    Custom,
+    /// `external.metrics.k8s.io`
+    External,
+    /// `metrics.k8s.io`
+    Resource,
+}
+
+impl Group {
+    /// All groups, in the order of discovery.
+    pub const ALL: [Self; 3] = [Self::Custom, Self::External, Self::Resource];
+
+    /// The group with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|group| group.name() == name)
+    }
+
+    /// The name of the group.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Custom => "custom.metrics.k8s.io",
+            Self::External => "external.metrics.k8s.io",
+            Self::Resource => "metrics.k8s.io",
+        }
+    }
+
+    /// The versions that are served, in the order of their priority.
+    pub const fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Custom => &["v1beta1", "v1beta2"],
+            Self::External | Self::Resource => &["v1beta1"],
+        }
+    }
+}
+
+/// A version of `custom.metrics.k8s.io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CustomVersion {
+    /// `v1beta1`
+    V1Beta1,
+    /// `v1beta2`
+    V1Beta2,
+}
+
+impl CustomVersion {
+    /// The version with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::V1Beta1, Self::V1Beta2].into_iter().find(|version| version.name() == name)
+    }
+
+    /// The name of the version.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V1Beta1 => "v1beta1",
+            Self::V1Beta2 => "v1beta2",
+        }
+    }
+}
+
+/// A group with a version: `metrics.k8s.io/v1beta1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupVersion {
+    /// The group.
+    pub group: Group,
+    /// The version, one of [`Group::versions`].
+    pub version: &'static str,
+}
+
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group.name(), self.version)
+    }
+}
+
+/// The groups that a server has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstalledGroups {
+    /// `custom.metrics.k8s.io`
+    pub custom: bool,
+    /// `external.metrics.k8s.io`
+    pub external: bool,
+    /// `metrics.k8s.io`
+    pub resource: bool,
+}
+
+impl InstalledGroups {
+    /// Whether a group is installed.
+    pub const fn contains(self, group: Group) -> bool {
+        match group {
+            Group::Custom => self.custom,
+            Group::External => self.external,
+            Group::Resource => self.resource,
+        }
+    }
+
+    /// The installed groups, in the order of discovery.
+    pub fn iter(self) -> impl Iterator<Item = Group> {
+        Group::ALL.into_iter().filter(move |group| self.contains(*group))
+    }
+}

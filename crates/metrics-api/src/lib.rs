@@ -1,0 +1,48 @@
+//! The three Kubernetes metrics APIs as a server sees them: `custom.metrics.k8s.io`,
+//! `external.metrics.k8s.io` and `metrics.k8s.io`. Pure functions, without I/O, clock or async
+//! runtime.
+//!
+//! ```text
+//!  method, path, query ──► RequestInfo ──► (authorization)
+//!                              │
+//!                              ▼
+//!  Accept ────────────────► Route::find ──► CustomQuery, ExternalQuery, ResourceQuery
+//!                              │                          │
+//!                              │                          ▼
+//!                              │                    (values of metrics)
+//!                              ▼                          │
+//!                   discovery documents     lists, tables ▼      StatusError
+//!                              └──────────► encode: JSON or YAML ◄────┘
+//! ```
+//!
+//! Routes, errors, encodings and the order of checks are those of prometheus-adapter ("the
+//! reference" here), which is built on the libraries of kube-apiserver. Responses are JSON or YAML,
+//! never protobuf: all clients that ask for protobuf accept JSON, too.
+
+#![warn(missing_docs)]
+
+pub mod accept;
+pub mod discovery;
+mod duration;
+pub mod encode;
+pub mod field_selector;
+pub mod group;
+pub mod list_options;
+pub mod openapi;
+pub mod query;
+pub mod request;
+pub mod request_info;
+pub mod route;
+pub mod status;
+pub mod table;
+pub mod usage;
+pub mod values;
+
+pub use accept::{Conversion, MediaType};
+pub use encode::EncodeError;
+pub use group::{CustomVersion, Group, InstalledGroups};
+pub use query::Query;
+pub use request::{CustomQuery, ExternalQuery, ResourceQuery};
+pub use request_info::{RequestInfo, ResourceAttributes};
+pub use route::{NoRoute, Route};
+pub use status::StatusError;
