@@ -1,0 +1,5 @@
+//! Requests against servers in the same process.
+
+mod files;
+mod requests;
+mod tls;

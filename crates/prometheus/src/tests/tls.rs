@@ -1,0 +1,113 @@
+//! TLS with files: the server's authority and the client's certificate.
+
+use std::{path::Path, sync::Arc};
+
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        RootCertStore, ServerConfig,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+        server::WebPkiClientVerifier,
+    },
+};
+
+use crate::{Client, InstantQuery, QueryFailure, Settings, TimeoutParameter};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn issue(authority: &Authority, name: &str) -> (rcgen::Certificate, KeyPair) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    (params.signed_by(&key, authority).unwrap(), key)
+}
+
+/// Serves one empty vector to each client with a certificate of the authority.
+async fn serve(authority: &Authority) -> u16 {
+    let (certificate, key) = issue(authority, "localhost");
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.der().clone()).unwrap();
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder()
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = vec![0; 4096];
+            if stream.read(&mut request).await.unwrap_or_default() == 0 {
+                continue;
+            }
+            let body = r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#;
+            let length = body.len();
+            let response =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+            stream.write_all((response + body).as_bytes()).await.unwrap();
+            stream.shutdown().await.ok();
+        }
+    });
+    port
+}
+
+async fn query(settings: Settings) -> Result<(), QueryFailure> {
+    let client = Client::new(settings, Arc::new(())).unwrap();
+    let query = InstantQuery { query: "up".to_owned(), timeout: TimeoutParameter::Limit };
+    client.query(&query).await.map(drop)
+}
+
+fn write(dir: &Path, name: &str, content: String) -> std::path::PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    path
+}
+
+#[tokio::test]
+async fn server_and_client_verify_each_other() {
+    let (own, other) = (authority(), authority());
+    let port = serve(&own).await;
+    let (certificate, key) = issue(&own, "client");
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("https://localhost:{port}");
+    let settings = Settings {
+        ca_file: Some(write(dir.path(), "ca.crt", own.pem())),
+        client_certificate_file: Some(write(dir.path(), "tls.crt", certificate.pem())),
+        client_key_file: Some(write(dir.path(), "tls.key", key.serialize_pem())),
+        ..Settings::new("p", &url).unwrap()
+    };
+    query(settings.clone()).await.unwrap();
+
+    let anonymous =
+        Settings { client_certificate_file: None, client_key_file: None, ..settings.clone() };
+    let error = query(anonymous).await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+
+    let ca_file = Some(write(dir.path(), "other.crt", other.pem()));
+    let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn file_without_a_certificate_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let ca_file = Some(write(dir.path(), "ca.crt", "-----BEGIN nothing".to_owned()));
+    let settings = Settings { ca_file, ..Settings::new("p", "https://localhost:1").unwrap() };
+    let error = query(settings).await.unwrap_err();
+    let QueryFailure::Connection(error) = error else { panic!("{error:?}") };
+    assert!(error.to_string().contains("ca.crt"), "{error}");
+}
