@@ -14,7 +14,7 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     fs,
     net::{Ipv4Addr, SocketAddr},
     process::{Child, Command, Stdio},
@@ -23,7 +23,10 @@ use std::{
 };
 
 use hpa_test_harness::{TestbedExt, hpa_binary, long_tests, objects};
-use hpa_testbed::{ChangeListener, Config, GroupResource, Testbed};
+use hpa_testbed::{
+    ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, GroupResource,
+    MetricsProvider, Testbed,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -35,23 +38,25 @@ const MAX_PEAK_MIB: u64 = 256;
 /// Deadline of a test; far longer than any takes.
 const DEADLINE: Duration = Duration::from_mins(4);
 
-/// The autoscalers whose status has a reason.
+/// The autoscalers whose status has one of the reasons.
 struct Reasons {
-    reason: &'static str,
+    reasons: &'static [&'static str],
     names: Mutex<HashSet<String>>,
     count: watch::Sender<usize>,
 }
 
 impl Reasons {
-    fn new(reason: &'static str) -> Arc<Self> {
-        Arc::new(Self { reason, names: Mutex::default(), count: watch::Sender::new(0) })
+    fn new(reasons: &'static [&'static str]) -> Arc<Self> {
+        Arc::new(Self { reasons, names: Mutex::default(), count: watch::Sender::new(0) })
     }
 
     async fn reach(&self, count: usize) {
         let reached = async { self.count.subscribe().wait_for(|it| *it >= count).await.map(drop) };
         let reached = timeout(DEADLINE, reached).await;
         let now = *self.count.borrow();
-        reached.unwrap_or_else(|_| panic!("{now} of {count} have {}", self.reason)).expect("alive");
+        reached
+            .unwrap_or_else(|_| panic!("{now} of {count} have {:?}", self.reasons))
+            .expect("alive");
     }
 }
 
@@ -61,11 +66,29 @@ impl ChangeListener for Reasons {
             return;
         };
         let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
-        if conditions.into_iter().any(|condition| condition["reason"] == self.reason) {
+        let has_reason =
+            |condition: &Value| self.reasons.iter().any(|reason| condition["reason"] == *reason);
+        if conditions.into_iter().any(has_reason) {
             let mut names = self.names.lock();
             names.insert(new["metadata"]["name"].as_str().unwrap_or_default().to_owned());
             self.count.send_replace(names.len());
         }
+    }
+}
+
+/// An adapter whose answer for each external metric takes 40 MiB.
+struct LargeAnswers;
+
+impl MetricsProvider for LargeAnswers {
+    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        let labels = BTreeMap::from([("large".to_owned(), "x".repeat(1 << 20))]);
+        let series = ExternalMetric {
+            metric_name: query.metric.clone(),
+            metric_labels: labels,
+            value: "1".to_owned(),
+            ..ExternalMetric::default()
+        };
+        Ok(vec![series; 40])
     }
 }
 
@@ -104,15 +127,24 @@ impl Drop for Controller {
     }
 }
 
-/// Runs the binary on a testbed until `count` autoscalers have a condition with the reason, and
-/// checks its memory.
-async fn assert_bounded(set_up: impl FnOnce(&Testbed), reason: &'static str, count: usize) {
+/// Runs the binary on a testbed until `count` autoscalers have a condition with one of the reasons,
+/// and checks its memory.
+async fn assert_bounded(
+    set_up: impl FnOnce(&Testbed),
+    reasons: &'static [&'static str],
+    count: usize,
+) {
+    let name = reasons.join(" or ");
     if !long_tests() {
-        println!("{reason}: skipped, HPA_LONG_TESTS=1 runs it");
+        println!("{name}: skipped, HPA_LONG_TESTS=1 runs it");
         return;
     }
-    let reasons = Reasons::new(reason);
-    let testbed = Testbed::new(Config { listener: Some(reasons.clone()), ..Config::default() });
+    let reasons = Reasons::new(reasons);
+    let testbed = Testbed::new(Config {
+        listener: Some(reasons.clone()),
+        metrics: Some(Arc::new(LargeAnswers)),
+        ..Config::default()
+    });
     testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
     set_up(&testbed);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -120,7 +152,7 @@ async fn assert_bounded(set_up: impl FnOnce(&Testbed), reason: &'static str, cou
     let controller = Controller::start(address);
     reasons.reach(count).await;
     let peak = controller.peak_mib();
-    println!("{reason}: peak of {peak} MiB");
+    println!("{name}: peak of {peak} MiB");
     assert!(peak < MAX_PEAK_MIB, "{peak} MiB");
 }
 
@@ -146,7 +178,7 @@ async fn pods_of_a_megabyte_each() {
         apply(testbed, hpa_of_web("web", vec![objects::cpu_metric(50)]));
     };
     // The testbed has no usage of the pods.
-    assert_bounded(set_up, "FailedGetResourceMetric", 1).await;
+    assert_bounded(set_up, &["FailedGetResourceMetric"], 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +190,7 @@ async fn thousand_autoscalers_with_one_selector() {
             apply(testbed, hpa_of_web(&name, vec![objects::cpu_metric(50)]));
         }
     };
-    assert_bounded(set_up, "AmbiguousSelector", 1000).await;
+    assert_bounded(set_up, &["AmbiguousSelector"], 1000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -169,5 +201,23 @@ async fn autoscalers_with_thousands_of_metrics() {
             apply(testbed, hpa_of_web(&format!("web-{at}"), metrics.collect()));
         }
     };
-    assert_bounded(set_up, "TooManyMetrics", 20).await;
+    assert_bounded(set_up, &["TooManyMetrics"], 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_responses_of_forty_megabytes() {
+    const AUTOSCALERS: usize = 10;
+    let set_up = |testbed: &Testbed| {
+        for at in 0..AUTOSCALERS {
+            let mut deployment = objects::running_deployment("web", 1);
+            deployment["metadata"]["name"] = format!("web-{at}").into();
+            apply(testbed, deployment);
+            let metric = objects::external_metric(&format!("m{at}"), "1");
+            let mut hpa = hpa_of_web(&format!("web-{at}"), vec![metric]);
+            hpa["spec"]["scaleTargetRef"]["name"] = format!("web-{at}").into();
+            apply(testbed, hpa);
+        }
+    };
+    // How many responses fit into the budget at once depends on the timing.
+    assert_bounded(set_up, &["ValidMetricFound", "FailedGetExternalMetric"], AUTOSCALERS).await;
 }
