@@ -16,8 +16,39 @@ pub(super) fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + D
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a list that may be `null` and usually has one element. It allocates no spare capacity,
-/// because there are tens of thousands of such lists at a time.
+/// Reads an object that may be `null`.
+pub(super) fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let object = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(object.map(|Object(value)| value).unwrap_or_default())
+}
+
+/// An object. A derived `Deserialize` alone would also accept a list of the members' values.
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(de::value::MapAccessDeserializer::new(map))
+    }
+}
+
+/// Reads a list of objects that may be `null` and usually has one element. It allocates no spare
+/// capacity, because there are tens of thousands of such lists at a time.
 pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -36,7 +67,7 @@ pub(super) fn short_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
             let mut list = Vec::new();
-            while let Some(element) = seq.next_element()? {
+            while let Some(Object(element)) = seq.next_element()? {
                 // `push` would allocate four.
                 list.reserve_exact(1);
                 list.push(element);
@@ -233,7 +264,8 @@ impl ItemLabels {
 
 impl Labels for ItemLabels {
     fn label(&self, key: &str) -> Option<&str> {
-        self.pairs().find(|(own, _)| *own == key).map(|(_, value)| value)
+        // The last of equal keys counts, as in a Go map.
+        self.pairs().filter(|(own, _)| *own == key).last().map(|(_, value)| value)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{
     de::{self, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess},
 };
 
-use super::{ListItem, WireError};
+use super::{ListItem, WireError, field::Object};
 
 /// Lower limit for the JSON of most items. It determines the capacity that is reserved for a list.
 const MIN_ITEM_BYTES: usize = 160;
@@ -91,16 +91,25 @@ impl<'de, I: ListItem> de::Visitor<'de> for ListSeed<I> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<List<I>, A::Error> {
-        let mut list = List { kind: None, message: None, items: Vec::new() };
+        let (mut kind, mut message, mut items) = (None, None, None);
         while let Some(field) = map.next_key()? {
             match field {
-                Field::Kind => list.kind = map.next_value()?,
-                Field::Message => list.message = map.next_value()?,
-                Field::Items => list.items = map.next_value_seed(ItemsSeed(&self))?,
+                Field::Kind if kind.is_some() => return Err(A::Error::duplicate_field("kind")),
+                Field::Kind => kind = Some(map.next_value()?),
+                Field::Message if message.is_some() => {
+                    return Err(A::Error::duplicate_field("message"));
+                }
+                Field::Message => message = Some(map.next_value()?),
+                Field::Items if items.is_some() => return Err(A::Error::duplicate_field("items")),
+                Field::Items => items = Some(map.next_value_seed(ItemsSeed(&self))?),
                 Field::Other => _ = map.next_value::<IgnoredAny>()?,
             }
         }
-        Ok(list)
+        Ok(List {
+            kind: kind.unwrap_or_default(),
+            message: message.unwrap_or_default(),
+            items: items.unwrap_or_default(),
+        })
     }
 }
 
@@ -126,10 +135,10 @@ impl<'de, I: ListItem> de::Visitor<'de> for ItemsSeed<'_, I> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<I>, A::Error> {
-        let Some(first) = seq.next_element()? else { return Ok(Vec::new()) };
+        let Some(Object(first)) = seq.next_element()? else { return Ok(Vec::new()) };
         let mut items = Vec::with_capacity(self.0.capacity.max(1));
         items.push(first);
-        while let Some(mut item) = seq.next_element::<I>()? {
+        while let Some(Object(mut item)) = seq.next_element::<Object<I>>()? {
             if items.len() >= self.0.max_items {
                 return Err(A::Error::custom("the items have less than 32 bytes on average"));
             }

@@ -5,6 +5,10 @@
 //! controller: unknown fields, absent fields and `null` lists are accepted. An invalid quantity,
 //! time or duration makes the whole response undecodable. A container may report any set of
 //! resources, so one without memory is not an error.
+//!
+//! The reference takes the last of two members with the same name. So do maps here (labels, usage),
+//! but a field that occurs twice is an error: no server sends that, and the values may differ.
+//! Other members are only checked for syntax, however large or nested they are.
 
 mod duration;
 mod field;
@@ -63,7 +67,7 @@ pub trait ListItem: DeserializeOwned {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct PodMetrics {
     /// The pod's name and labels.
-    #[serde(default, deserialize_with = "field::null_as_default")]
+    #[serde(default, deserialize_with = "field::object_or_default")]
     pub metadata: ItemMeta,
     /// The end of the window.
     #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
@@ -135,7 +139,7 @@ impl<'de> Deserialize<'de> for MetricValue {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Raw {
-            #[serde(default, deserialize_with = "field::null_as_default")]
+            #[serde(default, deserialize_with = "field::object_or_default")]
             described_object: Described,
             #[serde(default = "field::zero_time", deserialize_with = "field::timestamp")]
             timestamp: Timestamp,

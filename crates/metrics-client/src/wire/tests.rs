@@ -110,6 +110,25 @@ fn pod_metrics_list_is_decoded() {
 }
 
 #[test]
+fn last_of_equal_labels_counts() {
+    let item: ExternalMetricValue =
+        serde_json::from_str(r#"{"metricLabels":{"a":"1","b":"2","a":"3"}}"#).unwrap();
+    assert_eq!((item.labels.label("a"), item.labels.label("b")), (Some("3"), Some("2")));
+}
+
+#[rstest]
+#[case(r#"{"items":[[{"name":"web-1"}]]}"#, "expected an object")]
+#[case(r#"{"items":[{"metadata":["web-1"]}]}"#, "expected an object")]
+#[case(r#"{"items":[{"containers":[["app"]]}]}"#, "expected an object")]
+#[case(r#"{"items":[],"items":[{}]}"#, "duplicate field `items`")]
+#[case(r#"{"items":[{"window":"1s","window":"2s"}]}"#, "duplicate field `window`")]
+fn ambiguous_list_is_rejected(#[case] body: &str, #[case] part: &str) {
+    let error = decode_list::<PodMetrics>(body.as_bytes()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.contains(part), "{cause}");
+}
+
+#[test]
 fn labels_with_nul_are_skipped() {
     let labels: ItemLabels = [("a\0b", "c"), ("d", "e\0f"), ("g", "h")].into_iter().collect();
     assert_eq!((labels.label("a"), labels.label("d"), labels.label("g")), (None, None, Some("h")));

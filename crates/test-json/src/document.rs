@@ -1,0 +1,105 @@
+//! Plain decoding of JSON.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+/// The result of plain decoding.
+pub type Plain<T> = Result<T, serde_json::Error>;
+
+/// A value in a JSON text. Only what a caller reads is decoded. The rest is only checked for
+/// syntax, like a member for which a derived `Deserialize` has no field.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a>(&'a RawValue);
+
+impl<'a> Document<'a> {
+    /// Checks the syntax of a whole text.
+    pub fn parse(body: &'a [u8]) -> Plain<Self> {
+        let text = std::str::from_utf8(body).map_err(serde_json::Error::custom)?;
+        serde_json::from_str(text).map(Self)
+    }
+
+    /// The value's JSON.
+    pub fn text(self) -> &'a str {
+        self.0.get()
+    }
+
+    pub fn is_null(self) -> bool {
+        self.text() == "null"
+    }
+
+    pub fn is_object(self) -> bool {
+        self.text().starts_with('{')
+    }
+
+    pub fn is_list(self) -> bool {
+        self.text().starts_with('[')
+    }
+
+    /// Decodes a value whose type needs no test: a number, a string, or a collection of them.
+    pub fn decode<T: Deserialize<'a>>(self) -> Plain<T> {
+        serde_json::from_str(self.text())
+    }
+
+    /// The elements of a list.
+    pub fn elements(self) -> Plain<Vec<Self>> {
+        let elements: Vec<&RawValue> = self.decode()?;
+        Ok(elements.into_iter().map(Self).collect())
+    }
+
+    /// The members of an object in their order. A name may occur more than once.
+    pub fn members(self) -> Plain<Vec<(String, Self)>> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Vec<(String, Document<'de>)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    members.push((name, Document(value)));
+                }
+                Ok(members)
+            }
+        }
+
+        serde_json::Deserializer::from_str(self.text()).deserialize_map(Members)
+    }
+
+    /// The members of these names. Fails if one of them occurs more than once.
+    pub fn fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
+        let mut fields = [None; N];
+        for (name, value) in self.members()? {
+            let Some(at) = names.iter().position(|it| *it == name) else { continue };
+            if fields[at].replace(value).is_some() {
+                return Err(serde_json::Error::custom(format!("duplicate field {name}")));
+            }
+        }
+        Ok(fields)
+    }
+
+    /// Like [`Document::fields`]. In addition, a list of the members' values is accepted, as a
+    /// derived `Deserialize` does.
+    pub fn struct_fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
+        if !self.is_list() {
+            return self.fields(names);
+        }
+        let elements = self.elements()?;
+        if elements.len() > N {
+            return Err(serde_json::Error::custom("more elements than fields"));
+        }
+        let mut fields = [None; N];
+        for (field, element) in fields.iter_mut().zip(elements) {
+            *field = Some(element);
+        }
+        Ok(fields)
+    }
+}
