@@ -200,6 +200,7 @@ impl RuleFields {
             },
             name: NameMapping { matches: self.name.matches, as_template: self.name.r#as },
             metrics_query: self.metrics_query,
+            ..DiscoveryRule::default()
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use hpa_rules::results::QueryResult;
+use hpa_rules::{Compat, results::QueryResult};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
@@ -137,8 +137,12 @@ impl Inner {
             TimeoutParameter::Empty => Some(String::new()),
             TimeoutParameter::Absent => None,
         };
+        let mut parameters = vec![("query", &*query.query)];
         let now = time::parameter(Timestamp::now());
-        let mut parameters = vec![("query", &*query.query), ("time", &now)];
+        if self.settings.compat == Compat::PrometheusAdapter {
+            // Without it, the server uses its own clock, with which samples have their times.
+            parameters.push(("time", &now));
+        }
         parameters.extend(timeout.as_deref().map(|timeout| ("timeout", timeout)));
 
         let result = async |deadline| {
@@ -224,7 +228,7 @@ impl Inner {
         encoded.extend_pairs(parameters);
         let mut encoded = encoded.finish();
         let own_query = self.settings.url.query().filter(|query| !query.is_empty());
-        let is_compat = self.settings.compat == hpa_rules::Compat::PrometheusAdapter;
+        let is_compat = self.settings.compat == Compat::PrometheusAdapter;
         let (method, uri, body) = match (self.settings.verb, own_query) {
             // The reference replaces the parameters of the URL.
             (Verb::Get, Some(own)) if !is_compat => {

@@ -105,17 +105,21 @@ impl ProviderError {
 
     /// The error with all its causes.
     pub fn describe(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let message = error.to_string();
-            // Some errors contain their cause.
-            if !text.ends_with(&message) {
-                text.push_str(": ");
-                text.push_str(&message);
-            }
-            cause = error.source();
-        }
-        text
+        describe(self)
     }
+}
+
+/// An error with its causes, without those that the text before contains.
+pub(crate) fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    text
 }

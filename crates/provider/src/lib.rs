@@ -6,18 +6,27 @@
 //! - [`request`] and [`value`] have the types of requests and answers.
 //! - [`error`] says why there is no answer. Each error carries the reason, and determines the
 //!   status with which prometheus-adapter ("the reference" here) answers.
-//! - [`objects`] is the interface to the objects of the cluster.
+//! - [`objects`] is the interface to the objects of the cluster, and [`KubeObjects`] implements it.
+//! - [`PrometheusProvider`] reads metrics from Prometheus, by the rules of the reference.
 
 #![warn(missing_docs)]
 
 pub mod error;
+mod kube_objects;
+pub mod mapper;
 pub mod objects;
+pub mod prometheus;
 pub mod provider;
 pub mod request;
 pub mod test_doubles;
 pub mod value;
 
 pub use error::{NotFound, ProviderError};
+pub use kube_objects::KubeObjects;
+pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
+pub use prometheus::{
+    PrometheusProvider, PrometheusSettings, RelistError, RuleStatus, RulesFile, Servers,
+};
 pub use provider::{ApiGroups, Provider};
 pub use request::{CustomRequest, ExternalRequest, ObjectKey};

@@ -109,12 +109,12 @@ fn without_time(text: &str) -> String {
     Verb::Post,
     Compat::Off,
     "/api/v1/query?tenant=a",
-    "query=up%7Ba%3D%22b+c%22%7D&time=T&timeout=10000ms"
+    "query=up%7Ba%3D%22b+c%22%7D&timeout=10000ms"
 )]
 #[case::get(
     Verb::Get,
     Compat::Off,
-    "/api/v1/query?tenant=a&query=up%7Ba%3D%22b+c%22%7D&time=T&timeout=10000ms",
+    "/api/v1/query?tenant=a&query=up%7Ba%3D%22b+c%22%7D&timeout=10000ms",
     ""
 )]
 #[case::get_of_the_reference(
@@ -144,9 +144,9 @@ async fn query_is_sent_by_verb(
 }
 
 #[rstest]
-#[case::limit(TimeoutParameter::Limit, "query=up&time=T&timeout=10000ms")]
-#[case::empty(TimeoutParameter::Empty, "query=up&time=T&timeout=")]
-#[case::absent(TimeoutParameter::Absent, "query=up&time=T")]
+#[case::limit(TimeoutParameter::Limit, "query=up&timeout=10000ms")]
+#[case::empty(TimeoutParameter::Empty, "query=up&timeout=")]
+#[case::absent(TimeoutParameter::Absent, "query=up")]
 #[tokio::test]
 async fn timeout_is_sent_as_asked(#[case] timeout: TimeoutParameter, #[case] expected: &str) {
     let server = Server::new(200, VECTOR);

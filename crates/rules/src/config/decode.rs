@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _, rc::Rc, time::Duration};
 
 use super::{
     Config, ConfigError, DiscoveryRule, Issue, Issues, NameMapping, OverrideTarget, Overrides,
-    Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules,
+    Positions, RegexFilter, ResourceMapping, ResourceRule, ResourceRules, Server,
     duration::parse_duration,
     yaml::{Content, Node, ScalarType},
 };
@@ -282,6 +282,22 @@ fields!(Config {
     "rules" => rules,
     "externalRules" => external_rules,
     "resourceRules" => resource_rules,
+    "servers" => servers,
+});
+fields!(Server {
+    "name" => name,
+    "url" => url,
+    "verb" => verb,
+    "headers" => headers,
+    "authInCluster" => auth_in_cluster,
+    "authConfig" => auth_config,
+    "caFile" => ca_file,
+    "clientTLSCertFile" => client_tls_cert_file,
+    "clientTLSKeyFile" => client_tls_key_file,
+    "tokenFile" => token_file,
+    "username" => username,
+    "passwordFile" => password_file,
+    "timeout" => timeout,
 });
 fields!(DiscoveryRule {
     "seriesQuery" => series_query,
@@ -289,6 +305,7 @@ fields!(DiscoveryRule {
     "resources" => resources,
     "name" => name,
     "metricsQuery" => metrics_query,
+    "server" => server,
 });
 fields!(RegexFilter { "is" => is, "isNot" => is_not });
 fields!(ResourceMapping {
@@ -298,7 +315,12 @@ fields!(ResourceMapping {
 });
 fields!(OverrideTarget { "group" => group, "resource" => resource });
 fields!(NameMapping { "matches" => matches, "as" => as_template });
-fields!(ResourceRules { "cpu" => cpu, "memory" => memory, "window" => window });
+fields!(ResourceRules {
+    "cpu" => cpu,
+    "memory" => memory,
+    "window" => window,
+    "server" => server,
+});
 fields!(ResourceRule {
     "containerQuery" => container_query,
     "nodeQuery" => node_query,

@@ -30,6 +30,8 @@ pub struct Config {
     pub external_rules: Vec<DiscoveryRule>,
     /// `resourceRules`: `metrics.k8s.io`.
     pub resource_rules: Option<ResourceRules>,
+    /// `servers`: Prometheus servers that rules refer to. The reference has one server only.
+    pub servers: Vec<Server>,
     /// Where the fields are in the file.
     pub positions: Positions,
 }
@@ -47,6 +49,8 @@ pub struct DiscoveryRule {
     pub name: NameMapping,
     /// The template of the query.
     pub metrics_query: String,
+    /// The name of the server, from `servers`. Empty for the server of the command line.
+    pub server: String,
 }
 
 /// A condition on the name of a series. Exactly one of the fields is set.
@@ -87,6 +91,39 @@ pub struct ResourceRules {
     pub memory: ResourceRule,
     /// The window that is reported with the values.
     pub window: Duration,
+    /// The name of the server, from `servers`. Empty for the server of the command line.
+    pub server: String,
+}
+
+/// A Prometheus server. Its fields are the flags of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Server {
+    /// The name that rules refer to.
+    pub name: String,
+    /// The URL.
+    pub url: String,
+    /// `GET` or `POST`. Empty for the default.
+    pub verb: String,
+    /// Headers, as `NAME=VALUE`.
+    pub headers: Vec<String>,
+    /// Whether to use the service account of the pod.
+    pub auth_in_cluster: Option<bool>,
+    /// A kubeconfig file with credentials.
+    pub auth_config: String,
+    /// The file with certificates of authorities.
+    pub ca_file: String,
+    /// The file with the client's certificate.
+    pub client_tls_cert_file: String,
+    /// The file with the client's key.
+    pub client_tls_key_file: String,
+    /// The file with a bearer token.
+    pub token_file: String,
+    /// The user of basic authentication.
+    pub username: String,
+    /// The file with the password of basic authentication.
+    pub password_file: String,
+    /// The time limit of a query. Zero for the default.
+    pub timeout: Duration,
 }
 
 /// How to query a resource.

@@ -105,7 +105,7 @@ fn anchors_and_merge_keys_are_followed() {
 #[case::text("foo", "line 1, column 1: must be a mapping, not `foo`")]
 #[case::unknown(
     "foo: 1",
-    "line 1, column 1: unknown field `foo`: expected one of rules, externalRules, resourceRules"
+    "line 1, column 1: unknown field `foo`: expected one of rules, externalRules, resourceRules, servers"
 )]
 #[case::misspelt(
     "rules:\n- metricQuery: a",
@@ -178,4 +178,26 @@ fn expansion_of_aliases_is_limited() {
 #[test]
 fn long_files_are_refused() {
     assert_eq!(Config::parse(&" ".repeat(MAX_FILE_LEN + 1)), Err(ConfigError::TooLong));
+}
+
+#[test]
+fn servers_are_read_with_all_fields() {
+    let config = Config::parse(
+        "servers:\n\
+         - {name: eu, url: 'http://eu', headers: [X-Scope-OrgID=a], authInCluster: yes, timeout: 5s}\n\
+         rules:\n\
+         - {seriesQuery: up, server: eu}\n",
+    );
+    let config = config.unwrap();
+    let server = &config.servers[0];
+    assert_eq!(
+        (&*server.name, &*server.url, server.auth_in_cluster),
+        ("eu", "http://eu", Some(true))
+    );
+    assert_eq!(
+        (&server.headers[..], server.timeout.as_secs()),
+        (&["X-Scope-OrgID=a".into()][..], 5)
+    );
+    assert_eq!(config.rules[0].server, "eu");
+    assert_eq!(config.positions.get("rules[0].server").unwrap().line, 4);
 }

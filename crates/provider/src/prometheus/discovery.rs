@@ -1,0 +1,195 @@
+//! Discovery: the series of each rule.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use futures::{StreamExt, stream};
+use hpa_prometheus::QueryFailure;
+use hpa_rules::{
+    ApiResources, Compat, CustomRegistry, ExternalRegistry, Rule, RuleSeries, RuleSet,
+    config::DiscoveryRule, registry::Source, ruleset::InvalidRule, series::RuleSeriesBuilder,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    PrometheusSettings, RelistError,
+    state::{ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
+};
+use crate::{error::describe, mapper::ResourceMapper};
+
+/// How many lists of series are read at a time. Each holds the names of its series.
+const CONCURRENCY: usize = 8;
+
+/// Compiles the rules, and reads the series of each.
+pub(super) async fn discover(
+    rules: &Arc<Rules>,
+    previous: &State,
+    settings: &PrometheusSettings,
+    mapper: &dyn ResourceMapper,
+) -> Result<State, RelistError> {
+    let resources = Arc::new(mapper.load().await?);
+    let config = &rules.config;
+    let compiled = RuleSet::compile(config, &resources);
+    if settings.compat == Compat::PrometheusAdapter
+        && let Some(error) = compiled.first_error()
+    {
+        return Err(RelistError::InvalidRule(Box::new(error.clone())));
+    }
+    let pass = Pass { rules, resources: &resources, settings };
+    let custom = pass.list("rules", &config.rules, &compiled.custom, &previous.custom);
+    let external =
+        pass.list("externalRules", &config.external_rules, &compiled.external, &previous.external);
+    let (custom, external) = tokio::join!(custom, external);
+    Ok(State {
+        rules: rules.clone(),
+        custom_registry: CustomRegistry::new(custom.sources()),
+        external_registry: ExternalRegistry::new(external.sources()),
+        compiled,
+        resources,
+        custom,
+        external,
+    })
+}
+
+/// One pass of discovery.
+struct Pass<'a> {
+    rules: &'a Rules,
+    resources: &'a Arc<ApiResources>,
+    settings: &'a PrometheusSettings,
+}
+
+type Compiled = Result<Arc<Rule>, InvalidRule>;
+
+/// Rules with the same series: their positions, and the series or a failure.
+type ReadGroup = (Vec<usize>, Result<Vec<RuleSeries>, QueryFailure>);
+
+impl Pass<'_> {
+    /// Reads the series of a list of rules.
+    async fn list(
+        &self,
+        name: &str,
+        definitions: &[DiscoveryRule],
+        compiled: &[Compiled],
+        previous: &RuleList,
+    ) -> RuleList {
+        let mut results: Vec<Option<Result<ReadSeries, QueryFailure>>> = Vec::new();
+        results.resize_with(definitions.len(), || None);
+        for (positions, result) in self.read_all(definitions, compiled).await {
+            let read = Timestamp::now();
+            let mut series = result.map(Vec::into_iter);
+            for position in positions {
+                let result = match &mut series {
+                    Ok(series) => series
+                        .next()
+                        .map(|series| Ok(ReadSeries { series: Arc::new(series), read })),
+                    Err(error) => Some(Err(error.clone())),
+                };
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = result;
+                }
+            }
+        }
+        let all_or_nothing = self.settings.compat == Compat::PrometheusAdapter
+            && results.iter().any(|result| matches!(result, Some(Err(_))));
+        let known = previous.by_definition();
+        let rules = definitions.iter().zip(compiled).zip(results).enumerate();
+        let entries = rules.map(|(index, ((definition, compiled), result))| {
+            let previous = known.get(&RuleKey::new(definition)).copied();
+            let name = format!("{name}[{index}]");
+            let result = if all_or_nothing { result.filter(Result::is_err) } else { result };
+            self.entry(name, index, definition, compiled, result, previous)
+        });
+        RuleList { entries: entries.collect() }
+    }
+
+    /// The entry of a rule. If its series can't be read, it keeps the previous ones.
+    fn entry(
+        &self,
+        name: String,
+        index: usize,
+        definition: &DiscoveryRule,
+        compiled: &Compiled,
+        result: Option<Result<ReadSeries, QueryFailure>>,
+        previous: Option<&RuleEntry>,
+    ) -> RuleEntry {
+        let server = self.rules.servers.get(&definition.server);
+        let server = server.map(|client| client.settings().name.clone()).unwrap_or_default();
+        let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
+        status = RuleStatus { rule: name, server, error: None, ..status };
+        let rule = match compiled {
+            Ok(rule) => rule.clone(),
+            Err(error) => {
+                status.error = Some(describe(error));
+                return RuleEntry { definition: definition.clone(), source: None, status };
+            }
+        };
+        let kept = previous.and_then(|entry| entry.source.as_ref());
+        let series = match result {
+            Some(Ok(ReadSeries { series, read })) => {
+                status.series = series.seen();
+                status.metrics = series.metrics().len();
+                status.last_success = Some(read);
+                Some(series)
+            }
+            Some(Err(error)) => {
+                status.failures += 1;
+                status.error = Some(describe(&error));
+                kept.map(|source| source.series.clone())
+            }
+            None => kept.map(|source| source.series.clone()),
+        };
+        let source = series.map(|series| Source { index, rule, series });
+        RuleEntry { definition: definition.clone(), source, status }
+    }
+
+    /// Reads each distinct list of series once.
+    async fn read_all(
+        &self,
+        definitions: &[DiscoveryRule],
+        compiled: &[Compiled],
+    ) -> Vec<ReadGroup> {
+        let mut groups: BTreeMap<_, Vec<(usize, Arc<Rule>)>> = BTreeMap::new();
+        for (index, (definition, compiled)) in definitions.iter().zip(compiled).enumerate() {
+            if let Ok(rule) = compiled {
+                let key = (&*definition.server, &*definition.series_query);
+                groups.entry(key).or_default().push((index, rule.clone()));
+            }
+        }
+        let reads = groups.into_iter().map(|((server, query), rules)| async move {
+            let (positions, rules) = rules.into_iter().unzip();
+            (positions, self.read(server, query, rules).await)
+        });
+        // Boxed: the compiler can't see that the futures are `Send`.
+        let reads: Vec<futures::future::BoxFuture<'_, ReadGroup>> =
+            reads.map(|read| Box::pin(read) as _).collect();
+        stream::iter(reads).buffer_unordered(CONCURRENCY).collect().await
+    }
+
+    /// Reads the series of a query for all rules that have it.
+    async fn read(
+        &self,
+        server: &str,
+        query: &str,
+        rules: Vec<Arc<Rule>>,
+    ) -> Result<Vec<RuleSeries>, QueryFailure> {
+        let Some(client) = self.rules.servers.get(server) else {
+            // The names of servers are checked when the file is loaded.
+            return Ok(Vec::new());
+        };
+        let max_age =
+            SignedDuration::try_from(self.settings.max_age).unwrap_or(SignedDuration::MAX);
+        let since = Timestamp::now().saturating_sub(max_age).unwrap_or(Timestamp::UNIX_EPOCH);
+        let resources = self.resources.clone();
+        client
+            .read_series(query, since, move |reader| {
+                let builders = rules.iter().map(|rule| RuleSeries::builder(rule, &resources));
+                let mut builders: Vec<_> = builders.collect();
+                reader.for_each(|name, labels| {
+                    for builder in &mut builders {
+                        builder.add(name, labels.iter().map(String::as_str));
+                    }
+                })?;
+                Ok(builders.into_iter().map(RuleSeriesBuilder::finish).collect())
+            })
+            .await
+    }
+}

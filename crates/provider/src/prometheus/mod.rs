@@ -1,0 +1,271 @@
+//! Metrics from Prometheus, by the rules of prometheus-adapter.
+
+mod answer;
+mod discovery;
+mod reload;
+mod servers;
+mod state;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::Selector;
+use hpa_rules::{Compat, Config, GroupResource, ruleset::InvalidRule};
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use tokio::time::{Instant, timeout_at};
+
+pub use reload::{ReloadError, RulesFile};
+pub use servers::{ServerError, Servers};
+pub use state::RuleStatus;
+
+use self::state::{Rules, State};
+use crate::{
+    error::ProviderError,
+    mapper::{MapperError, ResourceMapper},
+    objects::ObjectLister,
+    provider::{ApiGroups, Provider},
+    request::{CustomRequest, ExternalRequest, ObjectKey},
+    value::{
+        CustomValues, ExternalValues, ListedCustomMetric, ListedExternalMetric, NodeUsage,
+        PodUsage, Usage,
+    },
+};
+
+/// The first delay before a failed discovery is repeated. It doubles up to the relist interval.
+const MIN_RETRY: Duration = Duration::from_secs(5);
+
+/// Settings of a [`PrometheusProvider`].
+#[derive(Clone, Copy, Debug)]
+pub struct PrometheusSettings {
+    /// Whether to answer exactly as the reference.
+    pub compat: Compat,
+    /// How often the series of all rules are read.
+    pub relist_interval: Duration,
+    /// How old the last sample of a series may be.
+    pub max_age: Duration,
+    /// How often the rules file is checked for changes.
+    pub reload_interval: Duration,
+}
+
+impl Default for PrometheusSettings {
+    /// The series of the last 10 minutes every 10 minutes, as in the reference.
+    fn default() -> Self {
+        let ten_minutes = Duration::from_secs(600);
+        Self {
+            compat: Compat::Off,
+            relist_interval: ten_minutes,
+            max_age: ten_minutes,
+            reload_interval: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why the series of the rules can't be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelistError {
+    /// The resources of the API server are unknown.
+    #[error(transparent)]
+    Mapper(#[from] MapperError),
+    /// A rule is refused. Without compatibility, the other rules work.
+    #[error("{0}")]
+    InvalidRule(#[source] Box<InvalidRule>),
+    /// Rules have no series because of a failure. The messages name them.
+    #[error("unable to discover the series of {}", .0.join("; "))]
+    Rules(Vec<String>),
+}
+
+/// Answers requests with queries to Prometheus. Nothing is stored but the names of series.
+pub struct PrometheusProvider {
+    settings: PrometheusSettings,
+    mapper: Arc<dyn ResourceMapper>,
+    objects: Arc<dyn ObjectLister>,
+    rules: RwLock<Arc<Rules>>,
+    state: RwLock<Arc<State>>,
+    /// Why the last version of the rules file is not used.
+    refused_file: RwLock<Option<String>>,
+}
+
+impl PrometheusProvider {
+    /// A provider without metrics, until [`PrometheusProvider::relist`] has read them.
+    pub fn new(
+        config: Config,
+        servers: Servers,
+        settings: PrometheusSettings,
+        mapper: Arc<dyn ResourceMapper>,
+        objects: Arc<dyn ObjectLister>,
+    ) -> Result<Self, ServerError> {
+        let servers = servers.with_config(&config, settings.compat)?;
+        let rules = Rules { config: Arc::new(config), servers: Arc::new(servers) };
+        Ok(Self {
+            settings,
+            mapper,
+            objects,
+            state: RwLock::new(Arc::new(State::empty(&rules))),
+            rules: RwLock::new(Arc::new(rules)),
+            refused_file: RwLock::default(),
+        })
+    }
+
+    /// Reads the resources of the API server and the series of all rules. A rule whose series can't
+    /// be read keeps its previous ones. With compatibility, all rules do.
+    pub async fn relist(&self) -> Result<(), RelistError> {
+        let rules = self.rules.read().clone();
+        let previous = self.state.read().clone();
+        let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
+        let failures = state.failures();
+        // A reload in the meantime is discovered next.
+        *self.state.write() = Arc::new(state);
+        if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
+    }
+
+    /// Reads the series in the relist interval, and the rules when the file changes. Never ends.
+    pub async fn run(&self, file: Option<RulesFile>) {
+        let mut retry = MIN_RETRY.min(self.settings.relist_interval);
+        let mut last_error = None;
+        let mut file = reload::WatchedFile::new(file, self.settings.reload_interval);
+        loop {
+            let started = Instant::now();
+            let error = self.relist().await.err().map(|error| crate::error::describe(&error));
+            let delay = if error.is_none() { self.settings.relist_interval } else { retry };
+            let next_retry = if error.is_none() { MIN_RETRY } else { retry * 2 };
+            retry = next_retry.min(self.settings.relist_interval);
+            log_change(last_error.as_deref(), error.as_deref());
+            last_error = error;
+            let wait = async { while self.reload(&file.changed().await).is_err() {} };
+            // The end of the interval, or a changed file that is valid.
+            _ = timeout_at(started + delay, wait).await;
+        }
+    }
+
+    /// The state of each rule, in the order of the file.
+    pub fn rule_status(&self) -> Vec<RuleStatus> {
+        self.state().rule_status()
+    }
+
+    /// Everything that an operator should look at: the file, and rules that are refused or can't be
+    /// read.
+    pub fn problems(&self) -> Vec<String> {
+        let file = self.refused_file.read().clone();
+        let rules = self
+            .state()
+            .rule_status()
+            .into_iter()
+            .filter_map(|rule| rule.error.map(|error| format!("{}: {error}", rule.rule)));
+        file.into_iter().chain(rules).collect()
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &PrometheusSettings {
+        &self.settings
+    }
+
+    fn state(&self) -> Arc<State> {
+        self.state.read().clone()
+    }
+
+    /// The time of values. The reference doesn't use that of the sample for custom metrics.
+    fn custom_timestamp(&self, sample_ms: i64) -> Timestamp {
+        match self.settings.compat {
+            Compat::PrometheusAdapter => Timestamp::now(),
+            Compat::Off => timestamp(sample_ms),
+        }
+    }
+}
+
+/// A time that is out of range is the end of the range.
+fn timestamp(ms: i64) -> Timestamp {
+    let limit = if ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Timestamp::from_millisecond(ms).unwrap_or(limit)
+}
+
+/// Logs when discovery starts to fail, fails otherwise, and works again.
+fn log_change(previous: Option<&str>, error: Option<&str>) {
+    match (previous, error) {
+        (previous, Some(error)) if previous != Some(error) => {
+            tracing::warn!(error, "unable to discover all metrics of Prometheus, retrying");
+        }
+        (Some(_), None) => tracing::info!("discovered all metrics of Prometheus again"),
+        _ => {}
+    }
+}
+
+#[async_trait]
+impl Provider for PrometheusProvider {
+    fn groups(&self) -> ApiGroups {
+        let config = &self.rules.read().config;
+        ApiGroups {
+            custom: !config.rules.is_empty(),
+            external: !config.external_rules.is_empty(),
+            resource: config.resource_rules.is_some(),
+        }
+    }
+
+    fn readiness(&self) -> Result<(), Vec<String>> {
+        if self.state().is_discovered() { Ok(()) } else { Err(self.problems()) }
+    }
+
+    fn has_custom(&self, resource: &GroupResource, is_namespaced: bool, metric: &str) -> bool {
+        self.state().has_custom(resource, is_namespaced, metric)
+    }
+
+    fn has_external(&self, metric: &str) -> bool {
+        self.state().external_registry.origin(metric).is_some()
+    }
+
+    fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
+        let state = self.state();
+        let metrics = state.custom_registry.metrics().map(|metric| ListedCustomMetric {
+            resource: metric.resource.clone(),
+            metric: metric.metric.to_owned(),
+            is_namespaced: metric.is_namespaced(),
+        });
+        metrics.collect()
+    }
+
+    fn external_metrics(&self) -> Vec<ListedExternalMetric> {
+        let state = self.state();
+        let metrics = state.external_registry.metrics(self.settings.compat);
+        let metrics = metrics.map(|metric| ListedExternalMetric {
+            metric: metric.metric.to_owned(),
+            is_namespaced: metric.is_namespaced,
+        });
+        metrics.collect()
+    }
+
+    async fn custom_by_name(
+        &self,
+        request: &CustomRequest,
+        name: &str,
+    ) -> Result<CustomValues, ProviderError> {
+        self.read_by_name(&self.state(), request, name).await
+    }
+
+    async fn custom_by_selector(
+        &self,
+        request: &CustomRequest,
+        objects: &Selector,
+    ) -> Result<CustomValues, ProviderError> {
+        self.read_by_selector(&self.state(), request, objects).await
+    }
+
+    async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
+        self.read_external(&self.state(), request).await
+    }
+
+    async fn pod_usage(&self, pods: &[ObjectKey]) -> Usage<PodUsage> {
+        self.read_pod_usage(&self.state(), pods).await
+    }
+
+    async fn node_usage(&self, nodes: &[String]) -> Usage<NodeUsage> {
+        self.read_node_usage(&self.state(), nodes).await
+    }
+
+    fn objects(&self) -> &dyn ObjectLister {
+        &*self.objects
+    }
+}
