@@ -7,6 +7,7 @@ mod races;
 mod scale_cache;
 mod selectors;
 mod status;
+mod undecodable_pods;
 mod zero;
 
 use std::time::Duration;

@@ -1,10 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 use super::open_enum::open_enum;
-use crate::quantity::{MilliValue, Quantity};
+use crate::quantity::{MilliValue, Quantity, QuantityError, deserialize_result};
 
 open_enum! {
     /// The phase of a pod (`status.phase`).
@@ -96,8 +96,10 @@ impl std::fmt::Display for ResourceName {
 pub struct ResourceRequest {
     /// The resource.
     pub resource: ResourceName,
-    /// The amount, rounded up to milli-units.
-    pub amount: MilliValue,
+    /// The amount, rounded up to milli-units. `None` if its text is longer than
+    /// [`MAX_TEXT_LEN`](crate::quantity::MAX_TEXT_LEN): the API accepts such a pod, so it must not
+    /// be undecodable, but it has no amount to calculate with.
+    pub amount: Option<MilliValue>,
 }
 
 /// The requests of one container.
@@ -167,7 +169,32 @@ struct Container {
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Resources {
     #[serde(default, deserialize_with = "super::null_as_empty")]
-    requests: BTreeMap<String, Quantity>,
+    requests: BTreeMap<String, Amount>,
+}
+
+/// The amount of a request, or `None` if its text is too long. Other invalid texts fail, because
+/// the API server doesn't store them.
+#[derive(Clone, Debug)]
+struct Amount(Option<Quantity>);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserialize_result(deserializer)? {
+            Ok(quantity) => Ok(Self(Some(quantity))),
+            Err(QuantityError::TooLong) => Ok(Self(None)),
+            Err(error) => Err(de::Error::custom(error)),
+        }
+    }
+}
+
+impl Amount {
+    fn milli_value(&self) -> Option<MilliValue> {
+        self.0.as_ref().map(Quantity::milli_value)
+    }
+
+    fn nano_value(&self) -> Option<i128> {
+        self.0.as_ref().map(Quantity::nano_value)
+    }
 }
 
 #[derive(Deserialize)]
@@ -181,7 +208,7 @@ struct WirePod {
 }
 
 impl<'de> Deserialize<'de> for Pod {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let WirePod { metadata, spec, status } = WirePod::deserialize(deserializer)?;
         let terminating = metadata.deletion_timestamp.is_some();
         Ok(Self::new(metadata.name.into(), metadata.labels, terminating, &spec, &status))
@@ -248,7 +275,7 @@ impl Container {
         self.restart_policy.as_deref() == Some("Always")
     }
 
-    fn requests(&self) -> impl Iterator<Item = (&String, &Quantity)> {
+    fn requests(&self) -> impl Iterator<Item = (&String, &Amount)> {
         self.resources.iter().flat_map(|resources| &resources.requests)
     }
 }
@@ -281,8 +308,9 @@ impl From<&PodSpec> for PodRequests {
     }
 }
 
-/// Amounts by resource in nano-units, the smallest unit of a quantity.
-type Amounts<'a> = BTreeMap<&'a str, i128>;
+/// Amounts by resource in nano-units, the smallest unit of a quantity. `None` if one that counts is
+/// unreadable.
+type Amounts<'a> = BTreeMap<&'a str, Option<i128>>;
 
 /// The effective requests of a pod with pod-level requests: the pod-level request for a resource if
 /// there is one, else the sum over the containers, or the maximum that init containers need if that
@@ -298,7 +326,7 @@ fn pod_level_requests(spec: &PodSpec) -> Option<Box<[ResourceRequest]>> {
     }
     let requests = effective.into_iter().map(|(resource, nanos)| ResourceRequest {
         resource: resource.into(),
-        amount: milli_from_nano(nanos),
+        amount: nanos.map(milli_from_nano),
     });
     any.then(|| requests.collect())
 }
@@ -332,15 +360,15 @@ fn container_sum(spec: &PodSpec) -> Amounts<'_> {
 
 fn add<'a>(sum: &mut Amounts<'a>, container: &'a Container) {
     for (resource, amount) in container.requests() {
-        let entry = sum.entry(resource).or_default();
-        *entry = entry.saturating_add(amount.nano_value());
+        let entry = sum.entry(resource).or_insert(Some(0));
+        *entry = entry.zip(amount.nano_value()).map(|(sum, nanos)| sum.saturating_add(nanos));
     }
 }
 
 fn raise<'a>(amounts: &mut Amounts<'a>, minimum: &Amounts<'a>) {
     for (resource, amount) in minimum {
         let entry = amounts.entry(resource).or_insert(*amount);
-        *entry = (*entry).max(*amount);
+        *entry = entry.zip(*amount).map(|(one, two)| one.max(two));
     }
 }
 

@@ -242,7 +242,7 @@ fn effective_pod_level_requests(#[case] own: Value, #[case] init: Value, #[case]
     let pod = pod(json!({ "spec": spec }));
     let requests = pod.requests.pod_level.as_ref().unwrap();
     let cpu = requests.iter().find(|request| request.resource == ResourceName::Cpu).unwrap();
-    assert_eq!(cpu.amount, MilliValue::from_milli(milli));
+    assert_eq!(cpu.amount, Some(MilliValue::from_milli(milli)));
 }
 
 #[test]

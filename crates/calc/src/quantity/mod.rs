@@ -377,40 +377,48 @@ impl<'de> Deserialize<'de> for Quantity {
     /// not integers are parsed from their shortest decimal form. `null` is zero, as in the API; use
     /// an `Option` to distinguish it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
+        deserialize_result(deserializer)?.map_err(de::Error::custom)
+    }
+}
 
-        impl de::Visitor<'_> for Visitor {
-            type Value = Quantity;
+/// Deserializes like [`Quantity`], but returns the error of a text that is not a quantity, so that
+/// the caller can accept it.
+pub(crate) fn deserialize_result<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Result<Quantity, QuantityError>, D::Error> {
+    struct Visitor;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a quantity: a string or a number")
-            }
+    impl de::Visitor<'_> for Visitor {
+        type Value = Result<Quantity, QuantityError>;
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
-                text.trim().parse().map_err(E::custom)
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Quantity, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Quantity, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Quantity, E> {
-                // Without an exponent if that is short, like JSON serializers print it.
-                let plain = number == 0.0 || (1e-6..1e21).contains(&number.abs());
-                self.visit_str(&if plain { format!("{number}") } else { format!("{number:e}") })
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Quantity, E> {
-                Ok(Quantity::default())
-            }
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a quantity: a string or a number")
         }
 
-        deserializer.deserialize_any(Visitor)
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(text.trim().parse())
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+            self.visit_str(&number.to_string())
+        }
+
+        fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+            // Without an exponent if that is short, like JSON serializers print it.
+            let plain = number == 0.0 || (1e-6..1e21).contains(&number.abs());
+            self.visit_str(&if plain { format!("{number}") } else { format!("{number:e}") })
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(Ok(Quantity::default()))
+        }
     }
+
+    deserializer.deserialize_any(Visitor)
 }
 
 #[cfg(feature = "schema")]

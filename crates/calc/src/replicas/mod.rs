@@ -62,7 +62,10 @@ pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
 
-use crate::{pods::PodCounts, quantity::MilliValue};
+use crate::{
+    pods::PodCounts,
+    quantity::{MilliValue, QuantityError},
+};
 
 /// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -134,6 +137,27 @@ pub enum CalculationError {
         /// The pod.
         pod: String,
     },
+    /// The request of a container is too long to be read.
+    #[error(
+        "unreadable request for {resource} in container {container} of Pod {pod}: {}",
+        QuantityError::TooLong
+    )]
+    UnreadableRequest {
+        /// The resource.
+        resource: String,
+        /// The container.
+        container: String,
+        /// The pod.
+        pod: String,
+    },
+    /// A pod has pod-level requests, and one that counts is too long to be read.
+    #[error("unreadable pod-level request for {resource} in Pod {pod}: {}", QuantityError::TooLong)]
+    UnreadablePodLevelRequest {
+        /// The resource.
+        resource: String,
+        /// The pod.
+        pod: String,
+    },
     /// A pod has no container of that name.
     #[error("container {container} not found in Pod {pod}")]
     NoContainer {
@@ -145,7 +169,7 @@ pub enum CalculationError {
 }
 
 impl CalculationError {
-    /// Whether the target's pods lack a request for the resource, so that utilization is
+    /// Whether the target's pods lack a readable request for the resource, so that utilization is
     /// undefined until the pod template changes.
     pub fn is_missing_request(&self) -> bool {
         matches!(
@@ -153,6 +177,8 @@ impl CalculationError {
             Self::NothingRequested
                 | Self::MissingRequest { .. }
                 | Self::MissingPodLevelRequest { .. }
+                | Self::UnreadableRequest { .. }
+                | Self::UnreadablePodLevelRequest { .. }
         )
     }
 }

@@ -398,6 +398,44 @@ fn sidecar(name: &str, amount: &str) -> serde_json::Value {
     None,
     Err("missing pod-level request for cpu in Pod 0")
 )]
+#[case::unreadable(
+    json!({ "containers": [cpu("a", "1"), cpu("b", &"7".repeat(72_000))] }),
+    None,
+    Err("unreadable request for cpu in container b of Pod 0: quantities must be no more than \
+         65536 bytes")
+)]
+#[case::unreadable_but_another_is_named(
+    json!({ "containers": [cpu("a", "1"), cpu("b", &"7".repeat(72_000))] }),
+    Some("a"),
+    Ok(100)
+)]
+#[case::unreadable_in_a_pod_level_sum(
+    json!({
+        "resources": { "requests": { "memory": "1Gi" } },
+        "containers": [cpu("a", "1"), cpu("b", &"7".repeat(72_000))],
+    }),
+    None,
+    Err("unreadable pod-level request for cpu in Pod 0: quantities must be no more than 65536 \
+         bytes")
+)]
+#[case::pod_level_replaces_an_unreadable_request(
+    json!({
+        "resources": { "requests": { "cpu": "2" } },
+        "containers": [cpu("a", &"7".repeat(72_000))],
+    }),
+    None,
+    Ok(50)
+)]
+#[case::unreadable_init_container_of_a_pod_with_pod_level_requests(
+    json!({
+        "resources": { "requests": { "memory": "1Gi" } },
+        "containers": [cpu("a", "1")],
+        "initContainers": [cpu("i", &"7".repeat(72_000))],
+    }),
+    None,
+    Err("unreadable pod-level request for cpu in Pod 0: quantities must be no more than 65536 \
+         bytes")
+)]
 #[case::milli_rounds_up_per_container(
     json!({ "containers": [cpu("a", "1999100u"), cpu("b", "1999100u")] }),
     None,

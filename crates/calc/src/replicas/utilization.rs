@@ -179,10 +179,7 @@ fn request(
 
 fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<MilliValue, CalculationError> {
     if let Some(pod_level) = &pod.requests.pod_level {
-        return find(pod_level, resource).ok_or_else(|| CalculationError::MissingPodLevelRequest {
-            resource: resource.to_string(),
-            pod: pod.name.to_string(),
-        });
+        return pod_level_request(pod, pod_level, resource);
     }
     let mut sum = MilliValue::ZERO;
     for container in &pod.requests.containers {
@@ -191,18 +188,46 @@ fn whole_pod_request(pod: &Pod, resource: &ResourceName) -> Result<MilliValue, C
     Ok(sum)
 }
 
+fn pod_level_request(
+    pod: &Pod,
+    requests: &[ResourceRequest],
+    resource: &ResourceName,
+) -> Result<MilliValue, CalculationError> {
+    let request = find(requests, resource);
+    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
+        return Ok(*amount);
+    }
+    let is_missing = request.is_none();
+    let (resource, pod) = (resource.to_string(), pod.name.to_string());
+    Err(if is_missing {
+        CalculationError::MissingPodLevelRequest { resource, pod }
+    } else {
+        CalculationError::UnreadablePodLevelRequest { resource, pod }
+    })
+}
+
 fn container_request(
     pod: &Pod,
     container: &ContainerRequests,
     resource: &ResourceName,
 ) -> Result<MilliValue, CalculationError> {
-    find(&container.requests, resource).ok_or_else(|| CalculationError::MissingRequest {
-        resource: resource.to_string(),
-        container: container.name.to_string(),
-        pod: pod.name.to_string(),
+    let request = find(&container.requests, resource);
+    if let Some(ResourceRequest { amount: Some(amount), .. }) = request {
+        return Ok(*amount);
+    }
+    let is_missing = request.is_none();
+    let (resource, pod) = (resource.to_string(), pod.name.to_string());
+    let container = container.name.to_string();
+    Err(if is_missing {
+        CalculationError::MissingRequest { resource, container, pod }
+    } else {
+        CalculationError::UnreadableRequest { resource, container, pod }
     })
 }
 
-fn find(requests: &[ResourceRequest], resource: &ResourceName) -> Option<MilliValue> {
-    requests.iter().find(|request| request.resource == *resource).map(|request| request.amount)
+fn find<'a>(
+    requests: &'a [ResourceRequest],
+    resource: &ResourceName,
+) -> Option<&'a ResourceRequest> {
+    requests.iter().find(|request| request.resource == *resource)
 }

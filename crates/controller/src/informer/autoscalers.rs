@@ -79,7 +79,7 @@ impl Informers {
                     match self.apply(&key, object, Origin::List) {
                         Some(Change::Created) => _ = created.insert(key.clone()),
                         Some(change) => self.on_change(&key, change),
-                        None => stream.schedule_relist(),
+                        None => stream.schedule_relist_for_undecodable(),
                     }
                     listed.insert(key);
                 }
@@ -105,13 +105,13 @@ impl Informers {
                     let key = key_of(&object);
                     match self.apply(&key, object, Origin::Watch) {
                         Some(change) => self.on_change(&key, change),
-                        None => stream.schedule_relist(),
+                        None => stream.schedule_relist_for_undecodable(),
                     }
                 }
                 watcher::Event::Delete(object) if object.is_named() => {
                     self.on_delete(&key_of(&object));
                 }
-                watcher::Event::Delete(_) => stream.schedule_relist(),
+                watcher::Event::Delete(_) => stream.schedule_relist_for_undecodable(),
             }
         }
     }

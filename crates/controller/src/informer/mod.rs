@@ -2,8 +2,10 @@
 
 mod autoscalers;
 mod pods;
+mod relist_timer;
 mod scales;
 mod stream;
+mod undecodable;
 
 use std::{
     fmt::Display,

@@ -4,7 +4,11 @@ use hpa_calc::api::Pod;
 use kube::{Client, runtime::watcher};
 use tokio::sync::watch;
 
-use super::{Informers, api_in_scope, stream::WatchStream};
+use super::{
+    Informers, api_in_scope,
+    stream::WatchStream,
+    undecodable::{ObjectId, UndecodableObjects},
+};
 use crate::{k8s::PartialObject, scope::Scope};
 
 impl Informers {
@@ -20,56 +24,62 @@ impl Informers {
             self.relist_interval,
             api_in_scope,
         );
-        let mut list_is_incomplete = false;
+        let mut undecodable = UndecodableObjects::default();
         loop {
             let event = match stream.next_or_interrupted().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
                 Err(interrupted) => {
                     if interrupted.event_lost {
-                        index.set_incomplete(true);
+                        index.add_undecodable("", "");
                     }
                     continue;
                 }
             };
             match event {
                 watcher::Event::Init => {
-                    list_is_incomplete = false;
+                    undecodable.begin_list();
                     index.begin_list();
                 }
-                watcher::Event::InitApply(object) => {
-                    if let Some((namespace, pod)) = self.decode_pod(object) {
-                        index.list_apply(&namespace, pod);
-                    } else {
-                        list_is_incomplete = true;
-                        stream.schedule_relist();
+                watcher::Event::InitApply(object) => match self.decode_pod(object) {
+                    (id, Some(pod)) => index.list_apply(&id.namespace, pod),
+                    (id, None) => {
+                        index.list_add_undecodable(&id.namespace, &id.name);
+                        undecodable.list_add(id);
                     }
-                }
+                },
                 watcher::Event::InitDone => {
                     index.finish_list();
-                    index.set_incomplete(list_is_incomplete);
+                    if undecodable.finish_list() {
+                        stream.schedule_relist_for_undecodable();
+                    }
                     synced.send_replace(true);
                 }
-                watcher::Event::Apply(object) => {
-                    if let Some((namespace, pod)) = self.decode_pod(object) {
-                        index.apply(&namespace, pod);
-                    } else {
-                        // The cache keeps the previous version of the pod until the relist.
-                        index.set_incomplete(true);
-                        stream.schedule_relist();
+                watcher::Event::Apply(object) => match self.decode_pod(object) {
+                    (id, Some(pod)) => {
+                        undecodable.remove(&id.uid);
+                        index.apply(&id.namespace, pod);
                     }
-                }
+                    (id, None) => {
+                        // The cache keeps the previous version of the pod until the relist.
+                        index.add_undecodable(&id.namespace, &id.name);
+                        if undecodable.add(id) {
+                            stream.schedule_relist_for_undecodable();
+                        }
+                    }
+                },
                 watcher::Event::Delete(object) => {
+                    undecodable.remove(object.uid());
                     index.delete(object.namespace(), object.name());
                 }
             }
         }
     }
 
-    /// The pod and its namespace.
-    fn decode_pod(&self, object: PartialObject<Pod>) -> Option<(String, Pod)> {
-        let (namespace, name) = (object.namespace().to_owned(), object.name().to_owned());
-        let pod = self.decode(format_args!("{namespace}/{name}"), object)?;
-        Some((namespace, pod))
+    /// The pod's identity, and the pod if it can be decoded.
+    fn decode_pod(&self, object: PartialObject<Pod>) -> (ObjectId, Option<Pod>) {
+        let id = ObjectId::from(&object);
+        let pod = self.decode(format_args!("{}/{}", id.namespace, id.name), object);
+        (id, pod)
     }
 }

@@ -22,6 +22,7 @@ use tokio::{
 use tower::service_fn;
 use tracing::{debug, info, warn};
 
+use super::relist_timer::RelistTimer;
 use crate::{
     k8s::{ConnectionLost, MAX_PAGE_SIZE, is_watch},
     scope::Scope,
@@ -181,41 +182,6 @@ fn is_event_lost(error: &watcher::Error) -> bool {
     }
 }
 
-/// When to relist because of undecodable objects. An object that was damaged in transit is intact
-/// in the next list. One that is stored like that stays undecodable, so the interval doubles with
-/// every list that still contains one.
-struct RelistTimer {
-    initial_interval: Duration,
-    interval: Duration,
-    at: Option<Instant>,
-}
-
-impl RelistTimer {
-    const MAX_INTERVAL: Duration = Duration::from_mins(5);
-
-    fn new(interval: Duration) -> Self {
-        Self { initial_interval: interval, interval, at: None }
-    }
-
-    fn schedule(&mut self) {
-        self.at.get_or_insert_with(|| Instant::now() + self.interval);
-    }
-
-    fn list_started(&mut self) {
-        self.at = None;
-    }
-
-    fn list_finished(&mut self) {
-        if self.at.is_none() {
-            self.interval = self.initial_interval;
-            return;
-        }
-        // The interval starts at the end of a list, wherever in the list the object was.
-        self.at = Some(Instant::now() + self.interval);
-        self.interval = (self.interval * 2).min(Self::MAX_INTERVAL.max(self.initial_interval));
-    }
-}
-
 /// The events of a watch of one kind in one scope. It never ends: failures are logged and retried.
 pub(super) struct WatchStream<T> {
     api: Api<T>,
@@ -273,9 +239,15 @@ impl<T: Watchable> WatchStream<T> {
         Self { tolerates_forbidden: true, ..self }
     }
 
-    /// Relists after the relist interval. To be called for undecodable objects and missed events.
+    /// Relists after the relist interval, because events may have been missed.
     pub(super) fn schedule_relist(&mut self) {
         self.relist.schedule();
+    }
+
+    /// Relists because of an undecodable object, after an interval that grows as long as there are
+    /// such objects.
+    pub(super) fn schedule_relist_for_undecodable(&mut self) {
+        self.relist.schedule_for_undecodable();
     }
 
     /// The next event. `None` does not occur as long as kube's watches are endless.
@@ -292,7 +264,7 @@ impl<T: Watchable> WatchStream<T> {
         &mut self,
     ) -> Result<Option<watcher::Event<T>>, Interrupted> {
         loop {
-            let relist_at = self.relist.at;
+            let relist_at = self.relist.due_at();
             let relist_due = async {
                 match relist_at {
                     Some(at) => sleep_until(at).await,
@@ -326,7 +298,7 @@ impl<T: Watchable> WatchStream<T> {
         let is_forbidden = status_code(error) == Some(403);
         let event_lost = is_event_lost(error);
         if event_lost {
-            self.relist.schedule();
+            self.relist.schedule_for_undecodable();
         }
         match &self.optional {
             _ if is_forbidden && self.tolerates_forbidden => {}

@@ -317,6 +317,19 @@ mod tests {
     }
 
     #[test]
+    fn pod_with_an_excessive_request_is_decoded() {
+        let resources = json!({ "requests": { "cpu": "7".repeat(72_000) } });
+        let pod = object::<Pod>(json!({
+            "metadata": { "name": "web-0", "namespace": "shop" },
+            "spec": { "containers": [{ "name": "app", "resources": resources }] },
+        }));
+        let pod = pod.decode().expect("a valid object");
+        let containers = pod.requests.containers.iter();
+        let amounts: Vec<_> = containers.flat_map(|it| &it.requests).map(|it| it.amount).collect();
+        assert_eq!(amounts, [None]);
+    }
+
+    #[test]
     fn object_without_name_does_not_fail_its_list() {
         for name in [json!(null), json!("")] {
             let pod = object::<Pod>(json!({ "metadata": { "name": name, "namespace": "shop" } }));

@@ -20,10 +20,7 @@ use super::{
     report::log_conclusion,
     write_scale::{ScaleNotWritten, ScaleWrite},
 };
-use crate::{
-    cache::{ErrorClass, PodIndex},
-    clock::Instants,
-};
+use crate::{cache::ErrorClass, clock::Instants};
 
 /// A decision on one set of inputs.
 struct Decided<'a> {
@@ -130,11 +127,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// Lists the target's pods if the pod cache is incomplete and has fewer of them than the target
-    /// reports: full relists back off, so the cache may stay incomplete for a while.
+    /// reports: relists back off, and end if a pod stays undecodable, so the cache may stay
+    /// incomplete.
     async fn list_pods_if_cache_incomplete(&mut self, scale: &Scale) {
         let (reconciler, namespace) = (self.reconciler, &self.key.namespace);
-        let is_incomplete = reconciler.pods.index(namespace).is_some_and(PodIndex::is_incomplete);
-        if self.listed_pods.is_some() || !is_incomplete {
+        if self.listed_pods.is_some() || !reconciler.pods.is_incomplete(namespace) {
             return;
         }
         let Ok(selector) = Selector::parse(&scale.selector) else { return };

@@ -1,15 +1,12 @@
 //! An index of pods by namespace, name and labels.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hpa_calc::{api::Pod, selector::Selector};
 use parking_lot::{Mutex, RwLock};
 
-use super::namespace::Namespace;
+use super::{namespace::Namespace, undecodable::UndecodablePods};
 
 /// Pods by namespace, name and labels.
 ///
@@ -18,26 +15,33 @@ use super::namespace::Namespace;
 #[derive(Debug, Default)]
 pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
-    /// The pods of a list in progress.
-    list: Mutex<Option<HashMap<Box<str>, Namespace>>>,
-    /// Whether undecodable pods are missing.
-    incomplete: AtomicBool,
+    list: Mutex<Option<ListInProgress>>,
+    undecodable: Mutex<UndecodablePods>,
+}
+
+#[derive(Debug, Default)]
+struct ListInProgress {
+    namespaces: HashMap<Box<str>, Namespace>,
+    undecodable: UndecodablePods,
 }
 
 type Namespaces = HashMap<Box<str>, Arc<RwLock<Namespace>>>;
 
 impl PodIndex {
-    pub fn set_incomplete(&self, incomplete: bool) {
-        self.incomplete.store(incomplete, Ordering::Relaxed);
+    /// Records that a new or changed pod could not be decoded. Name and namespace are empty if
+    /// they are unknown.
+    pub fn add_undecodable(&self, namespace: &str, name: &str) {
+        self.undecodable.lock().add(namespace, name);
     }
 
-    /// Whether pods are missing, or stale, because they could not be decoded.
-    pub fn is_incomplete(&self) -> bool {
-        self.incomplete.load(Ordering::Relaxed)
+    /// Whether pods of a namespace are missing, or stale, because they could not be decoded.
+    pub fn is_incomplete(&self, namespace: &str) -> bool {
+        self.undecodable.lock().affects(namespace)
     }
 
     /// Adds a pod, or replaces the one of that name.
     pub fn apply(&self, namespace: &str, pod: Pod) {
+        self.undecodable.lock().remove(namespace, &pod.name);
         // Locked until the pod is added, so that `delete` can't remove the namespace as empty.
         let namespaces = self.namespaces.read();
         if let Some(shard) = namespaces.get(namespace) {
@@ -51,6 +55,7 @@ impl PodIndex {
 
     /// Removes a pod. Returns whether it was cached.
     pub fn delete(&self, namespace: &str, name: &str) -> bool {
+        self.undecodable.lock().remove(namespace, name);
         let Some(shard) = self.shard(namespace) else { return false };
         let (was_there, is_empty) = {
             let mut shard = shard.write();
@@ -68,7 +73,7 @@ impl PodIndex {
     /// Starts a list, and discards one that did not finish. Readers see the state before the list
     /// until [`PodIndex::finish_list`].
     pub fn begin_list(&self) {
-        *self.list.lock() = Some(HashMap::new());
+        *self.list.lock() = Some(ListInProgress::default());
     }
 
     /// Adds a pod of the list.
@@ -77,17 +82,27 @@ impl PodIndex {
         let Some(list) = list.as_mut() else { return self.apply(namespace, pod) };
         // Shares unchanged pods with the state before, so that a list doesn't double the memory.
         let before = self.get(namespace, &pod.name).filter(|before| **before == pod);
-        list.entry(namespace.into()).or_default().apply_shared(before, pod);
+        list.namespaces.entry(namespace.into()).or_default().apply_shared(before, pod);
+    }
+
+    /// Records that a pod of the list could not be decoded. Name and namespace are empty if they
+    /// are unknown.
+    pub fn list_add_undecodable(&self, namespace: &str, name: &str) {
+        if let Some(list) = self.list.lock().as_mut() {
+            list.undecodable.add(namespace, name);
+        }
     }
 
     /// Replaces the index with the list.
     pub fn finish_list(&self) {
         let Some(list) = self.list.lock().take() else { return };
         let namespaces = list
+            .namespaces
             .into_iter()
             .map(|(name, namespace)| (name, Arc::new(RwLock::new(namespace))))
             .collect();
         let before = std::mem::replace(&mut *self.namespaces.write(), namespaces);
+        *self.undecodable.lock() = list.undecodable;
         // Freed after the lock is released.
         drop(before);
     }

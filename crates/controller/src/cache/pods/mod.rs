@@ -5,6 +5,7 @@ mod namespace;
 mod scoped;
 #[cfg(test)]
 mod tests;
+mod undecodable;
 
 pub use index::PodIndex;
 pub use scoped::Pods;

@@ -34,6 +34,11 @@ impl Pods {
         self.index(namespace).map(|index| index.select(namespace, selector)).unwrap_or_default()
     }
 
+    /// Whether pods of a namespace are missing, or stale, because they could not be decoded.
+    pub fn is_incomplete(&self, namespace: &str) -> bool {
+        self.index(namespace).is_some_and(|index| index.is_incomplete(namespace))
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::All(index) => index.len(),

@@ -19,7 +19,7 @@ fn pod(name: &str, labels: &[(&str, &str)], milli: i64) -> Pod {
     labels.sort_unstable();
     let requests = Box::new([ResourceRequest {
         resource: ResourceName::Cpu,
-        amount: MilliValue::from_milli(milli),
+        amount: Some(MilliValue::from_milli(milli)),
     }]);
     let container = ContainerRequests { name: "main".into(), requests };
     Pod {
@@ -61,6 +61,46 @@ fn select_matches_labels_and_sorts_by_name(#[case] selector: &str, #[case] expec
     let index = shop();
     assert_eq!(names(&index, "shop", selector), expected);
     assert!(names(&index, "empty", selector).is_empty());
+}
+
+fn incomplete(index: &PodIndex) -> (bool, bool) {
+    (index.is_incomplete("shop"), index.is_incomplete("bank"))
+}
+
+#[test]
+fn index_is_incomplete_for_the_namespace_of_an_undecodable_pod_until_it_is_gone() {
+    let index = shop();
+    assert_eq!(incomplete(&index), (false, false));
+    index.add_undecodable("shop", "web-1");
+    index.add_undecodable("shop", "web-2");
+    assert_eq!(incomplete(&index), (true, false));
+    index.apply("shop", pod("web-1", &[], 100));
+    assert_eq!(incomplete(&index), (true, false));
+    index.delete("shop", "web-2");
+    assert_eq!(incomplete(&index), (false, false));
+}
+
+#[test]
+fn list_determines_which_namespaces_are_incomplete() {
+    let index = shop();
+    index.add_undecodable("shop", "web-1");
+    index.begin_list();
+    index.list_add_undecodable("bank", "web-1");
+    assert_eq!(incomplete(&index), (true, false));
+    index.finish_list();
+    assert_eq!(incomplete(&index), (false, true));
+}
+
+#[test]
+fn pod_without_a_name_makes_all_namespaces_incomplete_until_the_next_list() {
+    for (namespace, name) in [("shop", ""), ("", "web-1")] {
+        let index = shop();
+        index.add_undecodable(namespace, name);
+        assert_eq!(incomplete(&index), (true, true));
+        index.begin_list();
+        index.finish_list();
+        assert_eq!(incomplete(&index), (false, false));
+    }
 }
 
 #[test]

@@ -1,0 +1,151 @@
+//! Which undecodable objects are known to be stored like that.
+
+use std::collections::HashMap;
+
+use crate::k8s::PartialObject;
+
+/// An object that so many lists delivered undecodable is stored like that: another relist would
+/// not help. With the growing interval between the lists, damage in transit has lasted for most of a
+/// minute then.
+const CONFIRMING_LISTS: u32 = 4;
+
+/// An object, as far as its metadata says. Texts are empty if they are missing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObjectId {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) resource_version: String,
+}
+
+impl<K> From<&PartialObject<K>> for ObjectId {
+    fn from(object: &PartialObject<K>) -> Self {
+        Self {
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+            resource_version: object.resource_version().to_owned(),
+        }
+    }
+}
+
+/// The undecodable objects of the last list and of later events, by UID.
+#[derive(Debug, Default)]
+pub(super) struct UndecodableObjects {
+    known: HashMap<String, Sighting>,
+    /// Those of a list in progress.
+    list: Vec<ObjectId>,
+}
+
+#[derive(Debug)]
+struct Sighting {
+    resource_version: String,
+    /// How many consecutive lists had the object in this version.
+    lists: u32,
+}
+
+impl UndecodableObjects {
+    pub(super) fn begin_list(&mut self) {
+        self.list.clear();
+    }
+
+    /// Adds an object of the list.
+    pub(super) fn list_add(&mut self, id: ObjectId) {
+        self.list.push(id);
+    }
+
+    /// Replaces the known objects with those of the list. Returns whether a relist may help.
+    pub(super) fn finish_list(&mut self) -> bool {
+        let mut before = std::mem::take(&mut self.known);
+        let mut needs_relist = false;
+        for ObjectId { uid, resource_version, .. } in self.list.drain(..) {
+            let seen = before.remove(&uid);
+            let seen = seen.filter(|seen| seen.resource_version == resource_version);
+            let lists = seen.map_or(0, |seen| seen.lists) + 1;
+            // Without a UID, it may be another object each time.
+            needs_relist |= uid.is_empty() || lists < CONFIRMING_LISTS;
+            self.known.insert(uid, Sighting { resource_version, lists });
+        }
+        needs_relist
+    }
+
+    /// Adds an object of a watch event. Returns whether a relist may help.
+    pub(super) fn add(&mut self, id: ObjectId) -> bool {
+        let ObjectId { uid, resource_version, .. } = id;
+        if let Some(seen) = self.known.get(&uid)
+            && seen.resource_version == resource_version
+        {
+            return uid.is_empty() || seen.lists < CONFIRMING_LISTS;
+        }
+        self.known.insert(uid, Sighting { resource_version, lists: 0 });
+        true
+    }
+
+    /// Removes an object that was decoded or deleted.
+    pub(super) fn remove(&mut self, uid: &str) {
+        self.known.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(uid: &str, version: &str) -> ObjectId {
+        let (uid, resource_version) = (uid.to_owned(), version.to_owned());
+        ObjectId { uid, resource_version, ..ObjectId::default() }
+    }
+
+    /// Whether each of these lists, of at most one undecodable object, needs a relist.
+    fn lists(known: &mut UndecodableObjects, objects: &[Option<(&str, &str)>]) -> Vec<bool> {
+        let list = |in_list: &Option<(&str, &str)>| {
+            known.begin_list();
+            if let Some((uid, version)) = in_list {
+                known.list_add(id(uid, version));
+            }
+            known.finish_list()
+        };
+        objects.iter().map(list).collect()
+    }
+
+    #[test]
+    fn object_that_stays_undecodable_needs_no_further_relist() {
+        let mut known = UndecodableObjects::default();
+        assert_eq!(lists(&mut known, &[Some(("a", "1")); 5]), [true, true, true, false, false]);
+        assert!(!known.add(id("a", "1")));
+        assert!(known.add(id("a", "2")));
+        assert_eq!(lists(&mut known, &[Some(("a", "2"))]), [true]);
+    }
+
+    #[test]
+    fn object_needs_a_relist_again_after_a_list_without_it() {
+        let mut known = UndecodableObjects::default();
+        lists(&mut known, &[Some(("a", "1")); 4]);
+        assert_eq!(lists(&mut known, &[None, Some(("a", "1"))]), [false, true]);
+    }
+
+    #[test]
+    fn decoded_object_is_forgotten() {
+        let mut known = UndecodableObjects::default();
+        lists(&mut known, &[Some(("a", "1")); 4]);
+        known.remove("a");
+        assert!(known.add(id("a", "1")));
+    }
+
+    #[test]
+    fn object_without_uid_always_needs_a_relist() {
+        let mut known = UndecodableObjects::default();
+        assert_eq!(lists(&mut known, &[Some(("", "")); 6]), [true; 6]);
+        assert!(known.add(id("", "")));
+    }
+
+    #[test]
+    fn list_that_failed_midway_does_not_count() {
+        let mut known = UndecodableObjects::default();
+        for _ in 0..9 {
+            known.begin_list();
+            known.list_add(id("a", "1"));
+        }
+        assert!(known.finish_list());
+    }
+}
