@@ -24,8 +24,8 @@ use std::{
 
 use hpa_test_harness::{TestbedExt, hpa_binary, long_tests, objects};
 use hpa_testbed::{
-    ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, GroupResource,
-    MetricsProvider, Testbed,
+    ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider,
+    ObjectChange, Testbed,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -61,10 +61,9 @@ impl Reasons {
 }
 
 impl ChangeListener for Reasons {
-    fn on_change(&self, resource: &GroupResource<'_>, _: Option<&Value>, new: Option<&Value>) {
-        let Some(new) = new.filter(|_| resource.plural == "horizontalpodautoscalers") else {
-            return;
-        };
+    fn on_change(&self, change: &ObjectChange<'_>) {
+        let is_autoscaler = change.resource.plural == "horizontalpodautoscalers";
+        let Some(new) = change.new.filter(|_| is_autoscaler) else { return };
         let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
         let has_reason =
             |condition: &Value| self.reasons.iter().any(|reason| condition["reason"] == *reason);

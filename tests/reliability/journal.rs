@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use hpa_controller::{Observer, Reconciled};
 use hpa_test_harness::VirtualClock;
-use hpa_testbed::{ChangeListener, GroupResource};
+use hpa_testbed::{ChangeListener, ObjectChange};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -146,9 +146,9 @@ fn name(object: &Value) -> String {
 }
 
 impl ChangeListener for Journal {
-    fn on_change(&self, resource: &GroupResource<'_>, old: Option<&Value>, new: Option<&Value>) {
-        match (resource.plural, new) {
-            ("deployments", Some(new)) => self.deployment_changed(old, new),
+    fn on_change(&self, change: &ObjectChange<'_>) {
+        match (change.resource.plural, change.new) {
+            ("deployments", Some(new)) => self.deployment_changed(change.old, new),
             ("deployments", None) => self.scaled.notify_one(),
             ("horizontalpodautoscalers", Some(new)) => self.hpa_changed(new),
             _ => {}

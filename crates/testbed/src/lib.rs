@@ -94,6 +94,6 @@ pub use self::{
     request::RequestInfo,
     restart::{Restart, Snapshot},
     service::{ServerHandle, Service},
-    store::{ChangeListener, GroupResource},
+    store::{ChangeListener, GroupResource, ObjectChange},
     testbed::Testbed,
 };

@@ -14,6 +14,8 @@ use crate::{
 pub struct Snapshot {
     pub(crate) registry: Registry,
     pub(crate) objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
+    /// The resource version of the last change.
+    pub(crate) revision: u64,
 }
 
 /// The state that a server starts with.
@@ -27,6 +29,10 @@ pub enum Restart {
     /// one ever used, and all earlier ones count as compacted. Every watch gets 410 and its client
     /// relists.
     Older(Snapshot),
+    /// An earlier state, as after `etcdutl snapshot restore` without `--bump-revision`: resource
+    /// versions that were used since the snapshot are used again, for other objects. A watch at one
+    /// of them gets no events, not even bookmarks, until later resource versions are in use.
+    Rewound(Snapshot),
     /// An empty state, with the default namespaces only. Resource versions continue as for
     /// [`Restart::Older`].
     Fresh,

@@ -11,8 +11,9 @@ use crate::{
     names,
     objects::create,
     registry::Registry,
+    request::ApiRequest,
     restart::{Availability, Lifecycle, Restart, Snapshot},
-    state::State,
+    state::{ClientState, State},
     store::Store,
     target::Target,
 };
@@ -57,6 +58,11 @@ impl Server {
         let _ = create(&mut state, &self.config, &target, body, false);
     }
 
+    /// The state, for changes that a request makes.
+    pub(crate) fn state_for(&self, request: &ApiRequest) -> ClientState<'_> {
+        ClientState::new(self.state.lock(), &request.info.client)
+    }
+
     /// The current time in the format of the API.
     pub(crate) fn now(&self) -> String {
         names::timestamp((self.config.clock)())
@@ -64,7 +70,11 @@ impl Server {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let state = self.state.lock();
-        Snapshot { registry: state.registry.clone(), objects: state.store.snapshot() }
+        Snapshot {
+            registry: state.registry.clone(),
+            objects: state.store.snapshot(),
+            revision: state.store.revision(),
+        }
     }
 
     /// Rejects new requests, and aborts running requests and watches.
@@ -87,6 +97,11 @@ impl Server {
                 let mut state = self.state.lock();
                 state.registry = snapshot.registry;
                 state.store.restore(snapshot.objects);
+            }
+            Restart::Rewound(snapshot) => {
+                let mut state = self.state.lock();
+                state.registry = snapshot.registry;
+                state.store.replace(snapshot.objects, snapshot.revision);
             }
             Restart::Fresh => {
                 {

@@ -33,8 +33,18 @@ pub(crate) struct Change {
 /// Called for every change of an object, by any client. The server is locked during the call, so
 /// the listener must neither block nor call the server.
 pub trait ChangeListener: Send + Sync {
-    /// An object was created (no `old`), updated, or deleted (no `new`).
-    fn on_change(&self, resource: &GroupResource<'_>, old: Option<&Value>, new: Option<&Value>);
+    fn on_change(&self, change: &ObjectChange<'_>);
+}
+
+/// An object was created (no `old`), updated, or deleted (no `new`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ObjectChange<'a> {
+    pub resource: GroupResource<'a>,
+    /// The client of the request: see [`RequestInfo::client`](crate::RequestInfo::client). `None`
+    /// if the change was no request.
+    pub client: Option<&'a str>,
+    pub old: Option<&'a Value>,
+    pub new: Option<&'a Value>,
 }
 
 /// Identifies a resource.
@@ -151,6 +161,8 @@ impl Collection {
 /// The objects of all resources.
 pub(crate) struct Store {
     listener: Option<Arc<dyn ChangeListener>>,
+    /// The client whose request is being handled.
+    client: Option<String>,
     revision: u64,
     watch_cache_size: usize,
     /// Changes up to this resource version are compacted in all collections.
@@ -160,7 +172,19 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) fn new(watch_cache_size: usize, listener: Option<Arc<dyn ChangeListener>>) -> Self {
-        Self { listener, revision: 1, watch_cache_size, compacted: 0, collections: BTreeMap::new() }
+        Self {
+            listener,
+            client: None,
+            revision: 1,
+            watch_cache_size,
+            compacted: 0,
+            collections: BTreeMap::new(),
+        }
+    }
+
+    /// Attributes the changes from now on to a client, for the listener.
+    pub(crate) fn set_client(&mut self, client: Option<&str>) {
+        self.client = client.map(str::to_owned);
     }
 
     /// The resource version of the last change.
@@ -203,7 +227,8 @@ impl Store {
 
     fn notify(&self, (group, plural): &ResourceKey, old: Option<&Value>, new: Option<&Value>) {
         if let Some(listener) = &self.listener {
-            listener.on_change(&GroupResource { group, plural }, old, new);
+            let resource = GroupResource { group, plural };
+            listener.on_change(&ObjectChange { resource, client: self.client.as_deref(), old, new });
         }
     }
 
@@ -235,9 +260,19 @@ impl Store {
 
     /// Replaces all objects, at the next resource version. No watch can continue across it.
     pub(crate) fn restore(&mut self, objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>) {
-        self.revision += 1;
+        self.replace(objects, self.revision + 1);
+    }
+
+    /// Replaces all objects and continues with this resource version, which may be an earlier one.
+    pub(crate) fn replace(
+        &mut self,
+        objects: BTreeMap<ResourceKey, BTreeMap<ObjectId, Object>>,
+        revision: u64,
+    ) {
+        self.revision = revision;
         for collection in self.collections.values_mut() {
             collection.objects.clear();
+            collection.paged = None;
         }
         for (key, objects) in objects {
             for object in objects.values() {

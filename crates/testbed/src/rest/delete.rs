@@ -27,7 +27,7 @@ pub(super) fn one(
     let options = options(request)?;
     check_policy(&options)?;
     let now = server.now();
-    let mut state = server.state.lock();
+    let mut state = server.state_for(request);
     let Some(object) = state.store.get(&target.resource.key(), &target.id()).cloned() else {
         return Err(ApiError::not_found(&target.reference()));
     };
@@ -57,7 +57,7 @@ pub(super) fn collection(
 ) -> Result<Response<Body>, ApiError> {
     let selection = Selection::new(request, &target.resource)?;
     let now = server.now();
-    let mut state = server.state.lock();
+    let mut state = server.state_for(request);
     let objects = state.store.collection(&target.resource.key()).objects();
     let selected: Vec<ObjectId> = objects
         .iter()

@@ -94,7 +94,7 @@ fn create(
         Subresource::None,
     );
     let created = objects::create(
-        &mut server.state.lock(),
+        &mut server.state_for(request),
         &server.config,
         target,
         body,
@@ -119,7 +119,7 @@ fn one(
             let ReadBody { value: mut body, warnings } =
                 BodyKind::for_target(target)?.read(request)?;
             let manager = FieldManager::for_update(request, server.now());
-            let mut state = server.state.lock();
+            let mut state = server.state_for(request);
             let dry_run = request.is_dry_run();
             let object = update(&mut state, &server.config, target, subresource, dry_run, |old| {
                 check_uid(target, &body, old)?;

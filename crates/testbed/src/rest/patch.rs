@@ -38,7 +38,7 @@ pub(super) fn handle(
     let kind = BodyKind::for_target(target)?;
     let duplicates = patch.duplicate_fields(request);
     let mut warnings = Vec::new();
-    let mut state = server.state.lock();
+    let mut state = server.state_for(request);
     let object = update(&mut state, &server.config, target, subresource, dry_run, |object| {
         let patched = patch.apply_to(object, is_builtin)?;
         let describe = || patch.describe(&patched);
@@ -76,7 +76,7 @@ fn apply(
     }
     BodyKind::for_target(target)?.check_applied(target, &applied)?;
     let manager = FieldManager::for_apply(request, server.now());
-    let mut state = server.state.lock();
+    let mut state = server.state_for(request);
     let dry_run = request.is_dry_run();
     if subresource == Subresource::None
         && state.store.get(&target.resource.key(), &target.id()).is_none()

@@ -69,7 +69,7 @@ fn write(
     change: impl FnOnce(&Value) -> Result<Value, ApiError>,
 ) -> Result<Object, ApiError> {
     let manager = FieldManager::for_update(request, server.now());
-    let mut state = server.state.lock();
+    let mut state = server.state_for(request);
     update(&mut state, &server.config, target, Subresource::None, request.is_dry_run(), |old| {
         let mut scale = change(&scale_to_write(old, paths)?)?;
         check(target, &mut scale, old, paths)?;

@@ -203,6 +203,11 @@ impl Watch {
     }
 
     fn queue_bookmark(&mut self, ends_initial: bool) {
+        self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);
+        if self.server.state.lock().store.revision() < self.revision {
+            // Like kube-apiserver, which sends nothing up to the version that was requested.
+            return;
+        }
         let resource = &self.target.resource;
         let mut bookmark = json!({
             "kind": resource.kind,
@@ -217,7 +222,6 @@ impl Watch {
             );
         }
         self.pending.push_back(line("BOOKMARK", &self.output.bookmark(bookmark)));
-        self.next_bookmark = Instant::now() + self.bookmarks.unwrap_or(TIMEOUT);
     }
 }
 

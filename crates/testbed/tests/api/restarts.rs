@@ -178,3 +178,27 @@ async fn skewed_clock_affects_timestamps() {
     clock.set(SignedDuration::from_mins(-90));
     assert_eq!(created("b"), "2026-01-01T08:30:00Z");
 }
+
+/// A restore without `--bump-revision`: the next change gets a resource version that was used
+/// before, and a watch that has seen it gets no event.
+#[tokio::test]
+async fn rewound_server_hides_changes_from_old_watches() {
+    let testbed = Testbed::default();
+    testbed.apply(pod("a", json!({}))).unwrap();
+    let (snapshot, saved) = (testbed.snapshot(), testbed.resource_version());
+    testbed.apply(pod("b", json!({}))).unwrap();
+    testbed.apply(pod("c", json!({}))).unwrap();
+    let seen = testbed.resource_version();
+    testbed.restart(Restart::Rewound(snapshot), Duration::ZERO);
+    assert_eq!(testbed.resource_version(), saved);
+    assert_eq!(names(&testbed), ["a"]);
+    let path = format!("{PODS}?watch=1&resourceVersion={seen}");
+    let mut watch = Watch::new(&testbed, &path, "").await;
+    for name in ["d", "e", "f"] {
+        testbed.apply(pod(name, json!({}))).unwrap();
+    }
+    let event = watch.next().await.unwrap();
+    assert_eq!(at(&event, "/object/metadata/name"), "f", "only the change after version {seen}");
+    let (code, _) = get(&testbed, &format!("{PODS}?resourceVersion={}", seen + 100)).await;
+    assert_eq!(code, 504);
+}
