@@ -1,6 +1,13 @@
-//! A cluster with three autoscalers, users and the controller under test, in virtual time.
+//! A cluster with autoscalers, users and the controller under test, in virtual time.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use hpa_calc::settings::Settings;
 use hpa_controller::{
@@ -9,36 +16,64 @@ use hpa_controller::{
     leader_election::Election,
 };
 use hpa_test_harness::{RunningController, TestbedExt, VirtualClock, election, objects};
-use hpa_testbed::{Config, Faults, Testbed};
+use hpa_testbed::{Config, Faults, Restart, Testbed};
 use jiff::SignedDuration;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::{
-    MAX, NAMESPACE, PERIOD, WINDOW,
+    NAMESPACE, PERIOD, WINDOW,
     journal::{Actor, Journal},
     random::CONTROLLER,
-    workloads::{self, Loads, Metrics},
+    targets::{Id, Kind, Target, definition},
+    workloads::{Delays, Loads, Metrics, Workloads},
 };
 
-/// The targets. `web` is scaled by CPU, `api` by a pods metric and with a behavior, `jobs` by an
-/// external metric and down to zero.
+/// The targets of named scenarios. `web` is scaled by CPU, `api` by a pods metric and with a
+/// behavior, `jobs` by an external metric and down to zero.
 pub(crate) const TARGETS: [&str; 3] = ["web", "api", "jobs"];
 
 /// Deadline of a scaling: a stabilization window and some periods.
 const SCALING_LIMIT: Duration = Duration::from_mins(5);
 
+/// What a cluster consists of.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) targets: Vec<Target>,
+    pub(crate) delays: Delays,
+    pub(crate) workers: usize,
+    /// Two instances with leader election, instead of one without.
+    pub(crate) is_elected: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        let targets = TARGETS.map(Target::in_shop).into();
+        Self { targets, delays: Delays::default(), workers: 2, is_elected: false }
+    }
+}
+
+/// A controller under test.
+struct Instance {
+    name: String,
+    controller: RunningController,
+}
+
 pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
+    pub(crate) shape: Shape,
     pub(crate) clock: VirtualClock,
     pub(crate) controller_clock: VirtualClock,
     pub(crate) loads: Arc<Loads>,
     pub(crate) journal: Arc<Journal>,
     /// Metrics of the controller that was started last.
     pub(crate) telemetry: Arc<Telemetry>,
-    controller: Option<RunningController>,
+    controller: Option<Instance>,
     /// A second controller, which waits for the lease.
-    standby: Option<RunningController>,
+    standby: Option<Instance>,
+    /// How many elected instances were started.
+    elected: usize,
+    is_restored: Arc<AtomicBool>,
     tasks: JoinSet<()>,
 }
 
@@ -50,27 +85,45 @@ impl Cluster {
 
     /// A cluster whose API server has these faults.
     pub(crate) fn with_faults(faults: &Faults) -> Self {
-        Self::start_with(Config {
-            interceptor: Some(Arc::new(faults.clone())),
-            ..Config::default()
-        })
+        Self::with_shape(faults, Shape::default())
+    }
+
+    pub(crate) fn with_shape(faults: &Faults, shape: Shape) -> Self {
+        let interceptor = Some(Arc::new(faults.clone()) as Arc<_>);
+        Self::build(Config { interceptor, ..Config::default() }, shape)
     }
 
     pub(crate) fn start_with(config: Config) -> Self {
+        Self::build(config, Shape::default())
+    }
+
+    fn build(config: Config, shape: Shape) -> Self {
         let clock = VirtualClock::start();
-        let (loads, journal) = (Loads::new(clock.clone()), Journal::new(clock.clone()));
+        let loads = Loads::new(clock.clone(), shape.delays.metrics);
+        let journal = Journal::new(clock.clone());
         let server_clock = clock.clone();
         let testbed = Testbed::new(Config {
             metrics: Some(Arc::new(Metrics(loads.clone()))),
             listener: Some(journal.clone()),
+            interceptor: Some(journal.recording(config.interceptor)),
             clock: Arc::new(move || server_clock.now()),
             ..config
         });
+        let is_restored: Arc<AtomicBool> = Arc::default();
+        let workloads = Workloads {
+            is_restored: is_restored.clone(),
+            testbed: testbed.clone(),
+            journal: journal.clone(),
+            loads: loads.clone(),
+            clock: clock.clone(),
+            delays: shape.delays,
+        };
         let mut tasks = JoinSet::new();
-        tasks.spawn(workloads::run(testbed.clone(), journal.clone()));
+        tasks.spawn(workloads.run());
         let controller_clock = clock.fork();
         let mut cluster = Self {
             testbed,
+            shape,
             clock,
             controller_clock,
             loads,
@@ -78,16 +131,36 @@ impl Cluster {
             telemetry: Arc::default(),
             controller: None,
             standby: None,
+            elected: 0,
+            is_restored,
             tasks,
         };
-        cluster.apply(objects::namespace());
-        for target in TARGETS {
-            cluster.loads.set(target, 2);
-            cluster.apply(objects::deployment(target, 2));
-            cluster.apply(hpa(target));
+        cluster.create_objects();
+        if cluster.shape.is_elected {
+            cluster.replace_ended();
+        } else {
+            cluster.start_controller();
         }
-        cluster.start_controller();
         cluster
+    }
+
+    fn create_objects(&self) {
+        let targets = &self.shape.targets;
+        let namespaces: BTreeSet<&str> =
+            targets.iter().map(|target| target.id.namespace.as_str()).collect();
+        for name in namespaces {
+            let mut namespace = objects::namespace();
+            namespace["metadata"]["name"] = name.into();
+            self.apply(namespace);
+        }
+        if targets.iter().any(|target| target.kind == Kind::Fleet) {
+            self.apply(definition());
+        }
+        for target in targets {
+            self.loads.set_of(&target.id, 2);
+            self.apply(target.workload(2));
+            self.apply(target.autoscaler());
+        }
     }
 
     /// Sets the load of all targets from now on.
@@ -118,73 +191,134 @@ impl Cluster {
     }
 
     pub(crate) fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        self.delete_in(api_version, kind, &Id::in_shop(name));
+    }
+
+    pub(crate) fn delete_in(&self, api_version: &str, kind: &str, id: &Id) {
+        let Id { namespace, name } = id;
         // It may not exist.
         _ = self
             .journal
-            .acting(Actor::User, || self.testbed.delete(api_version, kind, NAMESPACE, name));
+            .acting(Actor::User, || self.testbed.delete(api_version, kind, namespace, name));
+    }
+
+    /// The target of an autoscaler, as stored.
+    pub(crate) fn workload(&self, target: &Target) -> Option<Value> {
+        let (api_version, kind) = (target.kind.api_version(), target.kind.name());
+        self.testbed.get(api_version, kind, &target.id.namespace, &target.id.name)
+    }
+
+    /// `spec.replicas` of a target; -1 if it doesn't exist.
+    pub(crate) fn replicas(&self, target: &Target) -> i64 {
+        let workload = self.workload(target);
+        workload.map_or(-1, |object| object["spec"]["replicas"].as_i64().unwrap_or(1))
+    }
+
+    pub(crate) fn autoscaler(&self, target: &Target) -> Option<Value> {
+        let Id { namespace, name } = &target.id;
+        self.testbed.get("autoscaling/v2", "HorizontalPodAutoscaler", namespace, name)
+    }
+
+    /// Restarts the API server with another state.
+    pub(crate) fn restart(&self, state: Restart, down_for: Duration) {
+        self.testbed.restart(state, down_for);
+        self.is_restored.store(true, Ordering::Relaxed);
+        self.journal.scaled.notify_one();
     }
 
     pub(crate) fn start_controller(&mut self) {
-        self.controller = Some(self.controller(CONTROLLER, None));
+        self.controller = Some(self.instance(CONTROLLER, None));
     }
 
     /// Starts a controller with leader election, which stores its history for the next leader. Its
     /// client name is its identity.
     pub(crate) fn start_elected(&mut self, identity: &str) {
-        self.controller = Some(self.controller(identity, Some(self.election(identity))));
+        self.controller = Some(self.instance(identity, Some(self.election(identity))));
     }
 
     /// Starts a second controller, which waits for the lease.
     pub(crate) fn start_standby(&mut self, identity: &str) {
-        self.standby = Some(self.controller(identity, Some(self.election(identity))));
+        self.standby = Some(self.instance(identity, Some(self.election(identity))));
+    }
+
+    /// Starts an elected instance for each that has ended, as the kubelet does. Each has an
+    /// identity of its own.
+    pub(crate) fn replace_ended(&mut self) {
+        let is_running =
+            |instance: &Option<Instance>| instance.as_ref().is_some_and(Instance::is_running);
+        if !is_running(&self.controller) {
+            self.note_end(self.controller.as_ref());
+            let identity = self.next_identity();
+            self.start_elected(&identity);
+        }
+        if !is_running(&self.standby) {
+            self.note_end(self.standby.as_ref());
+            let identity = self.next_identity();
+            self.start_standby(&identity);
+        }
+    }
+
+    fn next_identity(&mut self) -> String {
+        self.elected += 1;
+        identity(self.elected)
+    }
+
+    fn note_end(&self, instance: Option<&Instance>) {
+        if let Some(instance) = instance {
+            self.journal.ended(&instance.name);
+        }
     }
 
     fn election(&self, identity: &str) -> Election {
         election(self.testbed.client_named(identity), NAMESPACE, identity)
     }
 
-    fn controller(&mut self, client_name: &str, election: Option<Election>) -> RunningController {
-        let options = options();
+    fn instance(&mut self, name: &str, election: Option<Election>) -> Instance {
+        let options = Options { workers: self.shape.workers, ..options() };
         let limits =
             ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
-        let clients = Clients::from_service(self.testbed.service_named(client_name), &limits);
+        let clients = Clients::from_service(self.testbed.service_named(name), &limits);
         self.telemetry = Arc::default();
         let dependencies = Dependencies {
             clock: Arc::new(self.controller_clock.clone()),
-            observer: self.journal.clone(),
+            observer: self.journal.observer(name),
             election,
             ..Dependencies::with_telemetry(clients, &options, self.telemetry.clone())
         };
-        RunningController::start(dependencies, options)
+        self.journal.started(name);
+        let controller = RunningController::start(dependencies, options);
+        Instance { name: name.to_owned(), controller }
     }
 
     /// Stops the controller as SIGKILL does, in the middle of whatever it is doing.
     pub(crate) async fn kill_controller(&mut self) {
-        if let Some(controller) = self.controller.take() {
-            controller.kill().await;
+        if let Some(instance) = self.controller.take() {
+            self.journal.ended(&instance.name);
+            instance.controller.kill().await;
         }
     }
 
     /// Stops the controller as SIGTERM does.
     pub(crate) async fn stop_controller(&mut self) {
-        if let Some(controller) = self.controller.take() {
-            controller.stop().await;
+        if let Some(instance) = self.controller.take() {
+            instance.controller.stop().await;
+            self.journal.ended(&instance.name);
         }
     }
 
     /// Whether a controller is running: the first or the standby.
     pub(crate) fn is_controlled(&self) -> bool {
-        self.controller.iter().chain(&self.standby).any(|controller| !controller.is_finished())
+        self.controller.iter().chain(&self.standby).any(Instance::is_running)
     }
 
     /// Whether the first controller has exited on its own.
     pub(crate) fn has_exited(&self) -> bool {
-        self.controller.as_ref().is_some_and(RunningController::is_finished)
+        self.controller.as_ref().is_some_and(|instance| !instance.is_running())
     }
 
     /// Waits until the first controller exits on its own.
     pub(crate) async fn exited(&mut self) -> Result<(), RunError> {
-        self.controller.take().expect("a controller").exited().await
+        self.controller.take().expect("a controller").controller.exited().await
     }
 
     pub(crate) async fn sleep(&self, time: Duration) {
@@ -220,6 +354,17 @@ impl Cluster {
     }
 }
 
+impl Instance {
+    fn is_running(&self) -> bool {
+        !self.controller.is_finished()
+    }
+}
+
+/// The identity of the nth elected instance.
+pub(crate) fn identity(number: usize) -> String {
+    format!("instance-{number}")
+}
+
 fn options() -> Options {
     let window = SignedDuration::try_from(WINDOW).expect("a duration in range");
     let settings =
@@ -229,19 +374,5 @@ fn options() -> Options {
 
 /// The autoscaler of one of the [`TARGETS`]. Other targets scale like `jobs`, but not to zero.
 pub(crate) fn hpa(name: &str) -> Value {
-    let (min, metric) = match name {
-        "web" => (1, objects::cpu_metric(50)),
-        "api" => (1, objects::pods_metric("requests", "10")),
-        name => (i32::from(name != "jobs"), objects::external_metric(name, "10")),
-    };
-    let mut object = objects::hpa(name, min..=MAX, [metric]);
-    if name == "api" {
-        // As fast as needed, so that later comparisons don't depend on rate limits.
-        let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
-        object["spec"]["behavior"] = json!({
-            "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },
-            "scaleDown": { "stabilizationWindowSeconds": 45, "policies": policies },
-        });
-    }
-    object
+    Target::in_shop(name).autoscaler()
 }

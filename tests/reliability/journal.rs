@@ -1,70 +1,135 @@
-//! Journal of a run: changes of replicas and who made them, versions of autoscalers, reconciles.
+//! Journal of a run: changes of replicas and who made them, versions of autoscalers and leases,
+//! requests and reconciles of each controller.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use hpa_controller::{Observer, Reconciled};
 use hpa_test_harness::VirtualClock;
-use hpa_testbed::{ChangeListener, ObjectChange};
+use hpa_testbed::{Action, ChangeListener, Interceptor, ObjectChange, RequestInfo};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use crate::targets::{Id, Kind};
+
 /// Who makes a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Actor {
-    /// The controller under test: everything that arrives as a request.
-    #[default]
+    /// A controller under test: everything that arrives as a request.
     Controller,
     /// A person or another tool.
     User,
     /// Other components of the cluster.
+    #[default]
     Cluster,
+}
+
+/// When something happened. Many entries have the same time, and are ordered by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct When {
+    pub(crate) at: Duration,
+    number: u64,
+}
+
+impl When {
+    /// Before everything else at this time.
+    pub(crate) fn first_at(at: Duration) -> Self {
+        Self { at, number: 0 }
+    }
 }
 
 /// A change of `spec.replicas`.
 #[derive(Clone, Debug)]
 pub(crate) struct Scaling {
-    pub(crate) at: Duration,
-    pub(crate) target: String,
+    pub(crate) when: When,
+    pub(crate) target: Id,
     pub(crate) by: Actor,
+    /// The controller that made it.
+    pub(crate) instance: String,
+    /// -1 if the object was created.
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
 
-/// One stored version of an autoscaler.
+/// One stored version of an autoscaler, or its deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
-    pub(crate) at: Duration,
-    pub(crate) name: String,
+    pub(crate) when: When,
+    pub(crate) autoscaler: Id,
     pub(crate) uid: String,
     pub(crate) spec: Value,
     pub(crate) is_scaled_to_zero: bool,
+    pub(crate) is_deleted: bool,
+    /// The controller that wrote the status.
+    pub(crate) instance: Option<String>,
 }
 
-/// A completed reconcile, by its start time.
+/// A completed reconcile.
 #[derive(Clone, Debug)]
 pub(crate) struct Reconcile {
-    pub(crate) at: Duration,
-    pub(crate) name: String,
+    pub(crate) started: Duration,
+    pub(crate) ended: When,
+    pub(crate) instance: String,
+    pub(crate) autoscaler: Id,
     pub(crate) uid: String,
-    pub(crate) current: i32,
-    pub(crate) proposed: Option<i32>,
-    pub(crate) scaled_to: Option<i32>,
+    pub(crate) current: i64,
+    pub(crate) desired: i64,
+    pub(crate) scaled_to: Option<i64>,
+    pub(crate) is_failed: bool,
     pub(crate) explanation: String,
 }
 
-#[derive(Default)]
-struct Entries {
+/// A request of a controller that writes, or that reads one autoscaler, when it arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) when: When,
+    pub(crate) instance: String,
+    pub(crate) verb: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) object: Id,
+}
+
+/// One stored version of the lease.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseVersion {
+    pub(crate) when: When,
+    /// Empty after a release.
+    pub(crate) holder: String,
+}
+
+/// A controller starts, or ends in whatever way.
+#[derive(Clone, Debug)]
+pub(crate) struct Lifetime {
+    pub(crate) instance: String,
+    pub(crate) started: When,
+    pub(crate) ended: Option<When>,
+}
+
+/// Everything that happened, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
     acting: Actor,
-    scalings: Vec<Scaling>,
-    versions: Vec<Version>,
-    reconciles: Vec<Reconcile>,
+    count: u64,
+    pub(crate) scalings: Vec<Scaling>,
+    pub(crate) versions: Vec<Version>,
+    pub(crate) reconciles: Vec<Reconcile>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) leases: Vec<LeaseVersion>,
+    pub(crate) lifetimes: Vec<Lifetime>,
+}
+
+impl Entries {
+    fn when(&mut self, at: Duration) -> When {
+        self.count += 1;
+        When { at, number: self.count }
+    }
 }
 
 pub(crate) struct Journal {
     clock: VirtualClock,
     entries: Mutex<Entries>,
-    /// Notified when a Deployment changes.
+    /// Notified when a target changes.
     pub(crate) scaled: Notify,
 }
 
@@ -81,6 +146,10 @@ impl Journal {
         done
     }
 
+    pub(crate) fn entries(&self) -> Entries {
+        self.entries.lock().clone()
+    }
+
     pub(crate) fn scalings(&self) -> Vec<Scaling> {
         self.entries.lock().scalings.clone()
     }
@@ -95,34 +164,89 @@ impl Journal {
 
     pub(crate) fn clear(&self) {
         let mut entries = self.entries.lock();
-        *entries = Entries { acting: entries.acting, ..Entries::default() };
+        *entries = Entries {
+            acting: entries.acting,
+            count: entries.count,
+            lifetimes: std::mem::take(&mut entries.lifetimes),
+            ..Entries::default()
+        };
     }
 
-    fn deployment_changed(&self, old: Option<&Value>, new: &Value) {
+    /// The observer of a controller.
+    pub(crate) fn observer(self: &Arc<Self>, instance: &str) -> Arc<dyn Observer> {
+        Arc::new(InstanceObserver { journal: self.clone(), instance: instance.to_owned() })
+    }
+
+    /// Records all requests before `interceptor` sees them.
+    pub(crate) fn recording(
+        self: &Arc<Self>,
+        interceptor: Option<Arc<dyn Interceptor>>,
+    ) -> Arc<dyn Interceptor> {
+        Arc::new(Recorder { journal: self.clone(), interceptor })
+    }
+
+    pub(crate) fn started(&self, instance: &str) {
+        let mut entries = self.entries.lock();
+        let started = entries.when(self.clock.age());
+        let instance = instance.to_owned();
+        entries.lifetimes.push(Lifetime { instance, started, ended: None });
+    }
+
+    pub(crate) fn ended(&self, instance: &str) {
+        let mut entries = self.entries.lock();
+        let now = entries.when(self.clock.age());
+        let mut lifetimes = entries.lifetimes.iter_mut().rev();
+        if let Some(lifetime) = lifetimes.find(|one| one.instance == instance) {
+            lifetime.ended.get_or_insert(now);
+        }
+    }
+
+    fn target_changed(&self, change: &ObjectChange<'_>) {
         let replicas = |object: &Value| object["spec"]["replicas"].as_i64().unwrap_or(1);
-        let (from, to) = (old.map_or(-1, replicas), replicas(new));
-        if from != to {
-            let mut entries = self.entries.lock();
-            let (at, by) = (self.clock.age(), entries.acting);
-            entries.scalings.push(Scaling { at, target: name(new), by, from, to });
+        if let Some(new) = change.new {
+            let (from, to) = (change.old.map_or(-1, replicas), replicas(new));
+            if from != to {
+                let mut entries = self.entries.lock();
+                let when = entries.when(self.clock.age());
+                let by = change.client.map_or(entries.acting, |_| Actor::Controller);
+                let instance = change.client.unwrap_or_default().to_owned();
+                entries.scalings.push(Scaling {
+                    when,
+                    target: Id::of(new),
+                    by,
+                    instance,
+                    from,
+                    to,
+                });
+            }
         }
         self.scaled.notify_one();
     }
 
-    fn hpa_changed(&self, new: &Value) {
+    fn autoscaler_changed(&self, change: &ObjectChange<'_>) {
         let is_true = |condition: &Value| {
             condition["type"] == "ScaledToZero" && condition["status"] == "True"
         };
+        let Some(object) = change.new.or(change.old) else { return };
+        let conditions = object["status"]["conditions"].as_array();
+        let mut entries = self.entries.lock();
         let version = Version {
-            at: self.clock.age(),
-            name: name(new),
-            uid: new["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
-            spec: new["spec"].clone(),
-            is_scaled_to_zero: new["status"]["conditions"]
-                .as_array()
-                .is_some_and(|all| all.iter().any(is_true)),
+            when: entries.when(self.clock.age()),
+            autoscaler: Id::of(object),
+            uid: object["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
+            spec: object["spec"].clone(),
+            is_scaled_to_zero: conditions.is_some_and(|all| all.iter().any(is_true)),
+            is_deleted: change.new.is_none(),
+            instance: change.client.map(str::to_owned),
         };
-        self.entries.lock().versions.push(version);
+        entries.versions.push(version);
+    }
+
+    fn lease_changed(&self, lease: &Value) {
+        let mut entries = self.entries.lock();
+        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        let when = entries.when(self.clock.age());
+        entries.leases.push(LeaseVersion { when, holder });
     }
 }
 
@@ -130,45 +254,104 @@ impl Journal {
 impl fmt::Display for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries.lock();
-        let scalings = entries.scalings.iter().map(|one| (one.at, format!("{one:?}")));
-        let reconciles = entries
-            .reconciles
-            .iter()
-            .map(|one| (one.at, format!("{} {}", one.name, one.explanation)));
-        let mut all: Vec<_> = scalings.chain(reconciles).collect();
-        all.sort_by_key(|(at, _)| *at);
-        all.into_iter().try_for_each(|(at, what)| writeln!(f, "{at:?} {what}"))
+        let scalings = entries.scalings.iter().map(|one| {
+            let Scaling { target, by, instance, from, to, .. } = one;
+            (one.when, format!("{by:?} {instance} scales {target} from {from} to {to}"))
+        });
+        let reconciles = entries.reconciles.iter().map(|one| {
+            let Reconcile { instance, autoscaler, started, explanation, .. } = one;
+            (one.ended, format!("{instance} {autoscaler} since {started:?}: {explanation}"))
+        });
+        let leases = entries.leases.iter().zip(entries.leases.iter().skip(1));
+        let leases = leases.filter(|(before, after)| before.holder != after.holder);
+        let leases = leases.map(|(_, one)| (one.when, format!("lease holder {:?}", one.holder)));
+        let lifetimes = entries.lifetimes.iter().flat_map(|one| {
+            let start = (one.started, format!("{} starts", one.instance));
+            let end = one.ended.map(|ended| (ended, format!("{} has ended", one.instance)));
+            [Some(start), end].into_iter().flatten()
+        });
+        let mut all: Vec<_> = scalings.chain(reconciles).chain(leases).chain(lifetimes).collect();
+        all.sort_by_key(|(when, _)| *when);
+        all.into_iter().try_for_each(|(when, what)| writeln!(f, "{:?} {what}", when.at))
     }
-}
-
-fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }
 
 impl ChangeListener for Journal {
     fn on_change(&self, change: &ObjectChange<'_>) {
         match (change.resource.plural, change.new) {
-            ("deployments", Some(new)) => self.deployment_changed(change.old, new),
-            ("deployments", None) => self.scaled.notify_one(),
-            ("horizontalpodautoscalers", Some(new)) => self.hpa_changed(new),
+            (plural, _) if Kind::from_plural(plural).is_some() => self.target_changed(change),
+            ("horizontalpodautoscalers", _) => self.autoscaler_changed(change),
+            ("leases", Some(lease)) => self.lease_changed(lease),
             _ => {}
         }
     }
 }
 
-impl Observer for Journal {
+struct InstanceObserver {
+    journal: Arc<Journal>,
+    instance: String,
+}
+
+impl Observer for InstanceObserver {
     fn reconciled(&self, reconciled: &Reconciled<'_>) {
         let conclusion = reconciled.conclusion;
         let explanation = &conclusion.explanation;
+        let key = reconciled.key;
+        let mut entries = self.journal.entries.lock();
+        let ended = entries.when(self.journal.clock.age());
         let reconcile = Reconcile {
-            at: self.clock.age().saturating_sub(reconciled.duration),
-            name: reconciled.key.name.to_string(),
+            started: ended.at.saturating_sub(reconciled.duration),
+            ended,
+            instance: self.instance.clone(),
+            autoscaler: Id::new(&key.namespace, &key.name),
             uid: reconciled.hpa.metadata.uid.clone(),
-            current: explanation.current_replicas,
-            proposed: explanation.proposed_replicas,
-            scaled_to: conclusion.scaled_to,
+            current: explanation.current_replicas.into(),
+            desired: explanation.desired_replicas.into(),
+            scaled_to: conclusion.scaled_to.map(i64::from),
+            is_failed: conclusion.error.is_some(),
             explanation: explanation.to_string(),
         };
-        self.entries.lock().reconciles.push(reconcile);
+        entries.reconciles.push(reconcile);
     }
+}
+
+struct Recorder {
+    journal: Arc<Journal>,
+    interceptor: Option<Arc<dyn Interceptor>>,
+}
+
+impl Interceptor for Recorder {
+    fn intercept(&self, request: &RequestInfo) -> Action {
+        let is_read = ["get", "list", "watch"].contains(&request.verb.as_str());
+        let reads_autoscaler =
+            request.verb == "get" && request.resource == "horizontalpodautoscalers";
+        if !is_read || reads_autoscaler {
+            let mut entries = self.journal.entries.lock();
+            let when = entries.when(self.journal.clock.age());
+            entries.requests.push(Request {
+                when,
+                instance: request.client.clone(),
+                verb: request.verb.clone(),
+                resource: request.resource.clone(),
+                subresource: request.subresource.clone(),
+                object: Id::new(&request.namespace, &request.name),
+            });
+        }
+        self.interceptor.as_ref().map(|one| one.intercept(request)).unwrap_or_default()
+    }
+}
+
+/// Groups entries by a part of them, in order.
+pub(crate) fn grouped<'a, K, T>(
+    entries: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> HashMap<K, Vec<&'a T>>
+where
+    K: std::hash::Hash + Eq,
+{
+    let mut groups: HashMap<K, Vec<&T>> = HashMap::new();
+    for entry in entries {
+        groups.entry(key(entry)).or_default().push(entry);
+    }
+    groups
 }

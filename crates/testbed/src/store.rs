@@ -228,7 +228,12 @@ impl Store {
     fn notify(&self, (group, plural): &ResourceKey, old: Option<&Value>, new: Option<&Value>) {
         if let Some(listener) = &self.listener {
             let resource = GroupResource { group, plural };
-            listener.on_change(&ObjectChange { resource, client: self.client.as_deref(), old, new });
+            listener.on_change(&ObjectChange {
+                resource,
+                client: self.client.as_deref(),
+                old,
+                new,
+            });
         }
     }
 

@@ -23,8 +23,8 @@ async fn cluster() -> (Cluster, Faults) {
 /// between two of them.
 fn reconciles(cluster: &Cluster, name: &str, since: Duration) -> (usize, Duration) {
     let reconciles = cluster.journal.reconciles();
-    let times = reconciles.iter().filter(|one| one.name == name && one.at >= since);
-    let times: Vec<_> = times.map(|one| one.at).collect();
+    let times = reconciles.iter().filter(|one| one.autoscaler.name == name && one.started >= since);
+    let times: Vec<_> = times.map(|one| one.started).collect();
     let gaps =
         times.iter().zip(times.iter().skip(1)).map(|(before, after)| after.saturating_sub(*before));
     (times.len(), gaps.max().unwrap_or(DURATION))

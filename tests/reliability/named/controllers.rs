@@ -112,12 +112,12 @@ async fn killed_between_scale_and_status() {
 /// When the controller first scaled the target down after `after`.
 fn first_down(cluster: &Cluster, target: &str, after: Duration) -> Option<Duration> {
     let downs = cluster.journal.scalings().into_iter().filter(|scaling| {
-        scaling.target == target
+        scaling.target.name == target
             && scaling.by == Actor::Controller
-            && scaling.at > after
+            && scaling.when.at > after
             && scaling.to < scaling.from
     });
-    downs.map(|scaling| scaling.at).next()
+    downs.map(|scaling| scaling.when.at).next()
 }
 
 /// The load drops at 120 s and the controller dies at 140 s. Returns when `web` is scaled down.

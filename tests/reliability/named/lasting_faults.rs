@@ -20,7 +20,7 @@ async fn server_restarts_empty() {
     cluster.load_all(6);
     cluster.until(Duration::from_secs(80)).await;
     assert_eq!(cluster.all_replicas(), [6; 3]);
-    cluster.testbed.restart(Restart::Fresh, Duration::from_secs(5));
+    cluster.restart(Restart::Fresh, Duration::from_secs(5));
     cluster.until(Duration::from_secs(150)).await;
     assert!(cluster.is_controlled());
     let gauge = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers 0";
@@ -51,7 +51,7 @@ async fn server_restored_from_before_an_edit() {
     cluster.loads.set("web", 6);
     cluster.until(Duration::from_secs(90)).await;
     assert_eq!(cluster.testbed.replicas("web"), 3);
-    cluster.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
+    cluster.restart(Restart::Older(snapshot), Duration::from_secs(5));
     assert_eq!(cluster.testbed.replicas("web"), 2);
     cluster.until(Duration::from_secs(95) + 2 * PERIOD).await;
     assert_eq!(cluster.testbed.replicas("web"), 6);

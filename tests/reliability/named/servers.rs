@@ -45,7 +45,7 @@ async fn server_restored_from_an_earlier_state() {
         .incident(125, move |cluster| *saved.lock() = Some(cluster.testbed.snapshot()))
         .incident(200, move |cluster| {
             let snapshot = restored.lock().take().expect("a snapshot");
-            cluster.testbed.restart(Restart::Older(snapshot), Duration::from_secs(5));
+            cluster.restart(Restart::Older(snapshot), Duration::from_secs(5));
         })
         .survives()
         .await;

@@ -15,7 +15,7 @@ use crate::{
 /// Scalings of a target by the controller since an age of the cluster, from and to.
 fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
     let is_it = |scaling: &Scaling| {
-        scaling.target == target && scaling.by == Actor::Controller && scaling.at >= since
+        scaling.target.name == target && scaling.by == Actor::Controller && scaling.when.at >= since
     };
     cluster
         .journal

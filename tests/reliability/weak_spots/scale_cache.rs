@@ -21,7 +21,8 @@ async fn silence_watch(cluster: &Cluster, faults: &Faults) {
 }
 
 fn by_controller(cluster: &Cluster, target: &str) -> Vec<(i64, i64)> {
-    let matches = |scaling: &Scaling| scaling.target == target && scaling.by == Actor::Controller;
+    let matches =
+        |scaling: &Scaling| scaling.target.name == target && scaling.by == Actor::Controller;
     cluster
         .journal
         .scalings()

@@ -1,0 +1,135 @@
+//! Invariants that hold under any faults, checked against the journal after a run. They judge by
+//! what the API server stored and the metrics APIs reported, not by what the controller recorded.
+
+mod requests;
+mod scalings;
+mod stabilization;
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::{
+    MAX, PERIOD, WINDOW,
+    cluster::Cluster,
+    journal::{Entries, Lifetime, Reconcile, Request, Scaling, Version, When, grouped},
+    targets::{Id, Source},
+};
+
+/// Maximum age of the inputs of a decision when its scale write takes effect.
+const IN_FLIGHT: Duration = Duration::from_secs(25);
+/// How long the API server may hold a request, and those that precede it in the same reconcile.
+const TRAVEL: Duration = Duration::from_secs(30);
+
+/// Describes all violations.
+pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
+    violations_with(cluster, false)
+}
+
+/// Like [`violations`]. `pods_are_known` means that no fault hides pods or their metrics from the
+/// controller, so that each decision is based on the whole load.
+pub(crate) fn violations_with(cluster: &Cluster, pods_are_known: bool) -> Vec<String> {
+    let entries = cluster.journal.entries();
+    let mut found = Vec::new();
+    for run in runs(&entries) {
+        let target = cluster.shape.targets.iter().find(|target| target.id == *run.id);
+        let is_external = target.is_some_and(|target| target.source == Source::External);
+        let needs_are_known = is_external || pods_are_known;
+        found.extend(scalings::violations(cluster, &run, needs_are_known));
+        if needs_are_known {
+            found.extend(stabilization::violations(cluster, &run));
+        }
+        found.extend(requests::unexplained_statuses(&run));
+        found.extend(reconciled_at_most_as_often_as_needed(cluster, &run));
+    }
+    found.extend(requests::unexpected(&entries));
+    found.extend(requests::without_lease(&entries));
+    found
+}
+
+/// What happened to one autoscaler and its target.
+struct Run<'a> {
+    id: &'a Id,
+    scalings: Vec<&'a Scaling>,
+    versions: Vec<&'a Version>,
+    reconciles: Vec<&'a Reconcile>,
+    requests: Vec<&'a Request>,
+    lifetimes: &'a [Lifetime],
+}
+
+fn runs(entries: &Entries) -> Vec<Run<'_>> {
+    let mut scalings = grouped(&entries.scalings, |one| &one.target);
+    let mut reconciles = grouped(&entries.reconciles, |one| &one.autoscaler);
+    let mut requests = grouped(&entries.requests, |one| &one.object);
+    let versions = grouped(&entries.versions, |one| &one.autoscaler);
+    let run = |(id, versions)| Run {
+        id,
+        scalings: scalings.remove(id).unwrap_or_default(),
+        versions,
+        reconciles: reconciles.remove(id).unwrap_or_default(),
+        requests: requests.remove(id).unwrap_or_default(),
+        lifetimes: &entries.lifetimes,
+    };
+    versions.into_iter().map(run).collect()
+}
+
+impl<'a> Run<'a> {
+    /// The versions that the API server held at some time between these two.
+    fn held(&self, from: When, to: When) -> Vec<&'a Version> {
+        let first = self.versions.partition_point(|version| version.when <= from);
+        let held = self.versions.iter().skip(first.saturating_sub(1));
+        held.take_while(|version| version.when <= to)
+            .filter(|version| !version.is_deleted)
+            .copied()
+            .collect()
+    }
+
+    /// The lifetime of an instance at this time.
+    fn lifetime(&self, instance: &str, when: When) -> Option<&'a Lifetime> {
+        let mut lifetimes = self.lifetimes.iter().rev();
+        lifetimes.find(|one| one.instance == instance && one.started <= when)
+    }
+
+    /// Whether an instance ended so soon after this time that it could not report a reconcile.
+    fn ends_soon_after(&self, instance: &str, when: When) -> bool {
+        let ended = self.lifetime(instance, when).and_then(|lifetime| lifetime.ended);
+        ended.is_some_and(|ended| ended.at <= when.at + TRAVEL)
+    }
+}
+
+fn bounds(version: &Version) -> (i64, i64) {
+    let of = |name: &str, default| version.spec[name].as_i64().unwrap_or(default);
+    (of("minReplicas", 1), of("maxReplicas", i64::from(MAX)))
+}
+
+/// The downscale stabilization window of an autoscaler.
+fn window(version: &Version) -> Duration {
+    let own = version.spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"].as_u64();
+    own.map_or(WINDOW, Duration::from_secs)
+}
+
+/// The queue holds each autoscaler once, so reconciles are not much more frequent than the sync
+/// period and the changes require.
+fn reconciled_at_most_as_often_as_needed(cluster: &Cluster, run: &Run<'_>) -> Option<String> {
+    let periods = cluster.clock.age().as_secs() / PERIOD.as_secs() + 1;
+    let count = run.reconciles.len() as u64;
+    // Each controller start, edit and relist adds one.
+    (count > periods * 2 + 20)
+        .then(|| format!("{} was reconciled {count} times in {periods} periods", run.id))
+}
+
+/// The longest time without a start of a reconcile, by autoscaler, between two ages.
+pub(crate) fn longest_gaps(
+    reconciles: &[Reconcile],
+    from: Duration,
+    to: Duration,
+) -> HashMap<&Id, Duration> {
+    let gaps = |starts: Vec<&Reconcile>| {
+        let mut starts: Vec<_> = starts.into_iter().map(|one| one.started).collect();
+        starts.retain(|start| (from..to).contains(start));
+        starts.sort_unstable();
+        let ends = starts.iter().copied().chain([to]);
+        let gaps = [from].into_iter().chain(starts.iter().copied()).zip(ends);
+        gaps.map(|(before, after)| after.saturating_sub(before)).max().unwrap_or_default()
+    };
+    let of = grouped(reconciles, |one| &one.autoscaler);
+    of.into_iter().map(|(id, starts)| (id, gaps(starts))).collect()
+}

@@ -1,0 +1,98 @@
+//! The requests of the controllers: only the writes that a controller needs, only while it holds
+//! the lease, and no status that no reconcile explains.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{Run, TRAVEL};
+use crate::journal::{Entries, LeaseVersion, Reconcile, Request, Version};
+
+/// `leaseDurationSeconds` of the elected instances.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// The writes that a controller needs, as verb, resource and subresource.
+const NEEDED: [(&str, &str, &str); 10] = [
+    ("update", "deployments", "scale"),
+    ("update", "fleets", "scale"),
+    ("patch", "horizontalpodautoscalers", "status"),
+    ("create", "events", ""),
+    ("patch", "events", ""),
+    ("create", "leases", ""),
+    ("update", "leases", ""),
+    ("create", "configmaps", ""),
+    ("update", "configmaps", ""),
+    ("delete", "configmaps", ""),
+];
+
+fn writes(entries: &Entries) -> impl Iterator<Item = &Request> {
+    entries.requests.iter().filter(|one| one.verb != "get")
+}
+
+/// Writes that no controller needs.
+pub(super) fn unexpected(entries: &Entries) -> BTreeSet<String> {
+    let is_needed = |one: &&Request| {
+        let Request { verb, resource, subresource, .. } = one;
+        NEEDED.contains(&(verb.as_str(), resource.as_str(), subresource.as_str()))
+    };
+    let others = writes(entries).filter(|one| !is_needed(one));
+    others
+        .map(|Request { verb, resource, subresource, .. }| {
+            format!("unexpected request: {verb} {resource} {subresource}")
+        })
+        .collect()
+}
+
+/// Writes of a scale or status by an instance that is not the holder of a current lease.
+pub(super) fn without_lease(entries: &Entries) -> Vec<String> {
+    if entries.leases.is_empty() {
+        return Vec::new();
+    }
+    let of_autoscalers = writes(entries).filter(|one| !one.subresource.is_empty());
+    let is_elected = |instance: &str| entries.leases.iter().any(|one| one.holder == instance);
+    let wrong = of_autoscalers.filter(|one| is_elected(&one.instance)).filter_map(|request| {
+        let next = entries.leases.partition_point(|lease| lease.when < request.when);
+        let lease = entries.leases.get(next.checked_sub(1)?)?;
+        let LeaseVersion { when, holder } = lease;
+        let age = request.when.at.saturating_sub(when.at);
+        let is_holder = *holder == request.instance && age < LEASE;
+        (!is_holder).then(|| {
+            let Request { instance, verb, object, .. } = request;
+            let at = request.when.at;
+            format!(
+                "{verb} {object} by {instance} at {at:?}: {holder:?} holds the lease of {age:?}"
+            )
+        })
+    });
+    wrong.collect()
+}
+
+/// Status writes that no reconcile made. A reconcile reports before it writes the status, or not
+/// at all if the autoscaler changed or the controller was killed.
+pub(super) fn unexplained_statuses(run: &Run<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, version) in run.versions.iter().enumerate() {
+        let Some(instance) = &version.instance else { continue };
+        if run.lifetime(instance, version.when).is_none() {
+            // Another tool.
+            continue;
+        }
+        let at = version.when.at;
+        let is_its = |one: &&Reconcile| {
+            one.instance == *instance
+                && one.uid == version.uid
+                && one.started <= at
+                && at <= one.ended.at + TRAVEL
+        };
+        let is_edit =
+            |before: &&&Version| before.instance.is_none() && before.when.at + TRAVEL >= at;
+        let is_explained = run.reconciles.iter().any(is_its)
+            || run.versions[..index].iter().any(|before| is_edit(&before))
+            || run.ends_soon_after(instance, version.when);
+        if !is_explained {
+            found.push(format!(
+                "{instance} wrote the status of {} at {at:?}: no reconcile explains it",
+                run.id
+            ));
+        }
+    }
+    found
+}

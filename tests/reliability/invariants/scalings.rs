@@ -1,0 +1,146 @@
+//! Each scaling by a controller: its bounds, its reason, what it replaced.
+
+use super::{IN_FLIGHT, Run, TRAVEL, bounds, window};
+use crate::{
+    PERIOD,
+    cluster::Cluster,
+    journal::{Actor, Request, Scaling, Version, When},
+};
+
+/// A scaling by a controller, and what the API server held while it was decided on.
+pub(super) struct Write<'a> {
+    pub(super) scaling: &'a Scaling,
+    /// When the request arrived.
+    sent: When,
+    /// The versions of the autoscaler from its last read before the write.
+    pub(super) held: Vec<&'a Version>,
+}
+
+pub(super) fn violations(cluster: &Cluster, run: &Run<'_>, needs_are_known: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (index, scaling) in run.scalings.iter().enumerate() {
+        if scaling.by != Actor::Controller {
+            continue;
+        }
+        let before = run.scalings[..index].last().map(|before| before.by);
+        let checks = match write(run, scaling) {
+            None => vec![Some("no request of this instance made it".to_owned())],
+            Some(write) => vec![
+                within_bounds(&write),
+                not_below_recent_load(cluster, &write),
+                needs_are_known.then(|| not_above_window(cluster, run, &write)).flatten(),
+                explained(run, &write),
+                pause_remains(scaling, before),
+                zero_is_premarked(run, scaling),
+            ],
+        };
+        let violation = |wrong| {
+            let Scaling { instance, target, from, to, when, .. } = scaling;
+            format!("{instance} scaled {target} from {from} to {to} at {:?}: {wrong}", when.at)
+        };
+        found.extend(checks.into_iter().flatten().map(violation));
+    }
+    found
+}
+
+pub(super) fn write<'a>(run: &Run<'a>, scaling: &'a Scaling) -> Option<Write<'a>> {
+    let before = |when: When, is_it: fn(&Request) -> bool| {
+        let mut requests = run.requests.iter().rev();
+        let found =
+            requests.find(|one| one.when < when && one.instance == scaling.instance && is_it(one));
+        found.map(|one| one.when)
+    };
+    let sent = before(scaling.when, |one| one.verb == "update" && one.subresource == "scale")?;
+    // The autoscaler is read before the write, and a change in between can't be known.
+    let verified = before(sent, |one| one.verb == "get");
+    let from = verified.filter(|read| read.at + TRAVEL >= sent.at).unwrap_or(sent);
+    Some(Write { scaling, sent, held: run.held(from, scaling.when) })
+}
+
+fn within_bounds(write: &Write<'_>) -> Option<String> {
+    let fits = write.held.iter().any(|version| {
+        let (min, max) = bounds(version);
+        (min..=max).contains(&write.scaling.to)
+    });
+    let all: Vec<_> = write.held.iter().map(|version| bounds(version)).collect();
+    (!fits).then(|| format!("outside of the bounds {all:?}"))
+}
+
+impl Write<'_> {
+    /// Whether the scaling only enforces `minReplicas` or `maxReplicas`, which needs no metrics.
+    pub(super) fn is_into_bounds(&self) -> bool {
+        let Scaling { from, to, .. } = *self.scaling;
+        self.held.iter().any(|version| {
+            let (min, max) = bounds(version);
+            (from > max && to == max) || (from < min && to == min)
+        })
+    }
+
+    fn recent_loads(&self, cluster: &Cluster) -> Vec<i64> {
+        // Shared metrics may be older by a part of a period.
+        let Scaling { target, when, .. } = self.scaling;
+        cluster.loads.within(target, when.at.saturating_sub(IN_FLIGHT + PERIOD), when.at)
+    }
+}
+
+/// A scale-down never goes below the recent load, so missing metrics never cause one.
+fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String> {
+    let Scaling { from, to, .. } = *write.scaling;
+    if to >= from || write.is_into_bounds() {
+        return None;
+    }
+    let loads = write.recent_loads(cluster);
+    let lowest = loads.iter().min().copied().unwrap_or(0);
+    (to < lowest).then(|| format!("below the load {loads:?}"))
+}
+
+/// A scale-up never goes above what was needed in the stabilization window. Replicas count too:
+/// those that a new autoscaler or controller finds are its first recommendation.
+fn not_above_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+    let Scaling { from, to, target, when, .. } = write.scaling;
+    let is_at_min = write.held.iter().any(|version| *to == bounds(version).0);
+    if to <= from || is_at_min {
+        return None;
+    }
+    let longest = write.held.iter().map(|version| window(version)).max().unwrap_or_default();
+    let since = when.at.saturating_sub(longest + IN_FLIGHT + PERIOD);
+    let loads = cluster.loads.within(target, since, when.at);
+    let replicas = run.scalings.iter().filter(|one| one.when < *when && one.when.at >= since);
+    let replicas = replicas.flat_map(|one| [one.from, one.to]);
+    let highest = loads.iter().copied().chain(replicas).max().unwrap_or(0).max(*from);
+    (*to > highest).then(|| format!("above the load {loads:?}"))
+}
+
+/// A reconcile of the autoscaler that was in progress decided on the replicas that the write
+/// replaced, so no change by another writer was overwritten. A controller that is killed reports no
+/// reconcile.
+fn explained(run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+    let Write { scaling, sent, held } = write;
+    let mut spanning = run.reconciles.iter().filter(|one| {
+        one.instance == scaling.instance && one.started <= sent.at && one.ended >= scaling.when
+    });
+    let Some(reconcile) = spanning.next() else {
+        let is_cut_off = run.ends_soon_after(&scaling.instance, scaling.when);
+        return (!is_cut_off).then(|| "no reconcile explains it".to_owned());
+    };
+    if !held.iter().any(|version| version.uid == reconcile.uid) {
+        return Some(format!("decided for an earlier autoscaler, {}", reconcile.uid));
+    }
+    let is_decided = (reconcile.current, reconcile.desired) == (scaling.from, scaling.to);
+    (!is_decided).then(|| {
+        let (current, explanation) = (reconcile.current, &reconcile.explanation);
+        format!("decided on {current} replicas: {explanation}")
+    })
+}
+
+/// Zero replicas set by a user are a pause, and remain.
+fn pause_remains(scaling: &Scaling, before: Option<Actor>) -> Option<String> {
+    (scaling.from == 0 && before == Some(Actor::User)).then(|| "a pause was ended".to_owned())
+}
+
+/// The condition `ScaledToZero` is stored before the scale write.
+fn zero_is_premarked(run: &Run<'_>, scaling: &Scaling) -> Option<String> {
+    let latest = run.versions.iter().rfind(|version| version.when <= scaling.when);
+    let is_premarked = scaling.to != 0 || latest.is_some_and(|version| version.is_scaled_to_zero);
+    (!is_premarked).then(|| "scaled to zero without ScaledToZero=True".to_owned())
+}

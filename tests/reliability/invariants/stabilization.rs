@@ -1,0 +1,89 @@
+//! A model of the stabilization window. It knows the reported load and when each autoscaler was
+//! reconciled, and computes from them what the controller must have recommended at least.
+
+use std::time::Duration;
+
+use super::{
+    Run, bounds,
+    scalings::{Write, write},
+    window,
+};
+use crate::{
+    PERIOD,
+    cluster::Cluster,
+    journal::{Actor, Reconcile, Scaling, Version, When},
+};
+
+/// How old a metric may be that several autoscalers share.
+const SHARED: Duration = Duration::from_secs(PERIOD.as_secs() / 3);
+/// A leader's histories are stored every few seconds.
+const UNSTORED: Duration = Duration::from_secs(20);
+
+pub(super) fn violations(cluster: &Cluster, run: &Run<'_>) -> Vec<String> {
+    let is_ours =
+        |scaling: &&&Scaling| scaling.by == Actor::Controller && scaling.to < scaling.from;
+    let downs = run.scalings.iter().filter(is_ours).filter_map(|scaling| write(run, scaling));
+    downs
+        .filter(|write| !write.is_into_bounds())
+        .filter_map(|write| below_the_window(cluster, run, &write))
+        .collect()
+}
+
+fn below_the_window(cluster: &Cluster, run: &Run<'_>, write: &Write<'_>) -> Option<String> {
+    let scaling = write.scaling;
+    let version = write.held.iter().min_by_key(|version| window(version))?;
+    // A recommendation exactly as old as the window of a behavior is not part of it.
+    let from = scaling.when.at.saturating_sub(window(version)) + Duration::from_secs(1);
+    let max = write.held.iter().map(|version| bounds(version).1).min()?;
+    let in_window = run
+        .reconciles
+        .iter()
+        .filter(|one| one.started > from && one.ended < scaling.when && one.uid == version.uid);
+    let remembered = in_window.filter(|one| is_remembered(run, one, scaling));
+    let least = |one: &&Reconcile| {
+        least_recommendation(cluster, run, one).map(|least| (least.min(max), one.started))
+    };
+    let (least, at) = remembered.filter_map(least).max()?;
+    (scaling.to < least).then(|| {
+        let Scaling { target, from, to, when, .. } = scaling;
+        format!(
+            "{target} was scaled from {from} to {to} at {:?}, but needed {least} at {at:?}, \
+             within the stabilization window",
+            when.at
+        )
+    })
+}
+
+/// Whether the instance that scales has the history of this reconcile.
+fn is_remembered(run: &Run<'_>, reconcile: &Reconcile, scaling: &Scaling) -> bool {
+    let life = |instance: &str, when: When| run.lifetime(instance, when).map(|one| one.started);
+    let (decided, scaled) =
+        (life(&reconcile.instance, reconcile.ended), life(&scaling.instance, scaling.when));
+    // A single instance does not store its history.
+    let is_stored = reconcile.instance != scaling.instance
+        && run.ends_later(&reconcile.instance, reconcile.ended, UNSTORED);
+    decided == scaled || is_stored
+}
+
+impl Run<'_> {
+    /// Whether an instance works for this long after a time.
+    fn ends_later(&self, instance: &str, when: When, by: Duration) -> bool {
+        let mut later = self.reconciles.iter().rev();
+        later.any(|one| one.instance == instance && one.started > when.at + by)
+    }
+}
+
+/// The fewest replicas that a correct reconcile can have recommended: the lowest load that it can
+/// have read. `None` if it read no metrics.
+fn least_recommendation(cluster: &Cluster, run: &Run<'_>, reconcile: &Reconcile) -> Option<i64> {
+    let started = When::first_at(reconcile.started);
+    let needs_no_metrics = |version: &&Version| {
+        let (min, max) = bounds(version);
+        reconcile.current == 0 || !(min..=max).contains(&reconcile.current)
+    };
+    if reconcile.is_failed || run.held(started, reconcile.ended).iter().any(needs_no_metrics) {
+        return None;
+    }
+    let (from, to) = (reconcile.started.saturating_sub(SHARED), reconcile.ended.at);
+    cluster.loads.within(run.id, from, to).into_iter().min()
+}

@@ -1,0 +1,90 @@
+//! What a run must lead to, computed from the plan, the loads and the stored objects.
+
+use std::time::Duration;
+
+use super::{
+    FAULTS_END,
+    plan::{Change, Plan, Step},
+};
+use crate::{PERIOD, cluster::Cluster, invariants::longest_gaps, targets::Target};
+
+/// The longest time between two reconciles of an autoscaler that no fault affects.
+const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
+
+/// Targets whose replicas don't match their load.
+pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String> {
+    let check = |(index, target): (usize, &Target)| {
+        let expected = expected(plan, index, cluster)?;
+        let replicas = cluster.replicas(target);
+        (replicas != expected).then(|| {
+            let load = cluster.loads.now(&target.id);
+            format!("{} has {replicas} replicas, but needs {expected} for load {load}", target.id)
+        })
+    };
+    plan.shape.targets.iter().enumerate().filter_map(check).collect()
+}
+
+/// `None` if it depends on when the controller saw what.
+fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
+    let target = &plan.shape.targets[index];
+    let scales = |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
+    let is_paused = match plan.changes_of(index).filter(scales).last() {
+        Some(Change::Scale(0)) if plan.restores() => return None,
+        Some(Change::Scale(0)) => true,
+        _ => false,
+    };
+    let is_edited = |change: Change| matches!(change, Change::RecreateAutoscaler | Change::Min(_));
+    if target.to_zero && (plan.restores() || plan.changes_of(index).any(is_edited)) {
+        return None;
+    }
+    if is_paused {
+        return Some(0);
+    }
+    let spec = cluster.autoscaler(target)?["spec"].clone();
+    let (min, max) = (spec["minReplicas"].as_i64()?, spec["maxReplicas"].as_i64()?);
+    Some(cluster.loads.now(&target.id).clamp(min, max))
+}
+
+/// Autoscalers that were not reconciled for more than two periods, although no fault affects them.
+pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<String> {
+    if plan.shape.is_elected {
+        return Vec::new();
+    }
+    let entries = cluster.journal.entries();
+    let mut found = Vec::new();
+    for (from, to) in if is_faulty { healthy_spans(plan) } else { vec![(PERIOD, FAULTS_END)] } {
+        let gaps = longest_gaps(&entries.reconciles, from, to);
+        for target in &plan.shape.targets {
+            let disturbs = |fault: &super::faults::PlannedFault| {
+                fault.affects(target) && fault.from < to && from < fault.until + LONGEST_GAP
+            };
+            let gap = gaps.get(&target.id).copied().unwrap_or(to.saturating_sub(from));
+            if gap > LONGEST_GAP && !(is_faulty && plan.faults.iter().any(disturbs)) {
+                found.push(format!(
+                    "{} was not reconciled for {gap:?} between {from:?} and {to:?}",
+                    target.id
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// The times without incidents.
+fn healthy_spans(plan: &Plan) -> Vec<(Duration, Duration)> {
+    let mut spans = Vec::new();
+    let mut from = PERIOD;
+    for (at, step) in &plan.incidents {
+        spans.push((from, *at));
+        let lasts = match step {
+            Step::RestartApi(down_for) => *down_for,
+            // Until the controller starts.
+            Step::Kill | Step::Stop => Duration::from_secs(60),
+            _ => Duration::ZERO,
+        };
+        from = from.max(*at + lasts + LONGEST_GAP);
+    }
+    spans.push((from, FAULTS_END));
+    spans.retain(|(from, to)| *from + LONGEST_GAP < *to);
+    spans
+}

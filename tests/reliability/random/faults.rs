@@ -1,0 +1,345 @@
+//! Temporary faults that affect the controllers only, drawn from a seed.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use hpa_testbed::{Effect, Fault, Match};
+use serde_json::{Value, json};
+
+use super::{
+    FAULTS_END,
+    plan::{BUSY, at},
+};
+use crate::{
+    WINDOW,
+    cluster::{Shape, identity},
+    random::CONTROLLER,
+    targets::Target,
+};
+
+/// More identities than a run uses.
+const IDENTITIES: usize = 60;
+
+/// A fault, and which autoscalers it affects.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedFault {
+    pub(super) fault: Fault,
+    pub(super) from: Duration,
+    pub(super) until: Duration,
+    scope: Scope,
+    /// Hides pods or their metrics, or shows old ones.
+    pub(super) hides_pods: bool,
+    /// Stays when the faults end.
+    pub(super) is_lasting: bool,
+}
+
+/// The autoscalers that a fault affects. What isn't set doesn't limit it.
+#[derive(Clone, Debug, Default)]
+struct Scope {
+    /// Group of the metrics API that they use.
+    metrics: Option<String>,
+    /// Group of their targets.
+    targets: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Scope {
+    /// By the API group of the requests.
+    fn of_group(group: &str) -> Self {
+        let group = Some(group.to_owned());
+        match group.as_deref() {
+            Some("apps" | "example.com") => Self { targets: group, ..Self::default() },
+            Some(metrics) if metrics.contains("metrics") => {
+                Self { metrics: group, ..Self::default() }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn includes(&self, target: &Target) -> bool {
+        let is = |limit: &Option<String>, actual: &str| {
+            limit.as_deref().is_none_or(|limit| limit == actual)
+        };
+        is(&self.metrics, target.source.group())
+            && is(&self.targets, target.kind.group())
+            && is(&self.namespace, &target.id.namespace)
+            && is(&self.name, &target.id.name)
+    }
+}
+
+impl PlannedFault {
+    pub(super) fn affects(&self, target: &Target) -> bool {
+        self.scope.includes(target)
+    }
+}
+
+/// Which requests, and the autoscalers that need them.
+struct Requests {
+    matching: Match,
+    scope: Scope,
+    /// For pods or their metrics.
+    of_pods: bool,
+}
+
+impl Requests {
+    fn new(matching: Match) -> Self {
+        Self { matching, scope: Scope::default(), of_pods: false }
+    }
+
+    fn for_pods(matching: Match) -> Self {
+        Self { of_pods: true, ..Self::new(matching) }
+    }
+
+    fn of_group(matching: Match, group: &str) -> Self {
+        let of_pods = group.contains("metrics");
+        Self { matching: matching.group(group), scope: Scope::of_group(group), of_pods }
+    }
+}
+
+pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
+    let (requests, effect) = match rng.u8(..14) {
+        0..5 => (limited(request(rng), shape, rng), failure(rng)),
+        5 | 12 => (watches(rng), broken_watch(rng)),
+        6 | 7 => malformed(rng),
+        8 => {
+            let groups = ["apps", "autoscaling", "example.com"];
+            let metrics = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+            let all: Vec<_> = groups.into_iter().chain(metrics).collect();
+            let group = all[rng.usize(..all.len())];
+            let scope = Scope::of_group(group);
+            let of_pods = group.contains("metrics");
+            let requests = Requests { matching: Match::any(), scope, of_pods };
+            (requests, Effect::MissingGroup { group: group.to_owned() })
+        }
+        9 => (right(rng), forbidden()),
+        10 if shape.is_elected => (Requests::new(election(rng)), failure(rng)),
+        // A single object is never stale: an API server reads it from etcd, or waits for its cache.
+        _ => {
+            let revisions = rng.u64(1..20);
+            (Requests::for_pods(Match::verb("list")), Effect::Stale { revisions })
+        }
+    };
+    let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
+    // Recommendations from a part of the metrics stay in the stabilization window.
+    let affects_window = matches!(effect, Effect::Malformed { .. });
+    let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
+    let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
+    let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
+    let Requests { matching, scope, of_pods } = requests;
+    let trigger = Fault::on(of_clients(matching, shape, rng)).from(from).until(until);
+    let trigger = match rng.u8(..5) {
+        0 => trigger.probability(rng.f64()),
+        1 => trigger.first(rng.u64(1..6)),
+        2 => trigger.every(rng.u64(2..5)),
+        3 => trigger.nth(rng.u64(1..8)),
+        _ => trigger,
+    };
+    let fault = trigger.effect(effect);
+    PlannedFault { fault, from, until, scope, hides_pods: of_pods, is_lasting: false }
+}
+
+/// A watch that stays open and silent, also after the faults end.
+pub(super) fn lasting_silence(rng: &mut Rng, shape: &Shape) -> PlannedFault {
+    let requests = watches(rng);
+    let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
+    let matching = of_clients(requests.matching, shape, rng);
+    let trigger = Fault::on(matching).from(from).nth(rng.u64(1..4));
+    let fault = trigger.effect(Effect::SilentWatch { after: 0 });
+    let until = FAULTS_END;
+    PlannedFault {
+        fault,
+        from,
+        until,
+        scope: requests.scope,
+        hides_pods: requests.of_pods,
+        is_lasting: true,
+    }
+}
+
+/// All instances, or one of them.
+fn of_clients(matching: Match, shape: &Shape, rng: &mut Rng) -> Match {
+    if !shape.is_elected {
+        return matching.client(CONTROLLER);
+    }
+    let step = if rng.bool() { 1 } else { 2 };
+    let first = rng.usize(1..3);
+    let names = (first..IDENTITIES).step_by(step).map(identity);
+    names.fold(matching, |matching, name| matching.client(&name))
+}
+
+fn request(rng: &mut Rng) -> Requests {
+    let scale = |verb| Match::verb(verb).subresource("scale");
+    let of = |resource, verb| Match::verb(verb).resource(resource);
+    match rng.u8(..13) {
+        0 => Requests::for_pods(Match::any()),
+        1 => Requests::new(scale("get")),
+        2 | 3 => Requests::new(scale("update")),
+        4 => Requests::new(of("horizontalpodautoscalers", "get")),
+        5 | 6 => Requests::new(of("horizontalpodautoscalers", "patch")),
+        7 => Requests::new(of("horizontalpodautoscalers", "list")),
+        8 => Requests::for_pods(Match::verb("list").group("").resource("pods")),
+        9 => Requests::of_group(Match::any(), "metrics.k8s.io"),
+        10 => Requests::of_group(Match::any(), "custom.metrics.k8s.io"),
+        11 => Requests::of_group(Match::any(), "example.com"),
+        _ => Requests::of_group(Match::any(), "external.metrics.k8s.io"),
+    }
+}
+
+/// Sometimes only those requests that name a namespace or an object.
+fn limited(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
+    let Requests { matching, mut scope, of_pods } = requests;
+    let target = &shape.targets[rng.usize(..shape.targets.len())].id;
+    let matching = match rng.u8(..4) {
+        0 => {
+            scope.namespace = Some(target.namespace.clone());
+            matching.namespace(&target.namespace)
+        }
+        1 => {
+            scope.namespace = Some(target.namespace.clone());
+            scope.name = Some(target.name.clone());
+            matching.namespace(&target.namespace).name(&target.name)
+        }
+        _ => matching,
+    };
+    Requests { matching, scope, of_pods }
+}
+
+fn failure(rng: &mut Rng) -> Effect {
+    match rng.u8(..14) {
+        0 => Effect::Conflict,
+        1 => Effect::Expired,
+        2 => Effect::TooManyRequests { retry_after_seconds: rng.bool().then(|| rng.u32(..20)) },
+        3 => Effect::InternalError,
+        4 => Effect::ServiceUnavailable,
+        5 => Effect::Timeout,
+        6 => Effect::Html { code: if rng.bool() { 502 } else { 200 } },
+        7 => Effect::Disconnect { applied: rng.bool() },
+        8 => Effect::LostResponse,
+        // Before the request timeout, so that a lot happens between request and response; or after
+        // it.
+        9 => Effect::Slow { by: Duration::from_millis(rng.u64(1..9_000)) },
+        10 => Effect::Slow { by: Duration::from_millis(rng.u64(9_000..30_000)) },
+        11 => Effect::Stall,
+        12 => Effect::TruncatedBody,
+        _ => forbidden(),
+    }
+}
+
+fn forbidden() -> Effect {
+    Effect::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    }
+}
+
+/// A right of the controller's role, which is revoked for a while.
+fn right(rng: &mut Rng) -> Requests {
+    let of = |verb, group, resource| Match::verb(verb).group(group).resource(resource);
+    let verb = if rng.bool() { "list" } else { "watch" };
+    match rng.u8(..12) {
+        0 => Requests::new(of(verb, "autoscaling", "horizontalpodautoscalers").subresource("")),
+        1 => Requests::new(of("get", "autoscaling", "horizontalpodautoscalers").subresource("")),
+        2 => Requests::new(of("patch", "autoscaling", "horizontalpodautoscalers")),
+        3 => Requests::for_pods(of(verb, "", "pods")),
+        4 => Requests::new(of(verb, "apps", "deployments").subresource("")),
+        5 => {
+            Requests::of_group(Match::verb(verb).resource("fleets").subresource(""), "example.com")
+        }
+        6 => Requests::of_group(Match::verb("get").subresource("scale"), "apps"),
+        7 => Requests::of_group(Match::verb("update").subresource("scale"), "apps"),
+        8 => Requests::of_group(Match::verb("update").subresource("scale"), "example.com"),
+        9 => Requests::of_group(Match::verb("list"), "metrics.k8s.io"),
+        10 => Requests::new(of(verb, "apiextensions.k8s.io", "customresourcedefinitions")),
+        _ => Requests::new(Match::verb("create").resource("events")),
+    }
+}
+
+/// Requests of the leader election and the history store.
+fn election(rng: &mut Rng) -> Match {
+    let leases = Match::any().resource("leases");
+    let histories = Match::any().resource("configmaps");
+    match rng.u8(..4) {
+        0 => leases,
+        1 => Match::verb("update").resource("leases"),
+        2 => histories,
+        _ => Match::verbs(["create", "update"]).resource("configmaps"),
+    }
+}
+
+fn watches(rng: &mut Rng) -> Requests {
+    let watches = Match::verb("watch");
+    match rng.u8(..4) {
+        0 => Requests::for_pods(watches),
+        1 => Requests::for_pods(watches.resource("pods")),
+        2 => Requests::new(watches.resource("deployments")),
+        _ => Requests::new(watches.resource("horizontalpodautoscalers")),
+    }
+}
+
+fn broken_watch(rng: &mut Rng) -> Effect {
+    let after = rng.usize(..4);
+    match rng.u8(..5) {
+        0 => Effect::DropWatch { after },
+        1 => Effect::TruncatedEvent { after },
+        2 => Effect::Expired,
+        3 => Effect::TooManyRequests { retry_after_seconds: Some(1) },
+        _ => Effect::SilentWatch { after },
+    }
+}
+
+/// Whether the requests are for pods or metrics, their API group, and what is malformed.
+type Malformation = (Match, &'static str, &'static [(&'static str, &'static str)]);
+
+fn malformed(rng: &mut Rng) -> (Requests, Effect) {
+    let reads = Match::verbs(["get", "list", "watch"]);
+    let kinds: [Malformation; 6] = [
+        (
+            reads.clone().resource("horizontalpodautoscalers"),
+            "autoscaling",
+            &[
+                ("/spec/maxReplicas", "\"many\""),
+                ("/metadata", "null"),
+                ("/status/conditions", "7"),
+            ],
+        ),
+        (
+            reads.clone().resource("pods"),
+            "",
+            &[
+                ("/spec/containers/0/resources/requests/cpu", "\"much\""),
+                ("/metadata/name", "null"),
+                ("/status/conditions", "\"none\""),
+            ],
+        ),
+        (
+            reads.clone().subresource("scale"),
+            "apps",
+            &[("/spec/replicas", "\"two\""), ("/status/selector", "null")],
+        ),
+        (
+            reads.clone(),
+            "metrics.k8s.io",
+            &[
+                ("/containers/0/usage/cpu", "\"warm\""),
+                ("/containers/0/usage", "null"),
+                ("/metadata/name", "5"),
+                ("/timestamp", "\"yesterday\""),
+            ],
+        ),
+        (
+            reads.clone(),
+            "custom.metrics.k8s.io",
+            &[("/value", "\"\""), ("/describedObject", "null")],
+        ),
+        (reads, "external.metrics.k8s.io", &[("/value", "[]"), ("/metricName", "1")]),
+    ];
+    let (matching, group, members) = &kinds[rng.usize(..kinds.len())];
+    let (pointer, value) = members[rng.usize(..members.len())];
+    let value: Value = serde_json::from_str(value).unwrap_or(json!(null));
+    let mut requests = Requests::of_group(matching.clone(), group);
+    requests.of_pods |= group.is_empty();
+    (requests, Effect::Malformed { object: String::new(), pointer: pointer.to_owned(), value })
+}

@@ -1,0 +1,50 @@
+//! The cluster of a run, drawn from a seed. Most are small, so that a seed is cheap.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use crate::{
+    NAMESPACE,
+    cluster::{Shape, TARGETS},
+    targets::{Id, Kind, Source, Target},
+    workloads::Delays,
+};
+
+const NAMESPACES: [&str; 3] = [NAMESPACE, "team-a", "team-b"];
+
+pub(super) fn shape(seed: u64, rng: &mut Rng) -> Shape {
+    let count = match seed % 500 {
+        250 => 200,
+        at if at % 50 == 17 => 24,
+        _ => rng.usize(3..7),
+    };
+    let named = TARGETS.iter().map(|name| Target::in_shop(name));
+    let targets = named.chain((TARGETS.len()..count).map(|index| target(index, rng))).collect();
+    let workers = if rng.bool() { 5 } else { 2 };
+    Shape { targets, delays: delays(rng), workers, is_elected: rng.u8(..4) == 0 }
+}
+
+/// One more target. Targets of different namespaces may have the same name.
+fn target(index: usize, rng: &mut Rng) -> Target {
+    let namespace = NAMESPACES[rng.usize(..NAMESPACES.len())];
+    let source = [Source::Cpu, Source::Pods, Source::External][rng.usize(..3)];
+    let kind = Kind::ALL[rng.usize(..Kind::ALL.len())];
+    let has_known_name = index < 2 * TARGETS.len() && namespace != NAMESPACE;
+    let name = if has_known_name {
+        TARGETS[index % TARGETS.len()].to_owned()
+    } else {
+        format!("app{index}")
+    };
+    let id = Id::new(if has_known_name { NAMESPACES[1] } else { namespace }, &name);
+    Target { id, kind, source, to_zero: source == Source::External && rng.bool() }
+}
+
+fn delays(rng: &mut Rng) -> Delays {
+    let mut delay = |max: u64| {
+        let is_late = rng.bool();
+        let seconds = rng.u64(1..max);
+        if is_late { Duration::from_secs(seconds) } else { Duration::ZERO }
+    };
+    Delays { startup: delay(40), status: delay(20), metrics: delay(30) }
+}

@@ -1,0 +1,186 @@
+//! Targets and their autoscalers.
+
+use std::fmt;
+
+use hpa_test_harness::objects;
+use serde_json::{Value, json};
+
+use crate::{MAX, NAMESPACE};
+
+/// Namespace and name of a target, and of its autoscaler.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Id {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Id {
+    pub(crate) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// An object in the default namespace of the tests.
+    pub(crate) fn in_shop(name: &str) -> Self {
+        Self::new(NAMESPACE, name)
+    }
+
+    pub(crate) fn of(object: &Value) -> Self {
+        let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
+        Self::new(text("namespace"), text("name"))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The kind of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Deployment,
+    /// A custom resource.
+    Fleet,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Deployment, Self::Fleet];
+
+    pub(crate) fn api_version(self) -> &'static str {
+        match self {
+            Self::Deployment => "apps/v1",
+            Self::Fleet => "example.com/v1",
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::Fleet => "Fleet",
+        }
+    }
+
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Self::Deployment => "apps",
+            Self::Fleet => "example.com",
+        }
+    }
+
+    /// The kind whose plural name this is.
+    pub(crate) fn from_plural(plural: &str) -> Option<Self> {
+        match plural {
+            "deployments" => Some(Self::Deployment),
+            "fleets" => Some(Self::Fleet),
+            _ => None,
+        }
+    }
+}
+
+/// The metric of an autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Cpu,
+    Pods,
+    External,
+}
+
+impl Source {
+    /// The API group that serves the metric.
+    pub(crate) fn group(self) -> &'static str {
+        match self {
+            Self::Cpu => "metrics.k8s.io",
+            Self::Pods => "custom.metrics.k8s.io",
+            Self::External => "external.metrics.k8s.io",
+        }
+    }
+}
+
+/// A target and its autoscaler of the same name.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) id: Id,
+    pub(crate) kind: Kind,
+    pub(crate) source: Source,
+    /// The autoscaler may scale it to zero.
+    pub(crate) to_zero: bool,
+}
+
+impl Target {
+    /// A Deployment in the default namespace. `web` is scaled by CPU, `api` by a pods metric and
+    /// with a behavior, others by an external metric, and `jobs` down to zero.
+    pub(crate) fn in_shop(name: &str) -> Self {
+        let source = match name {
+            "web" => Source::Cpu,
+            "api" => Source::Pods,
+            _ => Source::External,
+        };
+        let to_zero = name == "jobs";
+        Self { id: Id::in_shop(name), kind: Kind::Deployment, source, to_zero }
+    }
+
+    /// The fewest replicas that a load can need.
+    pub(crate) fn min_load(&self) -> i64 {
+        i64::from(!self.to_zero)
+    }
+
+    pub(crate) fn workload(&self, replicas: i64) -> Value {
+        let Id { namespace, name } = &self.id;
+        let mut object = match self.kind {
+            Kind::Deployment => objects::deployment(name, replicas),
+            Kind::Fleet => json!({
+                "apiVersion": self.kind.api_version(), "kind": self.kind.name(),
+                "metadata": { "name": name },
+                "spec": { "replicas": replicas },
+                "status": { "replicas": 0, "selector": format!("app={name}") },
+            }),
+        };
+        object["metadata"]["namespace"] = namespace.as_str().into();
+        object
+    }
+
+    pub(crate) fn autoscaler(&self) -> Value {
+        let Id { namespace, name } = &self.id;
+        let metric = match self.source {
+            Source::Cpu => objects::cpu_metric(50),
+            Source::Pods => objects::pods_metric("requests", "10"),
+            Source::External => objects::external_metric(name, "10"),
+        };
+        let min = i32::from(!self.to_zero);
+        let mut object = objects::hpa(name, min..=MAX, [metric]);
+        object["metadata"]["namespace"] = namespace.as_str().into();
+        let target = &mut object["spec"]["scaleTargetRef"];
+        target["apiVersion"] = self.kind.api_version().into();
+        target["kind"] = self.kind.name().into();
+        if self.source == Source::Pods {
+            // As fast as needed, so that later comparisons don't depend on rate limits.
+            let policies = json!([{ "type": "Pods", "value": MAX, "periodSeconds": 15 }]);
+            object["spec"]["behavior"] = json!({
+                "scaleUp": { "stabilizationWindowSeconds": 0, "policies": policies },
+                "scaleDown": { "stabilizationWindowSeconds": 45, "policies": policies },
+            });
+        }
+        object
+    }
+}
+
+/// The definition of [`Kind::Fleet`].
+pub(crate) fn definition() -> Value {
+    let scale = json!({
+        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+        "labelSelectorPath": ".status.selector",
+    });
+    let version = json!({
+        "name": "v1", "served": true, "storage": true,
+        "subresources": { "status": {}, "scale": scale },
+    });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "fleets.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced", "versions": [version],
+            "names": { "plural": "fleets", "singular": "fleet", "kind": "Fleet" },
+        },
+    })
+}

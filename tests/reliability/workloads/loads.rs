@@ -1,0 +1,156 @@
+//! The load of each target, and the metrics APIs that report it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use hpa_test_harness::{NAMESPACE, VirtualClock, objects::CPU_REQUEST_MILLI, pod_metrics};
+use hpa_testbed::{
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery,
+    MetricsProvider, PodMetrics, PodMetricsQuery,
+};
+use parking_lot::Mutex;
+use serde_json::json;
+
+use crate::targets::Id;
+
+/// Namespace and name of a pod.
+pub(super) type PodId = (String, String);
+
+/// Load of each target over time, in replicas needed to carry it.
+#[derive(Debug)]
+pub(crate) struct Loads {
+    clock: VirtualClock,
+    /// How old the load is that the metrics APIs report.
+    pub(crate) lag: Duration,
+    by_target: Mutex<HashMap<Id, Vec<(Duration, i64)>>>,
+    /// Pods without metrics.
+    unmeasured: Mutex<HashSet<String>>,
+    /// Pods that are not ready, and carry no load.
+    pub(super) starting: Mutex<HashSet<PodId>>,
+}
+
+impl Loads {
+    pub(crate) fn new(clock: VirtualClock, lag: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            lag,
+            by_target: Mutex::default(),
+            unmeasured: Mutex::default(),
+            starting: Mutex::default(),
+        })
+    }
+
+    /// Removes the metrics of these pods, and restores the metrics of all others.
+    pub(crate) fn set_unmeasured(&self, pods: &[&str]) {
+        *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    }
+
+    /// Sets the load of a target in the default namespace from now on.
+    pub(crate) fn set(&self, target: &str, load: i64) {
+        self.set_of(&Id::in_shop(target), load);
+    }
+
+    /// Sets the load of a target from now on.
+    pub(crate) fn set_of(&self, target: &Id, load: i64) {
+        let now = self.clock.age();
+        self.by_target.lock().entry(target.clone()).or_default().push((now, load));
+    }
+
+    pub(crate) fn remove(&self, target: &str) {
+        self.by_target.lock().remove(&Id::in_shop(target));
+    }
+
+    /// The current load, as opposed to the reported one.
+    pub(crate) fn now(&self, target: &Id) -> i64 {
+        self.at(target, self.clock.age())
+    }
+
+    fn at(&self, target: &Id, age: Duration) -> i64 {
+        let by_target = self.by_target.lock();
+        let Some(loads) = by_target.get(target) else { return 0 };
+        let next = loads.partition_point(|(at, _)| *at <= age);
+        // The first load counts for the time before too.
+        loads.get(next.saturating_sub(1)).map_or(0, |(_, load)| *load)
+    }
+
+    /// What the metrics APIs report now.
+    fn reported(&self, target: &Id) -> i64 {
+        self.at(target, self.clock.age().saturating_sub(self.lag))
+    }
+
+    /// All loads that the metrics APIs reported between two ages of the cluster.
+    pub(crate) fn within(&self, target: &Id, from: Duration, to: Duration) -> Vec<i64> {
+        let (from, to) = (from.saturating_sub(self.lag), to.saturating_sub(self.lag));
+        let by_target = self.by_target.lock();
+        let Some(loads) = by_target.get(target) else { return vec![0] };
+        let first = loads.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+        let end = loads.partition_point(|(at, _)| *at <= to).max(first + 1);
+        loads.iter().take(end).skip(first).map(|(_, load)| *load).collect()
+    }
+
+    /// The pods that have metrics, and how many pods carry the load of each target.
+    fn measured<'a>(&self, pods: &'a [PodId]) -> (Vec<&'a PodId>, HashMap<Id, i64>) {
+        let (unmeasured, starting) = (self.unmeasured.lock(), self.starting.lock());
+        let mut ready = HashMap::new();
+        for pod in pods.iter().filter(|pod| !starting.contains(*pod)) {
+            *ready.entry(target_of(pod)).or_default() += 1;
+        }
+        (pods.iter().filter(|(_, name)| !unmeasured.contains(name)).collect(), ready)
+    }
+
+    /// The part of the reported load that a pod carries, of a load of `unit`.
+    fn share(&self, pod: &PodId, ready: &HashMap<Id, i64>, unit: i64) -> i64 {
+        if self.starting.lock().contains(pod) {
+            return 0;
+        }
+        let target = target_of(pod);
+        self.reported(&target) * unit / ready.get(&target).copied().unwrap_or(1)
+    }
+}
+
+/// The metrics APIs. The load of a target is divided among its pods.
+pub(crate) struct Metrics(pub(crate) Arc<Loads>);
+
+impl MetricsProvider for Metrics {
+    /// A load of 1 is half of what a pod requests.
+    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        let (measured, ready) = self.0.measured(&query.pods);
+        let metrics = |pod: &PodId| {
+            let micro = self.0.share(pod, &ready, CPU_REQUEST_MILLI * 1000 / 2);
+            pod_metrics(&pod.0, &pod.1, format!("{micro}u"))
+        };
+        Ok(measured.into_iter().map(metrics).collect())
+    }
+
+    /// A load of 1 is ten requests per second.
+    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        let (measured, ready) = self.0.measured(&query.pods);
+        let metrics = |pod: &PodId| CustomMetric {
+            described_object: json!({
+                "apiVersion": "v1", "kind": "Pod", "namespace": pod.0, "name": pod.1,
+            }),
+            value: format!("{}m", self.0.share(pod, &ready, 10_000)),
+            ..CustomMetric::default()
+        };
+        Ok(measured.into_iter().map(metrics).collect())
+    }
+
+    /// The metric is named after its target. A load of 1 is ten jobs.
+    fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
+        let namespace = if query.namespace.is_empty() { NAMESPACE } else { &query.namespace };
+        let value = (self.0.reported(&Id::new(namespace, &query.metric)) * 10).to_string();
+        Ok(vec![ExternalMetric {
+            metric_name: query.metric.clone(),
+            value,
+            ..ExternalMetric::default()
+        }])
+    }
+}
+
+/// Pods are named `TARGET-INDEX`.
+fn target_of((namespace, name): &PodId) -> Id {
+    Id::new(namespace, name.rsplit_once('-').map_or(name, |(target, _)| target))
+}
