@@ -15,6 +15,7 @@ mod logging;
 mod man;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod rules;
 mod run;
 mod serve;
 mod shadow;
@@ -56,6 +57,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
+        Command::Rules(arguments) => return rules::run(&arguments),
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,

@@ -9,6 +9,8 @@ mod convert;
 #[cfg(feature = "demo")]
 mod demo;
 mod man;
+mod rules;
+mod rules_compare;
 mod run;
 mod shadow_report;
 #[cfg(test)]
@@ -33,6 +35,8 @@ pub(crate) use self::{
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
     man::ManArguments,
+    rules::{RulesArguments, RulesCommand},
+    rules_compare::RulesCompareArguments,
     run::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,
@@ -59,6 +63,8 @@ pub(crate) enum Command {
     Run(Box<RunArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
+    /// Work with the rules of metrics from Prometheus
+    Rules(RulesArguments),
     /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,
     /// Convert HorizontalPodAutoscalers between autoscaling/v2 and autoscaling.hpa-rs.dev/v2

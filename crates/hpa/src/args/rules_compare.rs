@@ -1,0 +1,76 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use http::Uri;
+
+use super::values::fraction;
+
+const EXAMPLES: &str = "\
+Examples:
+  Compare prometheus-adapter, which is registered in the cluster, with a second
+  adapter that is not:
+    kubectl -n monitoring port-forward service/hpa-adapter 8443:443 &
+    kubectl -n kube-system create token horizontal-pod-autoscaler > token
+    kubectl -n monitoring get secret hpa-adapter-serving \\
+      -o jsonpath='{.data.ca\\.crt}' | base64 -d > ca.crt
+    hpa rules compare --right https://127.0.0.1:8443 --right-token-file token \\
+      --right-ca-file ca.crt --right-server-name hpa-adapter.monitoring.svc
+
+  Compare two servers, with the autoscalers of a file:
+    hpa rules compare --left http://127.0.0.1:8001 --right http://127.0.0.1:8002 \\
+      --autoscalers autoscalers.yaml
+
+The command compares the lists of metrics of both servers, and the values of
+each metric that an autoscaler uses, for all pods of its namespace. A value that
+differs is read again, because the servers don't read at the same instant.
+
+Exit status: 0 without differences, 1 with differences or after an error, 2 if
+no value was compared.";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct RulesCompareArguments {
+    /// URL of the server to compare with [default: the API server of the kubeconfig]
+    #[arg(long, value_name = "URL")]
+    pub(crate) left: Option<Uri>,
+    /// File with a bearer token for --left
+    #[arg(long, value_name = "FILE", requires = "left")]
+    pub(crate) left_token_file: Option<PathBuf>,
+    /// File with the certificates of the authorities that --left is verified with
+    #[arg(long, value_name = "FILE", requires = "left")]
+    pub(crate) left_ca_file: Option<PathBuf>,
+    /// Name in the certificate of --left [default: the host of its URL]
+    #[arg(long, value_name = "NAME", requires = "left")]
+    pub(crate) left_server_name: Option<String>,
+    /// Don't verify the certificate of --left
+    #[arg(long, requires = "left", conflicts_with = "left_ca_file")]
+    pub(crate) left_insecure_skip_tls_verify: bool,
+    /// URL of the server to compare
+    #[arg(long, value_name = "URL")]
+    pub(crate) right: Uri,
+    /// File with a bearer token for --right
+    #[arg(long, value_name = "FILE")]
+    pub(crate) right_token_file: Option<PathBuf>,
+    /// File with the certificates of the authorities that --right is verified with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) right_ca_file: Option<PathBuf>,
+    /// Name in the certificate of --right [default: the host of its URL]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) right_server_name: Option<String>,
+    /// Don't verify the certificate of --right
+    #[arg(long, conflicts_with = "right_ca_file")]
+    pub(crate) right_insecure_skip_tls_verify: bool,
+    /// Manifest with the autoscalers, or a List of them, in YAML or JSON [default: those of the
+    /// cluster of the kubeconfig]
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub(crate) autoscalers: Option<PathBuf>,
+    /// Relative difference up to which values are equal
+    #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
+    pub(crate) tolerance: f64,
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The kubeconfig's context [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}

@@ -1,0 +1,77 @@
+//! How two answers differ.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use hpa_calc::Quantity;
+use serde_json::Value;
+
+use super::{report::Api, server::Answer, values::Values};
+
+/// The metrics that only one of the lists has. An API that a server doesn't serve has no metrics.
+pub(super) fn metrics(api: &'static str, left: &Answer, right: &Answer) -> anyhow::Result<Api> {
+    let (left_names, right_names) = (names(left)?, names(right)?);
+    let only = |these: &Option<BTreeSet<String>>, others: &Option<BTreeSet<String>>| {
+        let others = others.iter().flatten().collect::<BTreeSet<_>>();
+        let only = these.iter().flatten().filter(|name| !others.contains(name));
+        only.cloned().collect::<Vec<String>>()
+    };
+    let unserved = match (&left_names, &right_names) {
+        (None, Some(_)) => Some(format!("left does not serve it: {left}")),
+        (Some(_), None) => Some(format!("right does not serve it: {right}")),
+        _ => None,
+    };
+    Ok(Api {
+        name: api,
+        is_served: left_names.is_some() || right_names.is_some(),
+        common: left_names.iter().flatten().count() - only(&left_names, &right_names).len(),
+        only_left: only(&left_names, &right_names),
+        only_right: only(&right_names, &left_names),
+        unserved,
+    })
+}
+
+/// The names of the listed metrics. `None` if the API is not served.
+fn names(answer: &Answer) -> anyhow::Result<Option<BTreeSet<String>>> {
+    if answer.status != 200 {
+        return Ok(None);
+    }
+    let resources = answer.body.get("resources").and_then(Value::as_array);
+    let resources = resources.context("an API has no list of resources")?;
+    let name = |resource: &Value| Some(resource.get("name")?.as_str()?.to_owned());
+    Ok(Some(resources.iter().filter_map(name).collect()))
+}
+
+/// A line for each difference. Equal errors are no difference, whatever their messages.
+pub(super) fn values(left: &Values, right: &Values, tolerance: f64) -> Vec<String> {
+    let (left, right) = match (left, right) {
+        (Err((left, _)), Err((right, _))) if left == right => return Vec::new(),
+        (Ok(left), Ok(right)) => (left, right),
+        _ => return vec![format!("left {}, right {}", describe(left), describe(right))],
+    };
+    let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+    let difference = |name: &String| match (left.get(name), right.get(name)) {
+        (Some(left), Some(right)) if is_near(left, right, tolerance) => None,
+        (Some(left), Some(right)) => Some(format!("{name}: left {left}, right {right}")),
+        (Some(left), None) if left.is_zero() => Some(format!(
+            "{name}: left 0, right has no value (prometheus-adapter reports NaN as 0)"
+        )),
+        (Some(left), None) => Some(format!("{name}: left {left}, right has no value")),
+        (None, Some(right)) => Some(format!("{name}: left has no value, right {right}")),
+        (None, None) => None,
+    };
+    names.into_iter().filter_map(difference).collect()
+}
+
+fn describe(values: &Values) -> String {
+    match values {
+        Ok(values) if values.len() == 1 => "has 1 value".to_owned(),
+        Ok(values) => format!("has {} values", values.len()),
+        Err((_, message)) => format!("answers {message}"),
+    }
+}
+
+fn is_near(left: &Quantity, right: &Quantity, tolerance: f64) -> bool {
+    let (left, right) = (left.as_f64(), right.as_f64());
+    (left - right).abs() <= tolerance * left.abs().max(right.abs())
+}

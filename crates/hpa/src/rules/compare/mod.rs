@@ -1,0 +1,163 @@
+//! `hpa rules compare`.
+
+mod difference;
+mod report;
+mod requests;
+mod server;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::{fs, io::Write, path::Path, process::ExitCode};
+
+use anyhow::{Context, bail};
+use hpa_calc::HorizontalPodAutoscaler;
+use serde_json::Value;
+
+use self::{
+    report::{Comparison, Report},
+    requests::MetricRequest,
+    server::{Endpoint, Server},
+};
+use crate::args::RulesCompareArguments;
+
+/// Exit status if "no differences" would mean nothing.
+const EXIT_INCONCLUSIVE: u8 = 2;
+
+/// The APIs that both servers may have, with the versions that prometheus-adapter's chart
+/// registers.
+const APIS: [&str; 3] =
+    ["custom.metrics.k8s.io/v1beta1", "external.metrics.k8s.io/v1beta1", "metrics.k8s.io/v1beta1"];
+
+/// How often a value is read until both servers agree.
+const ATTEMPTS: usize = 3;
+
+/// Compares, and prints a report. Differences are an error.
+pub(crate) fn run(arguments: &RulesCompareArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("unable to start the runtime")?;
+    let report = runtime.block_on(compare(arguments))?;
+    write!(std::io::stdout(), "{report}").context("unable to write to standard output")?;
+    match report.differences() {
+        0 if report.values() == 0 => {
+            eprintln!("hpa: no value was compared");
+            Ok(ExitCode::from(EXIT_INCONCLUSIVE))
+        }
+        0 => Ok(ExitCode::SUCCESS),
+        1 => bail!("1 difference"),
+        differences => bail!("{differences} differences"),
+    }
+}
+
+async fn compare(arguments: &RulesCompareArguments) -> anyhow::Result<Report> {
+    let needs_cluster = arguments.left.is_none() || arguments.autoscalers.is_none();
+    let cluster = if needs_cluster {
+        Some(Server::for_cluster(arguments.kubeconfig.as_deref(), arguments.context.clone()).await?)
+    } else {
+        None
+    };
+    let autoscalers = match (&arguments.autoscalers, &cluster) {
+        (Some(path), _) => read_autoscalers(path)?,
+        (None, Some(cluster)) => list_autoscalers(cluster).await?,
+        (None, None) => Vec::new(),
+    };
+    let left = match (&arguments.left, cluster) {
+        (None, Some(cluster)) => cluster,
+        (url, _) => Server::new(&Endpoint {
+            name: "left",
+            url: url.clone().unwrap_or_default(),
+            token_file: arguments.left_token_file.as_deref(),
+            ca_file: arguments.left_ca_file.as_deref(),
+            server_name: arguments.left_server_name.as_deref(),
+            is_insecure: arguments.left_insecure_skip_tls_verify,
+        })?,
+    };
+    let right = Server::new(&Endpoint {
+        name: "right",
+        url: arguments.right.clone(),
+        token_file: arguments.right_token_file.as_deref(),
+        ca_file: arguments.right_ca_file.as_deref(),
+        server_name: arguments.right_server_name.as_deref(),
+        is_insecure: arguments.right_insecure_skip_tls_verify,
+    })?;
+    compare_servers(&left, &right, &autoscalers, arguments.tolerance).await
+}
+
+async fn compare_servers(
+    left: &Server,
+    right: &Server,
+    autoscalers: &[HorizontalPodAutoscaler],
+    tolerance: f64,
+) -> anyhow::Result<Report> {
+    let mut report = Report { autoscalers: autoscalers.len(), ..Report::default() };
+    for api in APIS {
+        let path = format!("/apis/{api}");
+        let (left, right) = tokio::try_join!(left.get(&path), right.get(&path))?;
+        report.apis.push(difference::metrics(api, &left, &right)?);
+    }
+    for request in requests::of(autoscalers) {
+        report.requests.push(compare_values(left, right, request, tolerance).await?);
+    }
+    Ok(report)
+}
+
+/// Reads the values of both servers until they agree, or a limited number of times.
+async fn compare_values(
+    left: &Server,
+    right: &Server,
+    request: MetricRequest,
+    tolerance: f64,
+) -> anyhow::Result<Comparison> {
+    let mut attempt = 1;
+    loop {
+        let (left, right) = tokio::try_join!(left.get(&request.path), right.get(&request.path))?;
+        let (left, right) = (values::of(&left)?, values::of(&right)?);
+        let differences = difference::values(&left, &right, tolerance);
+        if differences.is_empty() || attempt == ATTEMPTS {
+            let values = left.map_or(0, |values| values.len());
+            return Ok(Comparison { request, values, differences });
+        }
+        attempt += 1;
+    }
+}
+
+/// The autoscalers of a manifest: one, or a List.
+fn read_autoscalers(path: &Path) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("unable to read {}", path.display()))?;
+    let document: Value = serde_saphyr::from_str(&text)
+        .with_context(|| format!("unable to parse {}", path.display()))?;
+    decode(document)
+        .with_context(|| format!("unable to read the autoscalers of {}", path.display()))
+}
+
+async fn list_autoscalers(cluster: &Server) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+    let answer = cluster.get("/apis/autoscaling/v2/horizontalpodautoscalers").await?;
+    if answer.status != 200 {
+        bail!("unable to list the autoscalers: {answer}");
+    }
+    decode(answer.body).context("unable to read the autoscalers of the cluster")
+}
+
+fn decode(document: Value) -> anyhow::Result<Vec<HorizontalPodAutoscaler>> {
+    let objects = match document {
+        Value::Object(mut list) if list.contains_key("items") => match list.remove("items") {
+            Some(Value::Array(items)) => items,
+            _ => bail!("`items` is not a list"),
+        },
+        object => vec![object],
+    };
+    let is_autoscaler = |object: &Value| {
+        let kind = object.get("kind").and_then(Value::as_str);
+        // The items of a HorizontalPodAutoscalerList have no kind.
+        kind.is_none_or(|kind| kind == "HorizontalPodAutoscaler")
+    };
+    let autoscalers = objects.into_iter().filter(is_autoscaler).map(|object| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let context = format!("autoscaler {name}");
+        serde_json::from_value(object).context(context)
+    });
+    autoscalers.collect()
+}

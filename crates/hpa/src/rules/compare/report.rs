@@ -1,0 +1,107 @@
+//! The report of a comparison.
+
+use std::fmt;
+
+use super::requests::MetricRequest;
+
+#[derive(Default)]
+pub(super) struct Report {
+    pub(super) apis: Vec<Api>,
+    pub(super) autoscalers: usize,
+    pub(super) requests: Vec<Comparison>,
+}
+
+/// The metrics that an API lists.
+pub(super) struct Api {
+    pub(super) name: &'static str,
+    /// Whether at least one server has the API.
+    pub(super) is_served: bool,
+    /// How many metrics both servers have.
+    pub(super) common: usize,
+    pub(super) only_left: Vec<String>,
+    pub(super) only_right: Vec<String>,
+    /// Which of the servers doesn't have the API, if the other one does.
+    pub(super) unserved: Option<String>,
+}
+
+/// The values that a request returned.
+pub(super) struct Comparison {
+    pub(super) request: MetricRequest,
+    /// How many values the left server has.
+    pub(super) values: usize,
+    pub(super) differences: Vec<String>,
+}
+
+impl Report {
+    /// How many metrics and requests differ.
+    pub(super) fn differences(&self) -> usize {
+        let metrics: usize = self.apis.iter().map(Api::differences).sum();
+        metrics + self.requests.iter().filter(|request| !request.differences.is_empty()).count()
+    }
+
+    /// How many values were compared.
+    pub(super) fn values(&self) -> usize {
+        self.requests.iter().map(|request| request.values).sum()
+    }
+}
+
+impl Api {
+    fn differences(&self) -> usize {
+        let metrics = self.only_left.len() + self.only_right.len();
+        // An API without metrics, for example metrics.k8s.io without pods, counts too.
+        metrics.max(usize::from(self.unserved.is_some()))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for api in &self.apis {
+            write!(f, "{api}")?;
+        }
+        let different =
+            self.requests.iter().filter(|request| !request.differences.is_empty()).count();
+        writeln!(
+            f,
+            "{} requests for the metrics of {} autoscalers, {} values: {different} differ",
+            self.requests.len(),
+            self.autoscalers,
+            self.values(),
+        )?;
+        for Comparison { request, differences, .. } in &self.requests {
+            if differences.is_empty() {
+                continue;
+            }
+            let autoscalers: Vec<&str> = request.autoscalers.iter().map(String::as_str).collect();
+            writeln!(f, "  {} ({})", request.path, autoscalers.join(", "))?;
+            for difference in differences {
+                writeln!(f, "    {difference}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_served {
+            return writeln!(f, "{}: neither server has it", self.name);
+        }
+        writeln!(
+            f,
+            "{}: both list {} metrics, only left {}, only right {}",
+            self.name,
+            self.common,
+            self.only_left.len(),
+            self.only_right.len()
+        )?;
+        if let Some(unserved) = &self.unserved {
+            writeln!(f, "  {unserved}")?;
+        }
+        for (side, metrics) in [("left", &self.only_left), ("right", &self.only_right)] {
+            for metric in metrics {
+                writeln!(f, "  only {side}: {metric}")?;
+            }
+        }
+        Ok(())
+    }
+}

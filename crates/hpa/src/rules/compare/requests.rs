@@ -1,0 +1,97 @@
+//! The requests for the metrics that autoscalers use.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+
+use hpa_calc::{
+    HorizontalPodAutoscaler, Selector,
+    api::{MetricIdentifier, MetricSpec, ObjectMetricSource},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+const CUSTOM: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces";
+const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces";
+const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces";
+
+/// All but these is encoded in a path or query.
+const ENCODED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'*');
+
+/// A request that is sent to both servers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MetricRequest {
+    pub(super) path: String,
+    /// The autoscalers that need it, as `namespace/name`.
+    pub(super) autoscalers: BTreeSet<String>,
+}
+
+/// The requests for the metrics of all autoscalers, each once.
+pub(super) fn of(autoscalers: &[HorizontalPodAutoscaler]) -> Vec<MetricRequest> {
+    let mut by_path: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for autoscaler in autoscalers {
+        let metadata = &autoscaler.metadata;
+        let key = format!("{}/{}", metadata.namespace, metadata.name);
+        for spec in &autoscaler.spec.metrics {
+            if let Some(path) = path(&metadata.namespace, spec) {
+                by_path.entry(path).or_default().insert(key.clone());
+            }
+        }
+    }
+    let requests =
+        by_path.into_iter().map(|(path, autoscalers)| MetricRequest { path, autoscalers });
+    requests.collect()
+}
+
+/// The path with the values of a metric, for all pods of the namespace. `None` for a metric that
+/// can't be read.
+fn path(namespace: &str, spec: &MetricSpec) -> Option<String> {
+    let namespace = encode(namespace);
+    if let Some(pods) = &spec.pods {
+        let metric = encode(&pods.metric.name);
+        let query = query("metricLabelSelector", &pods.metric)?;
+        return Some(format!("{CUSTOM}/{namespace}/pods/*/{metric}{query}"));
+    }
+    if let Some(object) = &spec.object {
+        return object_path(&namespace, object);
+    }
+    if let Some(external) = &spec.external {
+        let metric = &external.metric;
+        let query = query("labelSelector", metric)?;
+        return Some(format!("{EXTERNAL}/{namespace}/{}{query}", encode(&metric.name)));
+    }
+    let has_usage = spec.resource.is_some() || spec.container_resource.is_some();
+    has_usage.then(|| format!("{RESOURCE}/{namespace}/pods"))
+}
+
+fn object_path(namespace: &str, object: &ObjectMetricSource) -> Option<String> {
+    let (described, metric) = (&object.described_object, &object.metric);
+    let query = query("metricLabelSelector", metric)?;
+    let metric = encode(&metric.name);
+    if described.kind == "Namespace" {
+        return Some(format!("{CUSTOM}/{}/metrics/{metric}{query}", encode(&described.name)));
+    }
+    // The servers accept the singular name, which is the kind in lower case.
+    let mut resource = described.kind.to_lowercase();
+    if let Some((group, _)) = described.api_version.split_once('/') {
+        let _ = write!(resource, ".{group}");
+    }
+    let (resource, name) = (encode(&resource), encode(&described.name));
+    Some(format!("{CUSTOM}/{namespace}/{resource}/{name}/{metric}{query}"))
+}
+
+/// The parameter with the selector of a metric, or nothing. `None` if the selector can't be parsed,
+/// which the API server doesn't accept.
+fn query(parameter: &str, metric: &MetricIdentifier) -> Option<String> {
+    let Some(selector) = &metric.selector else { return Some(String::new()) };
+    let selector = Selector::from_label_selector(Some(selector)).ok()?;
+    if selector.is_empty() {
+        return Some(String::new());
+    }
+    Some(format!("?{parameter}={}", encode(&selector.to_string())))
+}
+
+fn encode(text: &str) -> String {
+    utf8_percent_encode(text, ENCODED).to_string()
+}

@@ -1,0 +1,114 @@
+//! The servers of the metrics APIs.
+
+use std::{fmt, path::Path, time::Duration};
+
+use anyhow::Context;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Limited};
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+use tokio::time::timeout;
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_BODY_BYTES: usize = 256 << 20;
+
+/// How a server is reached.
+pub(super) struct Endpoint<'a> {
+    /// Its name in messages.
+    pub(super) name: &'static str,
+    pub(super) url: Uri,
+    pub(super) token_file: Option<&'a Path>,
+    pub(super) ca_file: Option<&'a Path>,
+    pub(super) server_name: Option<&'a str>,
+    pub(super) is_insecure: bool,
+}
+
+pub(super) struct Server {
+    name: &'static str,
+    client: Client,
+}
+
+/// An answer with any status.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) body: Value,
+}
+
+impl fmt::Display for Answer {
+    /// The status, and the message of its body.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        match self.body.get("message").and_then(Value::as_str) {
+            Some(message) => write!(f, ": {message}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn new(endpoint: &Endpoint<'_>) -> anyhow::Result<Self> {
+        let name = endpoint.name;
+        let mut config = Config::new(endpoint.url.clone());
+        config.root_cert_file = endpoint.ca_file.map(Path::to_owned);
+        config.accept_invalid_certs = endpoint.is_insecure;
+        config.tls_server_name = endpoint.server_name.map(str::to_owned);
+        if let Some(path) = endpoint.token_file {
+            let token = std::fs::read_to_string(path)
+                .with_context(|| format!("unable to read the token in {}", path.display()))?;
+            config.auth_info.token = Some(token.trim().to_owned().into());
+        }
+        Self::from_config(name, config)
+    }
+
+    /// The API server of a kubeconfig.
+    pub(super) async fn for_cluster(
+        kubeconfig: Option<&Path>,
+        context: Option<String>,
+    ) -> anyhow::Result<Self> {
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+        let config = match kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path)?;
+                Config::from_custom_kubeconfig(file, &options).await
+            }
+            None => Config::from_kubeconfig(&options).await,
+        };
+        Self::from_config("the cluster", config.context("unable to use the kubeconfig")?)
+    }
+
+    fn from_config(name: &'static str, mut config: Config) -> anyhow::Result<Self> {
+        config.default_retry = false;
+        let url = config.cluster_url.clone();
+        let client = Client::try_from(config)
+            .with_context(|| format!("unable to set up the connection to {name} ({url})"))?;
+        Ok(Self { name, client })
+    }
+
+    /// Reads a path. A response with an error is an answer.
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        let context = || format!("{}: GET {path} failed", self.name);
+        let request = Request::get(path).header("Accept", "application/json").body(Body::empty())?;
+        let answer = async {
+            let response = self.client.send(request).await?;
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), MAX_BODY_BYTES).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+            // Errors of proxies are no JSON.
+            let body = if status == 200 {
+                serde_json::from_slice(&body).context("the response is no JSON")?
+            } else {
+                serde_json::from_slice(&body).unwrap_or_default()
+            };
+            Ok(Answer { status, body })
+        };
+        let answer: anyhow::Result<Answer> = timeout(TIMEOUT, answer)
+            .await
+            .with_context(|| format!("no response within {TIMEOUT:?}"))
+            .with_context(context)?;
+        answer.with_context(context)
+    }
+}

@@ -1,0 +1,281 @@
+use std::{
+    collections::HashMap,
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::{Json, Router, extract::State, http::StatusCode};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinSet};
+
+use super::*;
+
+/// The path and query of a request, and the answers to it in order. The last one repeats.
+type Answers = HashMap<&'static str, Vec<(u16, Value)>>;
+
+/// A server of the metrics APIs.
+#[derive(Clone, Default)]
+struct Fake {
+    answers: Arc<Mutex<Answers>>,
+    authorization: Arc<Mutex<Option<String>>>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    fn on(self, path: &'static str, status: u16, body: Value) -> Self {
+        self.answers.lock().entry(path).or_default().push((status, body));
+        self
+    }
+
+    fn custom(self, names: &[&str]) -> Self {
+        let resources: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        self.on("/apis/custom.metrics.k8s.io/v1beta1", 200, json!({"resources": resources}))
+    }
+
+    fn pods(self, values: &[(&str, &str)]) -> Self {
+        let item = |(name, value): &(&str, &str)| {
+            json!({
+                "describedObject": {"kind": "Pod", "name": name, "namespace": "shop"},
+                "metricName": "rps",
+                "value": value,
+            })
+        };
+        let items: Vec<Value> = values.iter().map(item).collect();
+        self.on(RPS, 200, json!({"kind": "MetricValueList", "items": items}))
+    }
+
+    async fn start(&self, tasks: &mut JoinSet<()>) -> Uri {
+        let router = Router::new().fallback(answer).with_state(self.clone());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        url.parse().unwrap()
+    }
+}
+
+async fn answer(
+    State(fake): State<Fake>,
+    request: axum::extract::Request,
+) -> (StatusCode, Json<Value>) {
+    fake.requests.fetch_add(1, Ordering::Relaxed);
+    let authorization =
+        request.headers().get("authorization").map(|v| v.to_str().unwrap().to_owned());
+    *fake.authorization.lock() = authorization;
+    let path = request.uri().path_and_query().unwrap().as_str();
+    let mut answers = fake.answers.lock();
+    let (status, body) = match answers.get_mut(path) {
+        Some(answers) if answers.len() > 1 => answers.remove(0),
+        Some(answers) => answers[0].clone(),
+        None => (404, json!({"message": "not found"})),
+    };
+    (StatusCode::from_u16(status).unwrap(), Json(body))
+}
+
+use http::Uri;
+
+const RPS: &str = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps";
+
+fn autoscaler(metrics: Value) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 5,
+            "metrics": metrics,
+        },
+    })
+}
+
+fn rps() -> Value {
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    json!([{"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": target}}])
+}
+
+async fn report(left: &Fake, right: &Fake, metrics: Value) -> anyhow::Result<Report> {
+    let mut tasks = JoinSet::new();
+    let server = |name, url| {
+        Server::new(&Endpoint {
+            name,
+            url,
+            token_file: None,
+            ca_file: None,
+            server_name: None,
+            is_insecure: false,
+        })
+    };
+    let left = server("left", left.start(&mut tasks).await)?;
+    let right = server("right", right.start(&mut tasks).await)?;
+    let autoscalers = decode(json!({"kind": "List", "items": [autoscaler(metrics)]}))?;
+    compare_servers(&left, &right, &autoscalers, 0.1).await
+}
+
+#[tokio::test]
+async fn equal_servers_have_no_differences() {
+    let left = Fake::default().custom(&["pods/rps"]).pods(&[("web-1", "20"), ("web-2", "30")]);
+    let right = Fake::default().custom(&["pods/rps"]).pods(&[("web-1", "21"), ("web-2", "30500m")]);
+    let report = report(&left, &right, rps()).await.unwrap();
+    assert_eq!((report.differences(), report.values()), (0, 2));
+    assert_eq!(
+        report.to_string(),
+        "custom.metrics.k8s.io/v1beta1: both list 1 metrics, only left 0, only right 0\n\
+         external.metrics.k8s.io/v1beta1: neither server has it\n\
+         metrics.k8s.io/v1beta1: neither server has it\n\
+         1 requests for the metrics of 1 autoscalers, 2 values: 0 differ\n"
+    );
+}
+
+#[tokio::test]
+async fn different_values_and_metrics_are_reported() {
+    let left = Fake::default().custom(&["pods/rps", "pods/old"]).pods(&[
+        ("web-1", "20"),
+        ("web-2", "0"),
+        ("web-3", "5"),
+    ]);
+    let right = Fake::default()
+        .custom(&["pods/rps", "services/new"])
+        .pods(&[("web-1", "30"), ("web-4", "1")]);
+    let report = report(&left, &right, rps()).await.unwrap();
+    assert_eq!(report.differences(), 3);
+    let text = report.to_string();
+    let expected = [
+        "custom.metrics.k8s.io/v1beta1: both list 1 metrics, only left 1, only right 1\n",
+        "  only left: pods/old\n  only right: services/new\n",
+        "1 requests for the metrics of 1 autoscalers, 3 values: 1 differ\n",
+        "  /apis/custom.metrics.k8s.io/v1beta1/namespaces/shop/pods/*/rps (shop/web)\n\
+         \x20   pod web-1: left 20, right 30\n\
+         \x20   pod web-2: left 0, right has no value (prometheus-adapter reports NaN as 0)\n\
+         \x20   pod web-3: left 5, right has no value\n\
+         \x20   pod web-4: left has no value, right 1\n",
+    ];
+    for part in expected {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[tokio::test]
+async fn value_that_settles_is_equal() {
+    let left = Fake::default().pods(&[("web-1", "20")]);
+    let right = Fake::default().pods(&[("web-1", "30")]).pods(&[("web-1", "20")]);
+    let report = report(&left, &right, rps()).await.unwrap();
+    assert_eq!(report.differences(), 0);
+    // Three lists, and the value twice.
+    assert_eq!(right.requests.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test]
+async fn missing_api_and_error_are_reported() {
+    let left = Fake::default().custom(&[]).pods(&[("web-1", "20")]);
+    let error = json!({"message": "unable to fetch metrics"});
+    let right = Fake::default().on(RPS, 500, error);
+    let report = report(&left, &right, rps()).await.unwrap();
+    assert_eq!(report.differences(), 2);
+    let text = report.to_string();
+    assert!(text.contains("  right does not serve it: 404: not found\n"), "{text}");
+    let expected = "    left has 1 value, right answers 500: unable to fetch metrics\n";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[tokio::test]
+async fn equal_errors_are_no_difference_and_no_value() {
+    let report = report(&Fake::default(), &Fake::default(), rps()).await.unwrap();
+    assert_eq!((report.differences(), report.values()), (0, 0));
+}
+
+#[tokio::test]
+async fn token_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    fs::write(&token, "secret\n").unwrap();
+    let (fake, mut tasks) = (Fake::default(), JoinSet::new());
+    let server = Server::new(&Endpoint {
+        name: "right",
+        url: fake.start(&mut tasks).await,
+        token_file: Some(&token),
+        ca_file: None,
+        server_name: None,
+        is_insecure: false,
+    });
+    assert_eq!(server.unwrap().get("/apis").await.unwrap().status, 404);
+    assert_eq!(fake.authorization.lock().as_deref(), Some("Bearer secret"));
+}
+
+#[tokio::test]
+async fn error_names_the_server_and_the_request() {
+    let server = Server::new(&Endpoint {
+        name: "right",
+        url: "http://127.0.0.1:1".parse().unwrap(),
+        token_file: None,
+        ca_file: None,
+        server_name: None,
+        is_insecure: false,
+    });
+    let error = server.unwrap().get("/apis/metrics.k8s.io/v1beta1").await.err().unwrap();
+    assert_eq!(error.to_string(), "right: GET /apis/metrics.k8s.io/v1beta1 failed");
+}
+
+#[test]
+fn requests_are_those_of_autoscalers() {
+    let selector = json!({"matchLabels": {"queue": "orders"}});
+    let target = json!({"type": "Value", "value": "1"});
+    let object = |kind, version, name| {
+        let described = json!({"apiVersion": version, "kind": kind, "name": name});
+        let metric = json!({"name": "m"});
+        json!({"type": "Object", "object": {"describedObject": described, "metric": metric, "target": target}})
+    };
+    let metrics = json!([
+        {"type": "Pods", "pods": {"metric": {"name": "rps", "selector": selector}, "target": target}},
+        object("Ingress", "networking.k8s.io/v1", "main"),
+        object("Service", "v1", "web"),
+        object("Namespace", "v1", "shop"),
+        {"type": "External", "external": {"metric": {"name": "q", "selector": selector}, "target": target}},
+        {"type": "Resource", "resource": {"name": "cpu", "target": target}},
+        {"type": "ContainerResource",
+         "containerResource": {"name": "cpu", "container": "app", "target": target}},
+    ]);
+    let autoscalers = decode(autoscaler(metrics)).unwrap();
+    let requests = requests::of(&[autoscalers.clone(), autoscalers].concat());
+    let paths: Vec<&str> = requests.iter().map(|request| request.path.as_str()).collect();
+    let custom = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/shop";
+    assert_eq!(
+        paths,
+        [
+            &*format!("{custom}/ingress.networking.k8s.io/main/m"),
+            &*format!("{custom}/metrics/m"),
+            &*format!("{custom}/pods/*/rps?metricLabelSelector=queue%3Dorders"),
+            &*format!("{custom}/service/web/m"),
+            "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/q?labelSelector=queue%3Dorders",
+            "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods",
+        ]
+    );
+}
+
+#[test]
+fn external_and_pod_metrics_are_read() {
+    let external = json!({"kind": "ExternalMetricValueList", "items": [
+        {"metricLabels": {"queue": "a", "tenant": "b"}, "value": "1500m"},
+        {"metricLabels": null, "value": "2"},
+    ]});
+    let pods = json!({"kind": "PodMetricsList", "items": [
+        {"metadata": {"name": "web-1"}, "containers": [{"name": "app", "usage": {"cpu": "1m"}}]},
+    ]});
+    let names = |body| {
+        let values = values::of(&server::Answer { status: 200, body }).unwrap().unwrap();
+        values.into_iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(names(external), ["queue=a,tenant=b 1500m", "without labels 2"]);
+    assert_eq!(names(pods), ["pod web-1, container app: cpu 1m"]);
+}
+
+#[test]
+fn other_objects_of_a_list_are_ignored() {
+    let list = json!({"kind": "List", "items": [{"kind": "Pod"}, autoscaler(rps())]});
+    assert_eq!(decode(list).unwrap().len(), 1);
+    let error = decode(json!({"kind": "List", "items": null})).unwrap_err();
+    assert_eq!(error.to_string(), "`items` is not a list");
+}

@@ -1,0 +1,71 @@
+//! The values in an answer.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use anyhow::{Context, bail};
+use hpa_calc::Quantity;
+use serde_json::Value;
+
+use super::server::Answer;
+
+/// Values by what they are for: an object, labels, or a container and a resource. Or the status
+/// and message of an error.
+pub(super) type Values = Result<BTreeMap<String, Quantity>, (u16, String)>;
+
+pub(super) fn of(answer: &Answer) -> anyhow::Result<Values> {
+    if answer.status != 200 {
+        return Ok(Err((answer.status, answer.to_string())));
+    }
+    let kind = answer.body.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let mut values = BTreeMap::new();
+    for item in answer.body.get("items").and_then(Value::as_array).into_iter().flatten() {
+        match kind {
+            "MetricValueList" => {
+                values.insert(object(item), quantity(&item["value"])?);
+            }
+            "ExternalMetricValueList" => {
+                values.insert(labels(&item["metricLabels"]), quantity(&item["value"])?);
+            }
+            "PodMetricsList" => containers(item, &mut values)?,
+            _ => bail!("unknown kind {kind:?}"),
+        }
+    }
+    Ok(Ok(values))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn quantity(value: &Value) -> anyhow::Result<Quantity> {
+    let text = value.as_str().context("a value is missing")?;
+    text.parse().with_context(|| format!("the value {text:?}"))
+}
+
+/// `pod web-1`
+fn object(item: &Value) -> String {
+    let described = &item["describedObject"];
+    format!("{} {}", text(&described["kind"]).to_lowercase(), text(&described["name"]))
+}
+
+/// `queue=orders,tenant=acme`
+fn labels(labels: &Value) -> String {
+    let mut result = String::new();
+    for (name, value) in labels.as_object().into_iter().flatten() {
+        let separator = if result.is_empty() { "" } else { "," };
+        let _ = write!(result, "{separator}{name}={}", text(value));
+    }
+    if result.is_empty() { "without labels".to_owned() } else { result }
+}
+
+/// `pod web-1, container app: cpu`
+fn containers(item: &Value, values: &mut BTreeMap<String, Quantity>) -> anyhow::Result<()> {
+    let pod = text(item.pointer("/metadata/name").unwrap_or(&Value::Null));
+    for container in item["containers"].as_array().into_iter().flatten() {
+        let name = text(&container["name"]);
+        for (resource, value) in container["usage"].as_object().into_iter().flatten() {
+            values.insert(format!("pod {pod}, container {name}: {resource}"), quantity(value)?);
+        }
+    }
+    Ok(())
+}
