@@ -48,7 +48,7 @@ fuzz SECONDS="60" *TARGETS:
 each-alone:
     for crate in hpa-calc hpa-crd hpa-metrics-client hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
-# Test the chart, with helm (HELM, or in PATH) and a real kube-apiserver if found.
+# Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:
     cargo test --test chart
 

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::{files, repository};
+use crate::{
+    files,
+    helm::{ADAPTER, CONTROLLER},
+    repository,
+};
 
 /// Parts of each section about an alert.
 const PARTS: [&str; 3] = ["**Meaning.**", "**Check.**", "**Cure.**"];
@@ -104,20 +108,32 @@ fn anchor(heading: &str) -> String {
         .replace(' ', "-")
 }
 
-/// Every `--set` in a document names a value of the chart.
+/// Every `--set` in a document names a value of the chart that the command names.
 pub(crate) fn values() -> Result<()> {
-    let schema = files::read("values.schema.json")?;
     let mut seen = BTreeSet::new();
     for document in documents()? {
         let text = fs::read_to_string(&document)?;
-        for set in text.split("--set ").skip(1).filter_map(|rest| rest.split_whitespace().next()) {
-            let name = set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default();
-            ensure!(is_value(&schema, name), "{}: there is no value {name}", document.display());
-            seen.insert(name.to_owned());
+        // A command is in one code block.
+        for block in text.split("```") {
+            let chart = if block.contains("charts/hpa-adapter") { &ADAPTER } else { &CONTROLLER };
+            let schema = files::read_of(chart, "values.schema.json")?;
+            for name in sets(block) {
+                let document = document.display();
+                ensure!(is_value(&schema, name), "{document}: {} has no {name}", chart.name);
+                seen.insert((chart.name, name.to_owned()));
+            }
         }
     }
-    ensure!(seen.contains("dryRun") && seen.contains("image.repository"), "only {seen:?}");
+    for used in [(CONTROLLER.name, "dryRun"), (ADAPTER.name, "image.repository")] {
+        ensure!(seen.contains(&(used.0, used.1.to_owned())), "{used:?} is missing in {seen:?}");
+    }
     Ok(())
+}
+
+/// The names of the values that commands set.
+fn sets(block: &str) -> impl Iterator<Item = &str> {
+    let arguments = block.split("--set ").skip(1).filter_map(|rest| rest.split_whitespace().next());
+    arguments.map(|set| set.trim_matches(['\'', '"', '`']).split('=').next().unwrap_or_default())
 }
 
 /// Whether the schema has this value. The schema does not cover fields of embedded Kubernetes

@@ -5,18 +5,26 @@ use std::collections::BTreeSet;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value};
 
-use crate::repository;
+use crate::{
+    helm::{ADAPTER, CONTROLLER, Chart},
+    repository,
+};
 
-/// A YAML or JSON file of the chart.
+/// A YAML or JSON file of the chart of the controller.
 pub(crate) fn read(path: &str) -> Result<Value> {
-    let path = repository("charts/hpa-controller").join(path);
+    read_of(&CONTROLLER, path)
+}
+
+/// A YAML or JSON file of a chart.
+pub(crate) fn read_of(chart: &Chart, path: &str) -> Result<Value> {
+    let path = chart.path().join(path);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(serde_saphyr::from_str(&text)?)
 }
 
 /// `values.yaml` and its schema name the same values, and the schema refuses others.
-pub(crate) fn schema() -> Result<()> {
-    let (values, schema) = (read("values.yaml")?, read("values.schema.json")?);
+pub(crate) fn schema(chart: &Chart) -> Result<()> {
+    let (values, schema) = (read_of(chart, "values.yaml")?, read_of(chart, "values.schema.json")?);
     compare("", &values, &schema)
 }
 
@@ -43,7 +51,7 @@ fn keys(object: &Map<String, Value>) -> BTreeSet<&str> {
     object.keys().map(String::as_str).collect()
 }
 
-/// The schema's pattern for `log.level` has exactly the levels and modules that `--log-level`
+/// The pattern for the log level in each schema has exactly the levels and modules that `--log-level`
 /// accepts.
 pub(crate) fn log_levels() -> Result<()> {
     let code = std::fs::read_to_string(repository("crates/hpa/src/args/values.rs"))?;
@@ -57,9 +65,13 @@ pub(crate) fn log_levels() -> Result<()> {
     let upper = levels.to_uppercase();
     let directive = format!("(({targets})(::[a-z0-9_]+)*=)?({levels}|{upper})");
     let expected = format!("^{directive}(,{directive})*$");
-    let schema = read("values.schema.json")?;
-    let pattern = &schema["properties"]["log"]["properties"]["level"]["pattern"];
-    ensure!(*pattern == *expected, "the pattern is {pattern}, expected {expected}");
+    for (chart, pointer) in
+        [(&CONTROLLER, "/properties/log/properties/level"), (&ADAPTER, "/properties/logLevel")]
+    {
+        let schema = read_of(chart, "values.schema.json")?;
+        let pattern = &schema.pointer(pointer).context("no log level")?["pattern"];
+        ensure!(*pattern == *expected, "the pattern is {pattern}, expected {expected}");
+    }
     Ok(())
 }
 

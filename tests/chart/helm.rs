@@ -9,14 +9,32 @@ use serde_json::Value;
 
 use crate::repository;
 
-/// Sets of values: files in `values/`, except for the first, which is empty.
-pub(crate) const SETS: [&str; 5] = ["defaults", "everything", "namespaced", "shadow", "custom"];
+/// A chart, and sets of values for it: files in a directory, except for the first, which is empty.
+pub(crate) struct Chart {
+    pub(crate) name: &'static str,
+    directory: &'static str,
+    pub(crate) sets: &'static [&'static str],
+}
+
+pub(crate) const CONTROLLER: Chart = Chart {
+    name: "hpa-controller",
+    directory: "values",
+    sets: &["defaults", "everything", "namespaced", "shadow", "custom"],
+};
+pub(crate) const ADAPTER: Chart = Chart {
+    name: "hpa-adapter",
+    directory: "values/adapter",
+    sets: &["defaults", "everything", "cert-manager", "moved"],
+};
+
 /// The name of the release, which differs from the name of the chart.
 pub(crate) const RELEASE: &str = "test";
 pub(crate) const NAMESPACE: &str = "autoscaling-system";
 
+#[derive(Clone)]
 pub(crate) struct Helm {
     path: PathBuf,
+    chart: &'static Chart,
     pub(crate) version: String,
 }
 
@@ -31,7 +49,7 @@ pub(crate) fn find() -> Result<Vec<Helm>> {
     let mut found = Vec::new();
     for path in candidates {
         match version(&path) {
-            Ok(version) => found.push(Helm { path, version }),
+            Ok(version) => found.push(Helm { path, chart: &CONTROLLER, version }),
             Err(_) if !is_named => {
                 bail!("HELM is not set, and there is no helm in PATH");
             }
@@ -56,22 +74,31 @@ fn text(output: &Output) -> String {
 }
 
 impl Helm {
+    /// The same binary for another chart.
+    pub(crate) fn with_chart(&self, chart: &'static Chart) -> Self {
+        Self { chart, ..self.clone() }
+    }
+
+    pub(crate) fn chart_name(&self) -> &'static str {
+        self.chart.name
+    }
+
     fn run(&self, arguments: &[&str], more: &[String]) -> Result<Output> {
         let mut command = Command::new(&self.path);
-        command.args(arguments).arg(repository("charts/hpa-controller")).args(more);
+        command.args(arguments).arg(self.chart.path()).args(more);
         command.output().context("helm")
     }
 
     /// `helm lint --strict` reports nothing.
     pub(crate) fn lint(&self, set: &str) -> Result<()> {
-        let output = self.run(&["lint", "--strict"], &values(set))?;
+        let output = self.run(&["lint", "--strict"], &self.chart.values(set))?;
         ensure!(output.status.success(), "helm lint: {}", text(&output));
         Ok(())
     }
 
     /// Renders the chart with a set of values.
     pub(crate) fn template(&self, set: &str) -> Result<Vec<Value>> {
-        self.render(&values(set))
+        self.render(&self.chart.values(set))
     }
 
     /// Renders the chart with `--set`.
@@ -93,12 +120,18 @@ impl Helm {
     }
 }
 
-fn values(set: &str) -> Vec<String> {
-    if set == "defaults" {
-        return Vec::new();
+impl Chart {
+    pub(crate) fn path(&self) -> PathBuf {
+        repository("charts").join(self.name)
     }
-    let file = repository(&format!("tests/chart/values/{set}.yaml"));
-    vec!["--values".to_owned(), file.display().to_string()]
+
+    fn values(&self, set: &str) -> Vec<String> {
+        if set == "defaults" {
+            return Vec::new();
+        }
+        let file = repository(&format!("tests/chart/{}/{set}.yaml", self.directory));
+        vec!["--values".to_owned(), file.display().to_string()]
+    }
 }
 
 /// Parses a stream of YAML documents.

@@ -1,10 +1,11 @@
-//! The Helm chart and the documentation.
+//! The Helm charts and the documentation.
 //!
 //! `cargo test --test chart` checks the rendered objects: `hpa run` accepts the flags, the
 //! permissions match those that the other suites use, and a real API server accepts the objects.
 //! `HELM` names one or more helm binaries, separated by colons; the default is helm in `PATH`. The
 //! API server is found as in the control-plane suite. Without helm or API server, the suite reports
-//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The suite always checks the files of the chart and the documentation.
+//! the skipped tests. promtool tests the alerts, if it is in `PATH`. The
+//! suite always checks the files of the charts and the documentation.
 
 #![allow(
     clippy::expect_used,
@@ -14,6 +15,7 @@
 )]
 #![allow(dead_code, reason = "unused parts of the control-plane suite")]
 
+mod adapter;
 mod alerts;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
@@ -38,8 +40,9 @@ use std::{
 
 use anyhow::Result;
 use hpa_test_harness::hpa_binary;
+use serde_json::Value;
 
-use crate::helm::{Helm, SETS};
+use crate::helm::{ADAPTER, CONTROLLER, Helm};
 
 /// The results so far.
 #[derive(Default)]
@@ -76,7 +79,10 @@ pub(crate) fn repository(path: &str) -> PathBuf {
 
 fn main() -> ExitCode {
     let mut report = Report::default();
-    report.line("schema_has_exactly_the_values", files::schema());
+    for chart in [&CONTROLLER, &ADAPTER] {
+        let name = format!("{}::schema_has_exactly_the_values", chart.name);
+        report.line(&name, files::schema(chart));
+    }
     report.line("schema_has_the_log_levels_of_the_flag", files::log_levels());
     report.line("role_names_match_flag_defaults", files::names());
     report.line("every_alert_is_documented", documents::alerts());
@@ -104,28 +110,23 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     println!("\nwith helm {}", helm.version);
     let binary = hpa_binary();
     let mut all = Vec::new();
-    for set in SETS {
-        let objects = match helm.lint(set).and_then(|()| helm.template(set)) {
-            Ok(objects) => objects,
-            Err(error) => {
-                report.line(&format!("{set}::renders"), Err(error));
-                continue;
-            }
-        };
-        report.line(&format!("{set}::is_safe"), rendered::is_safe(&objects));
+    for set in CONTROLLER.sets {
+        let Some(objects) = render(helm, set, report) else { continue };
+        report.line(&format!("{set}::probes"), rendered::probes(&objects));
         report.line(
             &format!("{set}::permissions_match_the_files"),
             rendered::permissions(&objects, set),
         );
         report.line(&format!("{set}::contains_the_files"), rendered::files(&objects));
         report.line(&format!("{set}::flags_are_valid"), rendered::flags(&objects, &binary));
-        all.push((set, objects));
+        all.push(((*set).to_owned(), objects));
     }
     report.line("switches_add_objects", rendered::switches(helm));
     report.line("alerts_link_to_dashboard_and_runbook", rendered::alert_links(helm));
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
+    all.extend(with_adapter(&helm.with_chart(&ADAPTER), report));
     match hpa_kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),
         Ok(assets) => {
@@ -134,6 +135,39 @@ fn with_helm(helm: &Helm, report: &mut Report) {
                 "api_server_accepts_objects",
                 runtime.block_on(server::accepts(&assets, &all)),
             );
+        }
+    }
+}
+
+/// The objects of the adapter's chart, by set of values.
+fn with_adapter(helm: &Helm, report: &mut Report) -> Vec<(String, Vec<Value>)> {
+    let mut all = Vec::new();
+    for set in ADAPTER.sets {
+        let Some(objects) = render(helm, set, report) else { continue };
+        let name = |test: &str| format!("adapter::{set}::{test}");
+        report.line(&name("probes"), adapter::probes(&objects, set));
+        report.line(&name("rules_are_valid"), adapter::rules(&objects, set));
+        report.line(&name("apis_have_a_certificate"), adapter::api_services(&objects, set));
+        report.line(&name("permissions_only_read"), adapter::permissions(&objects));
+        all.push((format!("adapter/{set}"), objects));
+    }
+    report.line("adapter::arguments_follow_the_values", adapter::arguments(helm));
+    report.line("adapter::switches_add_objects", adapter::switches(helm));
+    report.line("adapter::invalid_values_are_rejected", adapter::invalid_values(helm));
+    all
+}
+
+/// Renders a set, and checks what the charts have in common.
+fn render(helm: &Helm, set: &str, report: &mut Report) -> Option<Vec<Value>> {
+    let name = |test: &str| format!("{}::{set}::{test}", helm.chart_name());
+    match helm.lint(set).and_then(|()| helm.template(set)) {
+        Ok(objects) => {
+            report.line(&name("is_safe"), rendered::is_safe(&objects));
+            Some(objects)
+        }
+        Err(error) => {
+            report.line(&name("renders"), Err(error));
+            None
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     objects.iter().filter(|object| object["kind"] == kind).collect()
 }
 
-fn deployment(objects: &[Value]) -> Result<&Value> {
+pub(crate) fn deployment(objects: &[Value]) -> Result<&Value> {
     of_kind(objects, "Deployment").first().copied().context("no Deployment")
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn arguments(objects: &[Value]) -> Result<Vec<String>> {
     Ok(serde_json::from_value(container["args"].clone())?)
 }
 
-/// The pod is unprivileged, has probes and requests, and is selected by all selectors.
+/// The pod is unprivileged, has requests, and is selected by all selectors.
 pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
     let deployment = deployment(objects)?;
     let template = &deployment["spec"]["template"];
@@ -48,6 +48,12 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
         ensure!(pod[host].is_null(), "{host}");
     }
     ensure!(container["resources"]["requests"]["memory"].is_string(), "no memory request");
+    selectors_match_pods(objects, deployment)
+}
+
+/// The probes are those of the metrics port.
+pub(crate) fn probes(objects: &[Value]) -> Result<()> {
+    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
     for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
         let get = &container[probe]["httpGet"];
         ensure!(get["path"] == path && get["port"] == "metrics", "{probe}: {get}");
@@ -55,7 +61,7 @@ pub(crate) fn is_safe(objects: &[Value]) -> Result<()> {
             arguments(objects)?.iter().any(|argument| argument.starts_with("--tls-cert-file"));
         ensure!(get["scheme"] == if tls { "HTTPS" } else { "HTTP" }, "{probe}: {get}");
     }
-    selectors_match_pods(objects, deployment)
+    Ok(())
 }
 
 /// Every selector matches the pods.

@@ -15,11 +15,11 @@ use crate::metrics::Metrics;
 use crate::rendered::of_kind;
 
 /// Kinds of operators, which the API server does not serve.
-const FOREIGN: [&str; 2] = ["PodMonitor", "PrometheusRule"];
+const FOREIGN: [&str; 4] = ["Certificate", "Issuer", "PodMonitor", "PrometheusRule"];
 
 /// The API server accepts every object without unknown fields. The pod satisfies the Pod Security
 /// Standard "restricted".
-pub(crate) async fn accepts(assets: &Path, sets: &[(&str, Vec<Value>)]) -> Result<()> {
+pub(crate) async fn accepts(assets: &Path, sets: &[(String, Vec<Value>)]) -> Result<()> {
     // The metrics are not used.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
     let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
@@ -77,7 +77,7 @@ struct Server {
 }
 
 impl Server {
-    /// Creates an object in a dry run with strict field validation.
+    /// Applies an object in a dry run with strict field validation. It may exist.
     async fn dry_run(&self, object: &Value) -> Result<()> {
         let text = |member: &str| object[member].as_str().unwrap_or_default();
         let (group, version) =
@@ -99,8 +99,10 @@ impl Server {
             }
             (Scope::Cluster, Some(namespace)) => anyhow::bail!("cluster-wide, in {namespace}"),
         };
-        let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Strict"))
-            .header("Content-Type", "application/json")
+        let name = object["metadata"]["name"].as_str().context("no name")?;
+        let parameters = "dryRun=All&fieldValidation=Strict&fieldManager=test&force=true";
+        let request = http::Request::patch(format!("{path}/{name}?{parameters}"))
+            .header("Content-Type", "application/apply-patch+yaml")
             .body(serde_json::to_vec(object)?)?;
         self.client.request::<Value>(request).await?;
         Ok(())

@@ -1,0 +1,38 @@
+{{/* The flags of `hpa adapter`. */}}
+{{- define "hpa-adapter.args" -}}
+- adapter
+- {{ printf "--secure-port=%v" .Values.listenPort | quote }}
+{{- if include "hpa-adapter.makesCertificate" . }}
+- {{ printf "--service=%s/%s" (include "hpa-adapter.namespace" .) (include "hpa-adapter.fullname" .) | quote }}
+- {{ printf "--serving-secret=%s" (include "hpa-adapter.secret" .) | quote }}
+{{- else if include "hpa-adapter.mountsCertificate" . }}
+- --tls-cert-file=/etc/hpa/tls/tls.crt
+- --tls-private-key-file=/etc/hpa/tls/tls.key
+{{- end }}
+- --config=/etc/hpa/rules/config.yaml
+- {{ printf "--prometheus-url=%s" (include "hpa-adapter.prometheusUrl" .) | quote }}
+- {{ printf "--metrics-relist-interval=%s" .Values.metricsRelistInterval | quote }}
+- {{ printf "--log-level=%s" (include "hpa-adapter.logLevel" .) | quote }}
+- {{ printf "--log-format=%s" .Values.logFormat | quote }}
+{{- range $api := list "custom" "external" "resource" }}
+{{- if not (include "hpa-adapter.serves" (list $ $api)) }}
+- {{ printf "--%s-metrics=false" $api | quote }}
+{{- end }}
+{{- end }}
+{{- with .Values.compat }}
+- {{ printf "--compat=%s" . | quote }}
+{{- end }}
+{{- range .Values.extraArguments }}
+- {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* A number is a verbosity of klog, which logs requests as of 6 and bodies as of 8. */}}
+{{- define "hpa-adapter.logLevel" -}}
+{{- if kindIs "string" .Values.logLevel }}
+{{- .Values.logLevel }}
+{{- else if lt (int .Values.logLevel) 6 }}info
+{{- else if lt (int .Values.logLevel) 8 }}debug
+{{- else }}trace
+{{- end }}
+{{- end }}

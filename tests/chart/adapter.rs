@@ -1,0 +1,285 @@
+//! Checks of the rendered objects of the adapter's chart.
+
+use anyhow::{Context as _, Result, ensure};
+use hpa_rules::{ApiResource, ApiResources, Config, GroupResource, RuleSet};
+use serde_json::{Value, json};
+
+use crate::helm::Helm;
+use crate::rendered::{self, deployment, of_kind};
+
+/// The APIs that each set registers, sorted.
+fn expected_apis(set: &str) -> &'static [&'static str] {
+    match set {
+        "everything" => &[
+            "v1beta1.custom.metrics.k8s.io",
+            "v1beta1.external.metrics.k8s.io",
+            "v1beta1.metrics.k8s.io",
+            "v1beta2.custom.metrics.k8s.io",
+        ],
+        "cert-manager" => &["v1beta1.external.metrics.k8s.io"],
+        _ => &["v1beta1.custom.metrics.k8s.io", "v1beta2.custom.metrics.k8s.io"],
+    }
+}
+
+/// The probes are those of the API's port.
+pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
+    let container = &deployment(objects)?["spec"]["template"]["spec"]["containers"][0];
+    // The moved values have those of prometheus-adapter's chart.
+    let paths = if set == "moved" { ["/healthz"; 2] } else { ["/readyz", "/livez"] };
+    for (probe, path) in ["readinessProbe", "livenessProbe"].into_iter().zip(paths) {
+        let get = &container[probe]["httpGet"];
+        let expected = json!({"path": path, "port": "https", "scheme": "HTTPS"});
+        ensure!(*get == expected, "{probe}: {get}");
+    }
+    let port = &container["ports"][0];
+    let flag = format!("--secure-port={}", port["containerPort"]);
+    ensure!(port["name"] == "https", "{port}");
+    ensure!(rendered::arguments(objects)?.contains(&flag), "no {flag}");
+    Ok(())
+}
+
+/// The rules compile, and are those of the values.
+pub(crate) fn rules(objects: &[Value], set: &str) -> Result<()> {
+    let map = of_kind(objects, "ConfigMap").into_iter().find(|map| map["data"].is_object());
+    let text = map.context("no rules")?["data"]["config.yaml"].as_str().context("no file")?;
+    let config = Config::parse(text)?;
+    let counts = (config.rules.len(), config.external_rules.len(), config.resource_rules.is_some());
+    let expected = match set {
+        "everything" => (7, 1, true),
+        "cert-manager" => (0, 1, false),
+        "moved" => (1, 0, false),
+        _ => (6, 0, false),
+    };
+    ensure!(counts == expected, "{counts:?}");
+    let rules = RuleSet::compile(&config, &resources());
+    let errors: Vec<_> =
+        rules.errors().map(|error| format!("{error}: {}", error.problem)).collect();
+    ensure!(errors.is_empty(), "{errors:?}");
+    Ok(())
+}
+
+fn resources() -> ApiResources {
+    let kinds = ["Pod", "Namespace", "Node", "Service"];
+    ApiResources::new(kinds.map(|kind| ApiResource {
+        group_resource: GroupResource::new("", &format!("{}s", kind.to_lowercase())),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    }))
+}
+
+/// The APIs that have rules are registered, lead to the Service, and have a certificate authority.
+pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
+    let found = of_kind(objects, "APIService");
+    let mut names: Vec<&str> =
+        found.iter().filter_map(|api| api["metadata"]["name"].as_str()).collect();
+    names.sort_unstable();
+    ensure!(names == expected_apis(set), "{names:?}");
+    let service = *of_kind(objects, "Service").first().context("no Service")?;
+    let secrets = of_kind(objects, "Secret");
+    for api in found {
+        let (spec, metadata) = (&api["spec"], &api["metadata"]);
+        let version = spec["version"].as_str().unwrap_or_default();
+        let group = spec["group"].as_str().unwrap_or_default();
+        ensure!(metadata["name"] == format!("{version}.{group}"), "{metadata}");
+        let target = json!({
+            "name": service["metadata"]["name"],
+            "namespace": service["metadata"]["namespace"],
+            "port": service["spec"]["ports"][0]["port"],
+        });
+        ensure!(spec["service"] == target, "{spec}");
+        ensure!(spec["insecureSkipTLSVerify"] == false, "{spec}");
+        if set == "cert-manager" {
+            let from = &metadata["annotations"]["cert-manager.io/inject-ca-from"];
+            let root = of_kind(objects, "Certificate")
+                .into_iter()
+                .find(|certificate| certificate["spec"]["isCA"] == true)
+                .context("no root certificate")?;
+            let (namespace, name) = (&root["metadata"]["namespace"], &root["metadata"]["name"]);
+            let expected = format!(
+                "{}/{}",
+                namespace.as_str().unwrap_or_default(),
+                name.as_str().unwrap_or_default()
+            );
+            ensure!(*from == expected && secrets.is_empty(), "{from}, not {expected}");
+        } else {
+            // The adapter writes its authority when it starts. Without a cluster, Helm knows none.
+            ensure!(spec["caBundle"].is_null(), "{spec}");
+            let name = &secrets.first().context("no Secret")?["metadata"]["name"];
+            let name = name.as_str().unwrap_or_default();
+            let flag = format!("--serving-secret={name}");
+            ensure!(rendered::arguments(objects)?.contains(&flag), "no {flag}");
+        }
+    }
+    Ok(())
+}
+
+/// The only objects that the adapter may change are its certificate and its APIServices.
+pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
+    let roles = [of_kind(objects, "ClusterRole"), of_kind(objects, "Role")].concat();
+    for role in &roles {
+        for rule in role["rules"].as_array().context("rules")? {
+            let groups: Vec<&str> = texts(&rule["apiGroups"]);
+            let resources = texts(&rule["resources"]);
+            let verbs = texts(&rule["verbs"]);
+            let reads = verbs.iter().all(|verb| ["get", "list", "watch"].contains(verb));
+            let names = texts(&rule["resourceNames"]);
+            let is_allowed = match (&*resources, &*verbs) {
+                (["secrets"], ["get", "update"]) => names == secret_names(objects),
+                (["apiservices"], ["get", "patch"]) => names == api_service_names(objects),
+                (["secrets" | "apiservices" | "configmaps"], _) => false,
+                _ => reads && (!resources.contains(&"*") || is_metrics_group(&groups)),
+            };
+            ensure!(!verbs.is_empty() && is_allowed, "{}: {rule}", role["metadata"]["name"]);
+        }
+    }
+    bindings(objects, &roles)
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+fn is_metrics_group(groups: &[&str]) -> bool {
+    groups.iter().all(|group| group.ends_with(".metrics.k8s.io"))
+}
+
+fn secret_names(objects: &[Value]) -> Vec<&str> {
+    names(objects, "Secret")
+}
+
+fn api_service_names(objects: &[Value]) -> Vec<&str> {
+    names(objects, "APIService")
+}
+
+fn names<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
+    let objects = of_kind(objects, kind).into_iter();
+    objects.filter_map(|object| object["metadata"]["name"].as_str()).collect()
+}
+
+/// Every role is bound or aggregated, and the adapter has those of its kind.
+fn bindings(objects: &[Value], roles: &[&Value]) -> Result<()> {
+    let account = &deployment(objects)?["spec"]["template"]["spec"]["serviceAccountName"];
+    let namespace = &deployment(objects)?["metadata"]["namespace"];
+    let own = json!([{"kind": "ServiceAccount", "name": account, "namespace": namespace}]);
+    let bindings =
+        [of_kind(objects, "ClusterRoleBinding"), of_kind(objects, "RoleBinding")].concat();
+    let find = |name: &Value| bindings.iter().find(|one| one["roleRef"]["name"] == *name);
+    let full = &deployment(objects)?["metadata"]["name"];
+    let reader = json!("extension-apiserver-authentication-reader");
+    for role in [full, &json!("system:auth-delegator"), &reader] {
+        let binding = find(role).with_context(|| format!("{role} is not bound"))?;
+        ensure!(binding["subjects"] == own, "{binding}");
+    }
+    let reader = find(&reader).context("the reader is not bound")?;
+    ensure!(reader["metadata"]["namespace"] == "kube-system", "{reader}");
+    for role in roles {
+        let (name, labels) = (&role["metadata"]["name"], &role["metadata"]["labels"]);
+        let is_aggregated = labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true";
+        ensure!(is_aggregated || find(name).is_some(), "{name} is not bound");
+    }
+    Ok(())
+}
+
+/// Values become arguments, with the conversions of prometheus-adapter's chart.
+pub(crate) fn arguments(helm: &Helm) -> Result<()> {
+    let cases = [
+        ("replicas=2", "--prometheus-url=http://prometheus.default.svc:9090"),
+        ("prometheus.port=null", "--prometheus-url=http://prometheus.default.svc"),
+        ("prometheus.path=/prom", "--prometheus-url=http://prometheus.default.svc:9090/prom"),
+        (
+            "prometheus.url=https://{{ .Release.Name }}.svc,prometheus.port=443",
+            "--prometheus-url=https://test.svc:443",
+        ),
+        ("logLevel=4", "--log-level=info"),
+        ("logLevel=6", "--log-level=debug"),
+        ("logLevel=10", "--log-level=trace"),
+        ("logLevel=warn", "--log-level=warn"),
+        ("metricsRelistInterval=30s", "--metrics-relist-interval=30s"),
+        ("compat=prometheus-adapter", "--compat=prometheus-adapter"),
+        ("extraArguments={--metrics-max-age=5m}", "--metrics-max-age=5m"),
+        ("replicas=1", "--service=autoscaling-system/test-hpa-adapter"),
+        ("certManager.enabled=true", "--tls-cert-file=/etc/hpa/tls/tls.crt"),
+        ("replicas=1", "--external-metrics=false"),
+    ];
+    for (set, expected) in cases {
+        let arguments = rendered::arguments(&helm.template_with(set)?)?;
+        ensure!(arguments.iter().any(|one| one == expected), "{set}: {arguments:?}");
+    }
+    Ok(())
+}
+
+/// Optional objects are rendered only if their value is set.
+pub(crate) fn switches(helm: &Helm) -> Result<()> {
+    let defaults = helm.template("defaults")?;
+    ensure!(of_kind(&defaults, "NetworkPolicy").is_empty(), "a NetworkPolicy by default");
+    let policy = helm.template_with("networkPolicy.enabled=true")?;
+    let policy = of_kind(&policy, "NetworkPolicy");
+    let prometheus = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
+    ensure!(*prometheus == json!([{"port": 9090, "protocol": "TCP"}]), "{prometheus}");
+    ensure!(of_kind(&defaults, "PodDisruptionBudget").len() == 1, "no PodDisruptionBudget");
+    let single = helm.template_with("replicas=1")?;
+    ensure!(of_kind(&single, "PodDisruptionBudget").is_empty(), "a budget for one pod");
+    let bare = helm.template_with("rbac.create=false,serviceAccount.create=false")?;
+    for kind in ["ClusterRole", "Role", "ServiceAccount", "RoleBinding", "ClusterRoleBinding"] {
+        ensure!(of_kind(&bare, kind).is_empty(), "{kind}");
+    }
+    let existing = helm.template_with("rules.existing=mine,apiServices.external=true")?;
+    ensure!(of_kind(&existing, "ConfigMap").is_empty(), "a ConfigMap");
+    ensure!(of_kind(&existing, "APIService").len() == 3, "the APIs of the existing rules");
+    let unregistered = helm.template_with("apiServices.create=false")?;
+    ensure!(of_kind(&unregistered, "APIService").is_empty(), "an APIService");
+    let volumes = &deployment(&existing)?["spec"]["template"]["spec"]["volumes"];
+    ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
+    let host = helm.template_with("hostNetwork.enabled=true")?;
+    let pod = &deployment(&host)?["spec"]["template"]["spec"];
+    ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "ClusterFirstWithHostNet", "{pod}");
+    let as_cluster_role = helm.template_with("rbac.useAuthReaderClusterRole=true")?;
+    ensure!(of_kind(&as_cluster_role, "RoleBinding").len() == 1, "a RoleBinding");
+    certificates(helm)
+}
+
+/// Given certificates are used, and their authority is that of the APIServices.
+fn certificates(helm: &Helm) -> Result<()> {
+    let pem = "-----BEGIN X-----";
+    let given = format!("tls.enable=true,tls.ca={pem},tls.key={pem},tls.certificate={pem}");
+    let by_arguments = format!("tls.ca={pem},extraArguments={{--tls-cert-file=/tls/crt}}");
+    for (set, secrets) in [(given, 1), (by_arguments, 0)] {
+        let objects = helm.template_with(&set)?;
+        let bundle = &of_kind(&objects, "APIService")[0]["spec"]["caBundle"];
+        ensure!(*bundle == "LS0tLS1CRUdJTiBYLS0tLS0=", "{set}: {bundle}");
+        ensure!(of_kind(&objects, "Secret").len() == secrets, "{set}");
+        ensure!(of_kind(&objects, "Role").is_empty(), "{set}: the right to change a Secret");
+        let arguments = rendered::arguments(&objects)?.join(" ");
+        ensure!(!arguments.contains("--service="), "{set}: {arguments}");
+    }
+    Ok(())
+}
+
+/// Rendering fails for invalid values, and the error names the value.
+pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
+    let bad = [
+        ("replica=3", "replica"),
+        ("image.repository=registry.k8s.io/prometheus-adapter/prometheus-adapter", "hpa image"),
+        ("image.digest=latest", "digest"),
+        ("listenPort=443", "listenPort"),
+        ("prometheus.url=prometheus", "url"),
+        ("prometheus.path=prom", "path"),
+        ("metricsRelistInterval=60", "metricsRelistInterval"),
+        ("compat=pa", "compat"),
+        ("logLevel=verbose", "logLevel"),
+        ("logLevel=-1", "logLevel"),
+        ("rules.default=false", "no API is served"),
+        ("apiServices.external=true", "apiServices.external=true needs rules in rules.external"),
+        ("rules.custom[0].seriesQuery=up", "metricsQuery"),
+        ("tls.enable=true", "tls.ca"),
+        ("extraArguments={--tls-cert-file=/tls/crt}", "tls.ca must have its authority"),
+        ("tls.enable=true,certManager.enabled=true", "exclude each other"),
+        ("podDisruptionBudget.minAvailable=half", "minAvailable"),
+    ];
+    for (set, named) in bad {
+        let error = helm.template_with(set).err().with_context(|| format!("{set} is accepted"))?;
+        ensure!(format!("{error:#}").contains(named), "{set}: {error:#}");
+    }
+    Ok(())
+}
