@@ -1,0 +1,58 @@
+//! The default rules of the adapter's chart.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, Result, ensure};
+use hpa_calc::Selector;
+use hpa_provider::{CustomRequest, Provider as _};
+use hpa_rules::GroupResource;
+
+use crate::reader::{NAMESPACE, Reader, compare};
+
+/// Metrics of a resource for an object of the namespace `shop`, and their values. The names are
+/// those of prometheus-adapter's default rules.
+const EXPECTED: &[(&str, &str, &str, f64)] = &[
+    // Without the container `POD`.
+    ("pods", "cpu_usage", "web-1", 0.25),
+    ("pods", "network_receive_bytes", "web-1", 1000.0),
+    ("pods", "memory_working_set_bytes", "web-1", 4096.0),
+    ("services", "queue_length", "web", 3.0),
+    ("pods", "http_requests", "web-1", 20.0),
+    ("pods", "process_cpu", "web-1", 0.5),
+];
+/// Metrics that a rule for other series would have.
+const ABSENT: &[&str] = &[
+    "container_cpu_usage",
+    "container_cpu_usage_seconds",
+    "container_memory_working_set_bytes",
+    "cpu_usage_seconds",
+    "cpu_usage_seconds_total",
+    "http_requests_total",
+    "network_receive_bytes_total",
+    "process_cpu_seconds",
+    "process_cpu_seconds_total",
+];
+
+pub(crate) async fn check(reader: &Reader) -> Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../charts/hpa-adapter/files/default-rules.yaml");
+    let provider = reader.provider(&fs::read_to_string(path)?).await?;
+    for listed in provider.custom_metrics() {
+        ensure!(!ABSENT.contains(&&*listed.metric), "{}/{}", listed.resource, listed.metric);
+    }
+    for (resource, metric, object, expected) in EXPECTED {
+        let request = CustomRequest {
+            resource: GroupResource::new("", resource),
+            namespace: NAMESPACE.to_owned(),
+            metric: (*metric).to_owned(),
+            metric_selector: Selector::everything(),
+        };
+        let values = provider.custom_by_name(&request, object).await;
+        let values = values.with_context(|| format!("{resource}/{metric}"))?;
+        let by_name = values.items.into_iter();
+        let by_name = by_name.map(|item| (item.object.name, item.value.quantity.as_f64()));
+        compare(&by_name.collect(), &[(object, *expected)])
+            .with_context(|| values.origin.query.clone())?;
+    }
+    Ok(())
+}

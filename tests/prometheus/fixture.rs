@@ -1,0 +1,172 @@
+//! What Prometheus scrapes.
+//!
+//! Each scrape gets samples that are [`STEP`] newer than those of the last one, from
+//! [`HISTORY`] ago until now, as fast as Prometheus scrapes. So rates over minutes are known after
+//! seconds, and exactly: counters are lines.
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::Result;
+use axum::{Router, extract::State, routing::get};
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::{net::TcpListener, task::JoinSet};
+
+const HISTORY: SignedDuration = SignedDuration::from_mins(8);
+const STEP: SignedDuration = SignedDuration::from_secs(10);
+
+/// Whether the samples have reached the present.
+pub(crate) const COMPLETE: &str = "fixture_complete";
+
+/// Counters, and their increase per second.
+const COUNTERS: &[(&str, f64)] = &[
+    // A histogram with 20 requests per second at `web-1` and 30 at `web-2`.
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-1",service="web",le="0.1"}"#,
+        10.0,
+    ),
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-1",service="web",le="0.5"}"#,
+        20.0,
+    ),
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-1",service="web",le="+Inf"}"#,
+        20.0,
+    ),
+    (r#"http_request_duration_seconds_count{namespace="shop",pod="web-1",service="web"}"#, 20.0),
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-2",service="web",le="0.1"}"#,
+        15.0,
+    ),
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-2",service="web",le="0.5"}"#,
+        30.0,
+    ),
+    (
+        r#"http_request_duration_seconds_bucket{namespace="shop",pod="web-2",service="web",le="+Inf"}"#,
+        30.0,
+    ),
+    (r#"http_request_duration_seconds_count{namespace="shop",pod="web-2",service="web"}"#, 30.0),
+    (r#"http_request_duration_seconds_count{namespace="pay",pod="web-1",service="web"}"#, 1000.0),
+    (
+        r#"nginx_ingress_controller_requests{exported_namespace="shop",ingress="shop",status="200"}"#,
+        90.0,
+    ),
+    (
+        r#"nginx_ingress_controller_requests{exported_namespace="shop",ingress="shop",status="500"}"#,
+        10.0,
+    ),
+    (
+        r#"nginx_ingress_controller_requests{exported_namespace="shop",ingress="admin",status="200"}"#,
+        7.0,
+    ),
+    (r#"http_requests_total{namespace="shop",deployment="web",pod="web-1"}"#, 20.0),
+    (r#"http_requests_total{namespace="shop",deployment="web",pod="web-2"}"#, 30.0),
+    (r#"http_requests_total{namespace="shop",deployment="api",pod="api-1"}"#, 3.0),
+    // cAdvisor: `POD` is the container that holds the pod's network.
+    (r#"container_cpu_usage_seconds_total{namespace="shop",pod="web-1",container="app"}"#, 0.25),
+    (r#"container_cpu_usage_seconds_total{namespace="shop",pod="web-1",container="POD"}"#, 4.0),
+    (
+        r#"container_network_receive_bytes_total{namespace="shop",pod="web-1",interface="eth0"}"#,
+        1000.0,
+    ),
+    (r#"process_cpu_seconds_total{namespace="shop",pod="web-1"}"#, 0.5),
+];
+
+const GAUGES: &[(&str, f64)] = &[
+    (r#"rabbitmq_queue_messages_ready{namespace="shop",queue="orders",node="rabbit-1"}"#, 120.0),
+    (r#"rabbitmq_queue_messages_ready{namespace="shop",queue="orders",node="rabbit-2"}"#, 120.0),
+    (r#"rabbitmq_queue_messages_ready{namespace="shop",queue="mails",node="rabbit-1"}"#, 7.0),
+    (r#"rabbitmq_queue_messages_ready{namespace="pay",queue="orders",node="rabbit-1"}"#, 999.0),
+    (r#"worker_threads_busy{namespace="shop",pod="web-1"}"#, 6.0),
+    (r#"worker_threads{namespace="shop",pod="web-1"}"#, 8.0),
+    (r#"worker_threads_busy{namespace="shop",pod="web-2"}"#, 2.0),
+    (r#"worker_threads{namespace="shop",pod="web-2"}"#, 8.0),
+    // A pod without workers: 0 / 0.
+    (r#"worker_threads_busy{namespace="shop",pod="web-3"}"#, 0.0),
+    (r#"worker_threads{namespace="shop",pod="web-3"}"#, 0.0),
+    (r#"jvm_memory_used_bytes{namespace="shop",pod="web-1",area="heap",id="Eden"}"#, 200.0),
+    (r#"jvm_memory_used_bytes{namespace="shop",pod="web-1",area="heap",id="Old"}"#, 400.0),
+    (r#"jvm_memory_used_bytes{namespace="shop",pod="web-1",area="nonheap",id="Code"}"#, 999.0),
+    (r#"jvm_memory_max_bytes{namespace="shop",pod="web-1",area="heap",id="Eden"}"#, -1.0),
+    (r#"jvm_memory_max_bytes{namespace="shop",pod="web-1",area="heap",id="Old"}"#, 800.0),
+    (r#"DCGM_FI_DEV_GPU_UTIL{exported_namespace="shop",exported_pod="web-1",gpu="0"}"#, 90.0),
+    (r#"DCGM_FI_DEV_GPU_UTIL{exported_namespace="shop",exported_pod="web-1",gpu="1"}"#, 70.0),
+    (r#"tenant_jobs_waiting{namespace="platform",tenant="acme",queue="a"}"#, 4.0),
+    (r#"tenant_jobs_waiting{namespace="platform",tenant="acme",queue="b"}"#, 8.0),
+    (r#"tenant_jobs_waiting{namespace="platform",tenant="other",queue="a"}"#, 3.0),
+    (r#"kube_pod_labels{namespace="shop",pod="web-1",label_app="web"}"#, 1.0),
+    (r#"kube_pod_labels{namespace="shop",pod="web-2",label_app="web"}"#, 1.0),
+    (r#"kube_pod_labels{namespace="shop",pod="api-1",label_app="api"}"#, 1.0),
+    (r#"open_connections{namespace="shop",pod="web-1"}"#, 40.0),
+    (r#"open_connections{namespace="shop",pod="web-2"}"#, 25.0),
+    (r#"open_connections{namespace="shop",pod="api-1"}"#, 99.0),
+    (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="app"}"#, 4096.0),
+    (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="POD"}"#, 1.0),
+    (r#"queue_length{namespace="shop",service="web"}"#, 3.0),
+    (r#"queue_length{namespace="shop",service="api"}"#, 5.0),
+];
+
+/// A running server. Dropping the handle stops it.
+pub(crate) struct Fixture {
+    pub(crate) address: SocketAddr,
+    _task: JoinSet<()>,
+}
+
+/// The time of the last samples.
+struct Clock {
+    start: Timestamp,
+    last: Timestamp,
+}
+
+impl Fixture {
+    pub(crate) async fn start() -> Result<Self> {
+        let start = Timestamp::now() - HISTORY;
+        let clock = Arc::new(Mutex::new(Clock { start, last: start }));
+        let router = Router::new().route("/metrics", get(scrape)).with_state(clock);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            // It ends only with the task.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { address, _task: task })
+    }
+}
+
+async fn scrape(State(clock): State<Arc<Mutex<Clock>>>) -> String {
+    let (age, last, is_complete) = {
+        let mut clock = clock.lock();
+        let next = clock.last + STEP;
+        if next <= Timestamp::now() {
+            clock.last = next;
+        }
+        let is_complete = clock.last + STEP > Timestamp::now();
+        (clock.last.duration_since(clock.start), clock.last, is_complete)
+    };
+    exposition(age, last, is_complete)
+}
+
+fn exposition(age: SignedDuration, time: Timestamp, is_complete: bool) -> String {
+    let mut text = String::new();
+    let mut add = |series: &str, value: f64| {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{series} {value} {}", time.as_millisecond());
+    };
+    for (series, rate) in COUNTERS {
+        // Prometheus assumes that a counter near zero has just started.
+        add(series, rate * (3600.0 + age.as_secs_f64()));
+    }
+    for (series, value) in GAUGES {
+        add(series, *value);
+    }
+    if is_complete {
+        add(COMPLETE, 1.0);
+    }
+    text
+}

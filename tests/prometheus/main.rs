@@ -1,0 +1,74 @@
+//! The rules of the cookbook and of the adapter's chart on a real Prometheus.
+//!
+//! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
+//! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test runner, which stops at broken data and prints results"
+)]
+
+mod cookbook;
+mod default_rules;
+mod document;
+mod fixture;
+mod reader;
+mod server;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::{document::Recipe, reader::Reader, server::Server};
+
+fn main() -> ExitCode {
+    let version = match server::version() {
+        Ok(version) => version,
+        Err(missing) => {
+            println!("test prometheus ... skipped: {missing:#}");
+            return ExitCode::SUCCESS;
+        }
+    };
+    println!("\nwith prometheus {version}");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let failed = match runtime.block_on(run()) {
+        Ok(failed) => failed,
+        Err(error) => {
+            println!("test prometheus ... FAILED\n  {error:#}");
+            1
+        }
+    };
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {verdict}. {failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs all tests, and returns how many failed.
+async fn run() -> Result<usize> {
+    let recipes = document::recipes()?;
+    let recording: Vec<&str> =
+        recipes.iter().filter_map(|recipe| recipe.recording.as_deref()).collect();
+    let server = Server::start(&recording).await?;
+    let reader = Reader::new(&server.url)?;
+    reader.wait_until_complete().await?;
+
+    let mut failed = 0;
+    let mut line = |name: String, result: Result<()>| match result {
+        Ok(()) => println!("test {name} ... ok"),
+        Err(error) => {
+            println!("test {name} ... FAILED\n  {error:#}");
+            failed += 1;
+        }
+    };
+    line("cookbook::every_recipe_is_tested".to_owned(), cookbook::is_complete(&recipes));
+    for recipe in &recipes {
+        line(format!("cookbook::{}", name_of(recipe)), cookbook::check(&reader, recipe).await);
+    }
+    line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
+    Ok(failed)
+}
+
+fn name_of(recipe: &Recipe) -> String {
+    recipe.title.to_lowercase().replace(' ', "_")
+}

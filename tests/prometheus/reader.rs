@@ -1,0 +1,123 @@
+//! Reads metrics from Prometheus by rules, as the controller and the adapter do.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use anyhow::{Result, bail, ensure};
+use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_provider::{
+    FixedMapper, ObjectKey, ObjectMetadata, PrometheusProvider, PrometheusSettings, Provider as _,
+    Servers, test_doubles::FixedObjects,
+};
+use hpa_rules::{ApiResource, ApiResources, Config, GroupResource, results::QueryResult};
+use tokio::time::{Instant, interval};
+
+use crate::fixture::COMPLETE;
+
+/// How long Prometheus may take to start and to scrape everything.
+const LIMIT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The recorded series of the cookbook, with the rate of complete data.
+const RECORDED: &str = r#"namespace_deployment:http_requests:rate5m{deployment="web"} > 49.9"#;
+/// The namespace of the autoscaler.
+pub(crate) const NAMESPACE: &str = "shop";
+/// The pods of its target.
+const PODS: [&str; 3] = ["web-1", "web-2", "web-3"];
+
+pub(crate) struct Reader {
+    client: Client,
+    pub(crate) resources: ApiResources,
+}
+
+impl Reader {
+    pub(crate) fn new(url: &str) -> Result<Self> {
+        let client = Client::new(Settings::new("fixture", url)?, Arc::new(()))?;
+        Ok(Self { client, resources: resources() })
+    }
+
+    /// Waits until all samples were scraped and the recording rules have evaluated them.
+    pub(crate) async fn wait_until_complete(&self) -> Result<()> {
+        for query in [COMPLETE, RECORDED] {
+            self.wait_for(query).await?;
+        }
+        Ok(())
+    }
+
+    /// Polls until a query has a result. Prometheus has no API to wait for one.
+    async fn wait_for(&self, query: &str) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        let mut polls = interval(POLL_INTERVAL);
+        let request =
+            InstantQuery { query: query.to_owned(), timeout: TimeoutParameter::default() };
+        loop {
+            polls.tick().await;
+            let last = match self.client.query(&request).await.as_deref() {
+                Ok(QueryResult::Vector(Some(samples))) if !samples.is_empty() => return Ok(()),
+                Ok(_) => "no result".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() > deadline {
+                bail!("waited {LIMIT:?} for {query}: {last}");
+            }
+        }
+    }
+
+    /// A provider of the metrics of a rules file, which has discovered their series.
+    pub(crate) async fn provider(&self, file: &str) -> Result<PrometheusProvider> {
+        let pod = |name| {
+            let key = ObjectKey::new(NAMESPACE, name);
+            (GroupResource::pods(), ObjectMetadata { key, ..ObjectMetadata::default() })
+        };
+        let objects = FixedObjects { objects: PODS.map(pod).into(), ..FixedObjects::default() };
+        let provider = PrometheusProvider::new(
+            Config::parse(file)?,
+            Servers::new(Some(self.client.clone()), Arc::new(())),
+            PrometheusSettings::default(),
+            Arc::new(FixedMapper(self.resources.clone())),
+            Arc::new(objects),
+        )?;
+        provider.relist().await?;
+        let problems = provider.problems();
+        ensure!(problems.is_empty(), "{problems:?}");
+        Ok(provider)
+    }
+}
+
+/// The names of all metrics, as discovery lists them.
+pub(crate) fn listed(provider: &PrometheusProvider) -> Vec<String> {
+    let custom = provider.custom_metrics().into_iter();
+    let custom = custom.map(|listed| format!("{}/{}", listed.resource, listed.metric));
+    let external = provider.external_metrics().into_iter().map(|listed| listed.metric);
+    let mut all: Vec<String> = custom.chain(external).collect();
+    all.sort();
+    all
+}
+
+/// The kinds that the rules refer to.
+fn resources() -> ApiResources {
+    let kinds = [
+        ("", "Pod", "pods"),
+        ("", "Namespace", "namespaces"),
+        ("", "Node", "nodes"),
+        ("", "Service", "services"),
+        ("apps", "Deployment", "deployments"),
+        ("networking.k8s.io", "Ingress", "ingresses"),
+    ];
+    ApiResources::new(kinds.map(|(group, kind, plural)| ApiResource {
+        group_resource: GroupResource::new(group, plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    }))
+}
+
+/// The values are those expected, but for rounding.
+pub(crate) fn compare(found: &BTreeMap<String, f64>, expected: &[(&str, f64)]) -> Result<()> {
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    let expected_names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
+    ensure!(names == expected_names, "values of {names:?}, expected {expected_names:?}");
+    for (value, (name, expected)) in found.values().zip(expected) {
+        let difference = (value - expected).abs();
+        ensure!(difference <= expected.abs() * 0.005, "{name} is {value}, expected {expected}");
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Starts Prometheus.
+
+use std::{fmt::Write as _, fs};
+
+use anyhow::{Context as _, Result, ensure};
+use hpa_kube_apiserver::{Process, free_ports};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::fixture::Fixture;
+
+/// A running Prometheus that scrapes the fixture. Dropping the handle stops it.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    _process: Process,
+    _fixture: Fixture,
+    _dir: TempDir,
+}
+
+/// The version of Prometheus.
+pub(crate) fn version() -> Result<String> {
+    let output = std::process::Command::new("prometheus")
+        .arg("--version")
+        .output()
+        .context("there is no prometheus in PATH (Debian has a package prometheus)")?;
+    ensure!(output.status.success(), "prometheus --version: {}", output.status);
+    // `prometheus, version 2.42.0 (branch: ...)`. Older versions print it to standard error.
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    Ok(text.split_whitespace().nth(2).context("no version")?.to_owned())
+}
+
+impl Server {
+    /// Starts Prometheus with recording rules.
+    pub(crate) async fn start(recording: &[&str]) -> Result<Self> {
+        let fixture = Fixture::start().await?;
+        let dir = tempfile::tempdir()?;
+        let mut files = String::new();
+        for (index, rules) in recording.iter().enumerate() {
+            let path = dir.path().join(format!("rules-{index}.yaml"));
+            fs::write(&path, rules)?;
+            writeln!(files, "- {}", path.display())?;
+        }
+        let config = format!(
+            "global: {{scrape_interval: 100ms, scrape_timeout: 100ms, evaluation_interval: 200ms}}\n\
+             rule_files:\n{files}\
+             scrape_configs:\n\
+             - job_name: fixture\n\
+             \x20 honor_labels: true\n\
+             \x20 static_configs: [{{targets: ['{}']}}]\n",
+            fixture.address
+        );
+        let config_path = dir.path().join("prometheus.yaml");
+        fs::write(&config_path, config)?;
+        let [port] = free_ports()?;
+        let mut command = Command::new("prometheus");
+        command
+            .arg(format!("--config.file={}", config_path.display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        let process = Process::start(dir.path(), "prometheus", command)?;
+        let url = format!("http://127.0.0.1:{port}");
+        Ok(Self { url, _process: process, _fixture: fixture, _dir: dir })
+    }
+}
