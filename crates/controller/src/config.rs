@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use hpa_calc::settings::Settings;
 use hpa_metrics_client::{ClientSettings, CoalescingSettings};
 
-use crate::{scale_target::MapperConfig, scope::Scope};
+use crate::{
+    informer::WatchIntervals, reconcile::MAX_POD_AGE, scale_target::MapperConfig, scope::Scope,
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -36,10 +38,12 @@ impl Options {
         unique.into_iter().map(Some).collect()
     }
 
-    /// The longest time until an informer relists because of an undecodable object. Half a period,
-    /// so that the reconcile after the next has a complete cache.
-    pub(crate) fn relist_interval(&self) -> Duration {
-        self.sync_period / 2
+    /// An informer relists within half a period, so that the reconcile after the next has a complete
+    /// cache. A cached scale is used for two periods without a confirmation, but not shorter than
+    /// 10 s, which would cause many requests, and not longer than the pods may be unconfirmed.
+    pub(crate) fn watch_intervals(&self) -> WatchIntervals {
+        let max_age = (self.sync_period * 2).clamp(Duration::from_secs(10), MAX_POD_AGE);
+        WatchIntervals { relist: self.sync_period / 2, max_age }
     }
 
     pub(crate) fn mapper_config(&self) -> MapperConfig {

@@ -134,7 +134,7 @@ pub async fn run(
         caches: Caches::new(&options.scopes()),
         queue: Arc::new(WorkQueue::not_started()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        relist_interval: options.relist_interval(),
+        intervals: options.watch_intervals(),
         dry_run: dependencies.dry_run,
         field_manager: dependencies.field_manager(),
     };
@@ -144,6 +144,7 @@ pub async fn run(
         queue: informers.queue.clone(),
         undecodable: informers.undecodable.clone(),
         shadow: shadow.clone(),
+        watch_ages: informers.caches.watch_ages.clone(),
     });
     let mut running_informers = JoinSet::new();
     let synced = start_informers(&mut running_informers, &dependencies, &informers, &options);
@@ -338,7 +339,8 @@ impl Leader<'_> {
         // A dry run reads each scale, for the best comparison.
         let scale_informers = (options.watch_scales && !dependencies.dry_run).then(|| {
             let client = dependencies.clients.api.clone();
-            ScaleInformers::new(client, options.scopes(), options.relist_interval())
+            let ages = informers.caches.watch_ages.clone();
+            ScaleInformers::new(client, options.scopes(), options.watch_intervals(), ages)
         });
         Reconciler {
             client: client.clone(),

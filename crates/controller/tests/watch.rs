@@ -15,7 +15,7 @@ use futures::StreamExt;
 use hpa_controller::{
     AutoscalerApi, HpaKey,
     cache::{Caches, Origin},
-    informer::Informers,
+    informer::{Informers, WatchIntervals},
     k8s::FieldManager,
     queue::{InitialDelay, WorkQueue},
 };
@@ -34,7 +34,7 @@ fn informers() -> Informers {
         caches: Caches::new(&[None]),
         queue: Arc::new(WorkQueue::default()),
         undecodable: Arc::new(AtomicU64::new(0)),
-        relist_interval: PERIOD,
+        intervals: WatchIntervals { relist: PERIOD, max_age: 2 * PERIOD },
         dry_run: false,
         field_manager: Some(FieldManager::default()),
     }

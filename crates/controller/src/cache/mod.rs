@@ -7,6 +7,7 @@ mod pods;
 mod scales;
 mod selectors;
 mod str_pair;
+mod watch_age;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub use pods::{PodIndex, Pods};
 pub(crate) use scales::ScaleCache;
 pub use selectors::SelectorIndex;
 pub(crate) use str_pair::StrPair;
+pub use watch_age::{WatchAge, WatchAges};
 
 use crate::scope::Scope;
 
@@ -25,6 +27,8 @@ pub struct Caches {
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
     pub selectors: Arc<SelectorIndex>,
+    /// How long ago the watches confirmed the caches, including those of the scales.
+    pub watch_ages: Arc<WatchAges>,
 }
 
 impl Caches {
@@ -34,6 +38,7 @@ impl Caches {
             autoscalers: Arc::default(),
             pods: Arc::new(Pods::for_scopes(scopes)),
             selectors: Arc::default(),
+            watch_ages: Arc::default(),
         }
     }
 }

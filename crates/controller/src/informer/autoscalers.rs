@@ -1,6 +1,9 @@
 //! The informers of autoscalers, which queue what is new or changed.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use hpa_calc::api::HorizontalPodAutoscaler;
 use kube::{Client, runtime::watcher};
@@ -10,7 +13,7 @@ use tracing::info;
 use super::{Informers, api_in_scope, stream::WatchStream};
 use crate::{
     annotations::AnnotationSettings,
-    cache::{Change, Origin},
+    cache::{Change, Origin, WatchAge},
     k8s::{AutoscalerKind, CachedKind, CustomAutoscaler, PartialObject},
     key::{AutoscalerApi, HpaKey},
     queue::InitialDelay,
@@ -29,20 +32,32 @@ impl Informers {
         synced: watch::Sender<bool>,
         initial_delay: InitialDelay,
     ) {
+        let resource = match api {
+            AutoscalerApi::Core => "horizontalpodautoscalers",
+            AutoscalerApi::Custom => "horizontalpodautoscalers.autoscaling.hpa-rs.dev",
+        };
+        let (intervals, age) = (self.intervals, Arc::<WatchAge>::default());
+        self.caches.watch_ages.add(resource.to_owned(), age.clone());
         match api {
             AutoscalerApi::Core => {
-                let resource = "horizontalpodautoscalers";
-                let (interval, api) = (self.relist_interval, api_in_scope);
                 let stream = WatchStream::<PartialObject<HorizontalPodAutoscaler>>::new(
-                    resource, &client, &scope, interval, api,
+                    resource,
+                    &client,
+                    &scope,
+                    intervals,
+                    age,
+                    api_in_scope,
                 );
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
             }
             AutoscalerApi::Custom => {
-                let resource = "horizontalpodautoscalers.autoscaling.hpa-rs.dev";
-                let (interval, api) = (self.relist_interval, api_in_scope);
                 let stream = WatchStream::<PartialObject<CustomAutoscaler>>::new(
-                    resource, &client, &scope, interval, api,
+                    resource,
+                    &client,
+                    &scope,
+                    intervals,
+                    age,
+                    api_in_scope,
                 )
                 .optional(CustomAutoscaler::GROUP, synced.clone());
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;

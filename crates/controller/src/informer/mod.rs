@@ -6,6 +6,8 @@ mod relist_timer;
 mod scales;
 mod stream;
 mod undecodable;
+mod watch_client;
+mod watch_intervals;
 
 use std::{
     fmt::Display,
@@ -13,13 +15,13 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
 use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use tracing::warn;
 
 pub use scales::ScaleInformers;
+pub use watch_intervals::WatchIntervals;
 
 use crate::{
     cache::Caches,
@@ -37,9 +39,7 @@ pub struct Informers {
     pub queue: Arc<WorkQueue<HpaKey>>,
     /// How many objects were skipped because they could not be decoded.
     pub undecodable: Arc<AtomicU64>,
-    /// The delay from an undecodable object to the relist that it causes, and the longest backoff
-    /// of a watch that failed.
-    pub relist_interval: Duration,
+    pub intervals: WatchIntervals,
     /// Whether the whole controller runs dry, so that autoscalers are compared with a peer's
     /// decisions instead of scaled.
     pub dry_run: bool,

@@ -17,11 +17,14 @@ impl Informers {
     pub async fn watch_pods(self, client: Client, scope: Scope, synced: watch::Sender<bool>) {
         let pods = &self.caches.pods;
         let Some(index) = pods.index(scope.as_deref().unwrap_or_default()) else { return };
+        let (resource, age) = ("pods", index.watch_age().clone());
+        self.caches.watch_ages.add(resource.to_owned(), age.clone());
         let mut stream = WatchStream::<PartialObject<Pod>>::new(
-            "pods",
+            resource,
             &client,
             &scope,
-            self.relist_interval,
+            self.intervals,
+            age,
             api_in_scope,
         );
         let mut undecodable = UndecodableObjects::default();

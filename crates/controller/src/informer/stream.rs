@@ -1,13 +1,14 @@
 //! The events of a watch that never ends: failures are logged, backed off and retried.
 
+#[cfg(test)]
+mod tests;
+
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_metrics_client::describe;
-use http::Request;
 use kube::{
     Api, Client, Resource,
-    client::Body,
     runtime::{
         WatchStreamExt,
         utils::Backoff,
@@ -16,15 +17,17 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     time::{Instant, sleep_until},
 };
-use tower::service_fn;
 use tracing::{debug, info, warn};
 
-use super::relist_timer::RelistTimer;
+use super::{
+    relist_timer::RelistTimer, watch_client::WatchRequest, watch_intervals::WatchIntervals,
+};
 use crate::{
-    k8s::{ConnectionLost, MAX_PAGE_SIZE, is_watch},
+    cache::WatchAge,
+    k8s::{ConnectionLost, MAX_PAGE_SIZE},
     scope::Scope,
 };
 
@@ -40,9 +43,12 @@ pub(super) trait Watchable:
 
 impl<T: Resource + DeserializeOwned + Clone + Debug + Send + 'static> Watchable for T {}
 
-/// Lists and watches without end. Backs off after failures.
-fn events<T: Watchable>(api: Api<T>, max_backoff: Duration) -> Events<T> {
-    let config = watcher::Config::default().page_size(MAX_PAGE_SIZE);
+/// Lists and watches without end. Backs off after failures. The API server ends each watch after
+/// `timeout`, and kube's watcher resumes it. A watch that is silent for 5 s longer is dropped and
+/// resumed on another connection.
+fn events<T: Watchable>(api: Api<T>, max_backoff: Duration, timeout: Duration) -> Events<T> {
+    let timeout = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
+    let config = watcher::Config::default().page_size(MAX_PAGE_SIZE).timeout(timeout);
     let backoff = CappedBackoff { backoff: DefaultBackoff::default(), max: max_backoff };
     watcher(api, config).backoff(backoff).boxed()
 }
@@ -65,23 +71,6 @@ impl Iterator for CappedBackoff {
 
 impl Backoff for CappedBackoff {
     fn reset(&mut self) {}
-}
-
-/// A client that notifies `started` of each watch request that the API server accepts.
-fn notify_watch_start(client: &Client, started: Arc<Notify>) -> Client {
-    let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
-    let service = service_fn(move |request: Request<Body>| {
-        let (client, started) = (client.clone(), started.clone());
-        async move {
-            let is_watch = is_watch(&request);
-            let response = client.send(request).await?;
-            if is_watch && response.status().is_success() {
-                started.notify_one();
-            }
-            Ok::<_, kube::Error>(response)
-        }
-    });
-    Client::new(service, namespace)
 }
 
 /// Logs the failures of a watch: once when they start, and once when they end.
@@ -186,8 +175,10 @@ fn is_event_lost(error: &watcher::Error) -> bool {
 pub(super) struct WatchStream<T> {
     api: Api<T>,
     events: Events<T>,
-    /// The API server accepted a watch request. A watch that resumes delivers no event by itself.
-    started: Arc<Notify>,
+    request: Arc<WatchRequest>,
+    /// The timeout of each watch request.
+    timeout: Duration,
+    list_started: Instant,
     failures: FailureLog,
     relist: RelistTimer,
     /// For a kind that need not be installed: its API group, and the channel to send `true` to if
@@ -206,23 +197,26 @@ pub(super) struct Interrupted {
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// `relist_interval` is the delay from an undecodable object to a relist, and the longest
-    /// backoff after a failure.
+    /// The watch confirms `age`.
     pub(super) fn new(
         name: impl Into<String>,
         client: &Client,
         scope: &Scope,
-        relist_interval: Duration,
+        intervals: WatchIntervals,
+        age: Arc<WatchAge>,
         api: impl FnOnce(Client, &Scope) -> Api<T>,
     ) -> Self {
-        let started = Arc::new(Notify::new());
-        let api = api(notify_watch_start(client, started.clone()), scope);
+        let (name, request) = (name.into(), WatchRequest::new(age));
+        let api = api(request.observe(client), scope);
+        let timeout = intervals.timeout(&(&name, scope));
         Self {
-            started,
-            events: events(api.clone(), relist_interval),
+            request,
+            timeout,
+            list_started: Instant::now(),
+            events: events(api.clone(), intervals.relist, timeout),
             api,
-            failures: FailureLog::new(name.into(), scope),
-            relist: RelistTimer::new(relist_interval),
+            failures: FailureLog::new(name, scope),
+            relist: RelistTimer::new(intervals.relist),
             optional: None,
             tolerates_forbidden: false,
         }
@@ -273,14 +267,17 @@ impl<T: Watchable> WatchStream<T> {
             };
             let event = tokio::select! {
                 biased;
+                () = self.request.age.outdated() => {
+                    self.relist();
+                    continue;
+                }
                 event = self.events.try_next() => event,
-                () = self.started.notified() => {
+                () = self.request.started.notified() => {
                     self.failures.succeeded();
                     continue;
                 }
                 () = relist_due => {
-                    self.relist.list_started();
-                    self.events = events(self.api.clone(), self.relist.initial_interval);
+                    self.relist();
                     continue;
                 }
             };
@@ -294,15 +291,22 @@ impl<T: Watchable> WatchStream<T> {
         }
     }
 
+    fn relist(&mut self) {
+        self.relist.list_started();
+        self.events = events(self.api.clone(), self.relist.initial_interval, self.timeout);
+    }
+
     fn interrupted(&mut self, error: &watcher::Error) -> Interrupted {
+        self.request.set_failed();
         let is_forbidden = status_code(error) == Some(403);
         let event_lost = is_event_lost(error);
         if event_lost {
             self.relist.schedule_for_undecodable();
         }
         match &self.optional {
-            _ if is_forbidden && self.tolerates_forbidden => {}
+            _ if is_forbidden && self.tolerates_forbidden => self.request.age.set_unwatched(),
             Some((group, not_installed)) if status_code(error) == Some(404) => {
+                self.request.age.set_unwatched();
                 not_installed.send_replace(true);
                 self.failures.not_installed(group);
             }
@@ -317,78 +321,15 @@ impl<T: Watchable> WatchStream<T> {
             self.failures.succeeded();
         }
         match event {
-            Some(watcher::Event::Init) => self.relist.list_started(),
-            Some(watcher::Event::InitDone) => self.relist.list_finished(),
+            Some(watcher::Event::Init) => {
+                self.relist.list_started();
+                self.list_started = Instant::now();
+            }
+            Some(watcher::Event::InitDone) => {
+                self.relist.list_finished();
+                self.request.age.confirm(self.list_started);
+            }
             _ => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        convert::Infallible,
-        sync::atomic::{AtomicUsize, Ordering},
-    };
-
-    use http::Response;
-    use http_body::Frame;
-    use http_body_util::{BodyExt, Full, StreamBody};
-    use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::core::Status;
-    use rstest::rstest;
-    use tokio::time::timeout;
-    use tokio_util::bytes::Bytes;
-
-    use super::*;
-
-    const LIST: &str =
-        r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
-
-    /// An API server without objects. It refuses the first watch request, and sends no events.
-    fn client(watches: Arc<AtomicUsize>) -> Client {
-        let service = service_fn(move |request: Request<Body>| {
-            let watches = watches.clone();
-            async move {
-                let whole = |body: Vec<u8>| Full::new(Bytes::from(body)).boxed();
-                let (code, body) = if !is_watch(&request) {
-                    (200, whole(LIST.as_bytes().to_vec()))
-                } else if watches.fetch_add(1, Ordering::Relaxed) == 0 {
-                    let status = Status::failure("overloaded", "InternalError").with_code(500);
-                    (500, whole(serde_json::to_vec(&status).expect("JSON")))
-                } else {
-                    let events = stream::pending::<Result<Frame<Bytes>, Infallible>>();
-                    (200, BodyExt::boxed(StreamBody::new(events)))
-                };
-                Ok::<_, kube::Error>(Response::builder().status(code).body(body).expect("a code"))
-            }
-        });
-        Client::new(service, "default")
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
-        let watches = Arc::new(AtomicUsize::new(0));
-        let interval = Duration::from_secs(5);
-        let client = client(watches.clone());
-        let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
-        let mut stream = WatchStream::new("configmaps", &client, &None, interval, api);
-        let mut failed = false;
-        while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
-            failed |= stream.failures.last_failure.is_some();
-        }
-        assert!(failed, "the first watch is refused");
-        assert_eq!(watches.load(Ordering::Relaxed), 2);
-        assert_eq!(stream.failures.last_failure, None);
-    }
-
-    #[rstest]
-    #[case::forbidden(403, "pods is forbidden: User \"u\" cannot list resource \"pods\"")]
-    #[case::unauthorized(401, "Unauthorized")]
-    #[case::bad_request(400, "the field selector is invalid")]
-    fn refusal_is_described_by_its_message(#[case] code: u16, #[case] message: &str) {
-        let status = Status::failure(message, "Reason").with_code(code);
-        let error = watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()));
-        assert_eq!(describe_failure(&error), format!("list failed: {message}"));
     }
 }

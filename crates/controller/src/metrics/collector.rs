@@ -12,7 +12,7 @@ use super::{
     reconciles::error_label,
 };
 use crate::{
-    cache::{Autoscaler, ErrorClass},
+    cache::{Autoscaler, ErrorClass, WatchAges},
     key::HpaKey,
     queue::QueueStats,
 };
@@ -37,6 +37,7 @@ impl Telemetry {
             .build(),
         ];
         families.extend(self.history());
+        families.push(watch_ages(&sources.watch_ages));
         families.extend(queue(&sources.queue.stats()));
         let mut autoscalers = sources.autoscalers.all();
         autoscalers.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -104,6 +105,18 @@ impl Telemetry {
         .with(&[("cause", "queue_full")], float(dropped.queue_full()))
         .build()
     }
+}
+
+fn watch_ages(watch_ages: &WatchAges) -> MetricFamily {
+    let mut family = Family::gauge(
+        "hpa_controller_watch_age_seconds",
+        "Time since the API server last confirmed that the cache of a resource has all changes. A \
+         healthy watch confirms it at least every two sync periods.",
+    );
+    for (resource, age) in watch_ages.by_resource() {
+        family.add(&[("resource", &resource)], age.as_secs_f64());
+    }
+    family.build()
 }
 
 fn queue(stats: &QueueStats) -> Vec<MetricFamily> {

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    cache::Autoscalers,
+    cache::{Autoscalers, WatchAges},
     events::DroppedEvents,
     health::{Health, HealthError},
     history_store::HistoryHealth,
@@ -77,6 +77,7 @@ pub struct Sources {
     /// How many objects could not be decoded.
     pub undecodable: Arc<AtomicU64>,
     pub shadow: Arc<ShadowRecords>,
+    pub watch_ages: Arc<WatchAges>,
 }
 
 /// The metrics and the health of one controller.

@@ -104,6 +104,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
 #[tokio::test(start_paused = true)]
 async fn exposition_matches_the_recorded_one() {
     let (telemetry, sources) = telemetry(&["web", "api"], per_autoscaler());
+    sources.watch_ages.add("pods".to_owned(), Arc::default());
     telemetry.set_leader("hpa-controller", true);
     telemetry.set_working(true);
     reconcile(&telemetry, "web", &[Ok(5), Ok(1), Err("no answer"), Ok(2)]);

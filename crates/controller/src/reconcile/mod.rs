@@ -37,6 +37,7 @@ pub use self::{
     peer_warnings::PeerWarnings,
     reconciler::Reconciler,
     worker_slot::{WorkerSlot, WorkerSlots},
+    write_scale::MAX_POD_AGE,
 };
 use crate::{
     annotations::AnnotationSettings,

@@ -1,6 +1,6 @@
 //! Writes the scale, after checks that the decision still holds.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{Decision, Scale, ScaleWriteError, explain::MetricExplanation, pods::PodCounts};
 
@@ -11,6 +11,9 @@ use super::{
     write_status::{HpaRequestError, StatusWriteError},
 };
 use crate::{cache::desired_state_eq, k8s::ApiError, scale_target::ScaleError};
+
+/// If the pod watch was last confirmed this long ago, the pods are listed before a scale-down.
+pub const MAX_POD_AGE: Duration = Duration::from_mins(1);
 
 /// How the write of a scale ended.
 pub(super) enum ScaleWrite {
@@ -58,9 +61,9 @@ impl Attempt<'_> {
         replicas: i32,
     ) -> ScaleWrite {
         if self.listed_pods.take().is_none()
-            && scale_down_from_incomplete_pods(decision, &target.read.scale)
+            && let Some(reason) = self.reason_to_list_pods(decision, &target.read.scale)
         {
-            return self.list_pods_to_decide_again(&target.read.scale.selector).await;
+            return self.list_pods_to_decide_again(&target.read.scale.selector, reason).await;
         }
         if let Err(end) = self.verify_hpa_unchanged().await {
             return end;
@@ -71,11 +74,30 @@ impl Attempt<'_> {
         self.write_scale(target, replicas).await
     }
 
-    async fn list_pods_to_decide_again(&mut self, selector: &str) -> ScaleWrite {
+    /// Why the cached pods don't suffice for this decision. A scale-down because of missing pods, or
+    /// of pods whose readiness is outdated, could remove pods that carry load.
+    fn reason_to_list_pods(&self, decision: &Decision<'_>, scale: &Scale) -> Option<&'static str> {
+        let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
+        if !is_down || decision.explanation().metrics.is_empty() {
+            return None;
+        }
+        let index = self.reconciler.pods.index(&self.key.namespace)?;
+        if index.watch_age().age().is_none_or(|age| age >= MAX_POD_AGE) {
+            return Some("the pods in the cache may be outdated");
+        }
+        has_fewer_pods(decision, scale)
+            .then_some("the cache has fewer pods than the target reports")
+    }
+
+    async fn list_pods_to_decide_again(
+        &mut self,
+        selector: &str,
+        reason: &'static str,
+    ) -> ScaleWrite {
         match self.reconciler.list_pods(&self.key.namespace, selector).await {
             Ok(pods) => {
                 self.listed_pods = Some(pods);
-                ScaleWrite::Outdated("the cache has fewer pods than the target reports")
+                ScaleWrite::Outdated(reason)
             }
             Err(error) => ScaleWrite::Done(Err(ScaleNotWritten::ListPods(error))),
         }
@@ -173,12 +195,11 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether a scale-down is based on fewer pods than the target reports. That is what an interrupted
+/// Whether a decision is based on fewer pods than the target reports. That is what an interrupted
 /// pod watch looks like, and the usage of a part of the pods looks like a low load.
-fn scale_down_from_incomplete_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
-    let is_down = decision.scale_to().is_some_and(|to| to < scale.spec_replicas);
+fn has_fewer_pods(decision: &Decision<'_>, scale: &Scale) -> bool {
     let counted = |metric: &MetricExplanation| metric.pods.as_ref().map(PodCounts::total);
     let status_replicas = usize::try_from(scale.status_replicas).unwrap_or(0);
     let metrics = &decision.explanation().metrics;
-    is_down && metrics.iter().filter_map(counted).any(|pods| pods < status_replicas)
+    metrics.iter().filter_map(counted).any(|pods| pods < status_replicas)
 }

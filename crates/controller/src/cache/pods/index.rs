@@ -7,6 +7,7 @@ use hpa_calc::{api::Pod, selector::Selector};
 use parking_lot::{Mutex, RwLock};
 
 use super::{namespace::Namespace, undecodable::UndecodablePods};
+use crate::cache::watch_age::WatchAge;
 
 /// Pods by namespace, name and labels.
 ///
@@ -17,6 +18,7 @@ pub struct PodIndex {
     namespaces: RwLock<Namespaces>,
     list: Mutex<Option<ListInProgress>>,
     undecodable: Mutex<UndecodablePods>,
+    watch_age: Arc<WatchAge>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +39,11 @@ impl PodIndex {
     /// Whether pods of a namespace are missing, or stale, because they could not be decoded.
     pub fn is_incomplete(&self, namespace: &str) -> bool {
         self.undecodable.lock().affects(namespace)
+    }
+
+    /// How long ago the watch confirmed the index.
+    pub fn watch_age(&self) -> &Arc<WatchAge> {
+        &self.watch_age
     }
 
     /// Adds a pod, or replaces the one of that name.

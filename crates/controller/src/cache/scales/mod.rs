@@ -3,17 +3,23 @@
 #[cfg(test)]
 mod tests;
 
+use std::{sync::Arc, time::Duration};
+
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::api::Scale;
 use parking_lot::RwLock;
 
-use crate::{cache::str_pair::StrPair, scale_target::ScaleObject};
+use crate::{
+    cache::{str_pair::StrPair, watch_age::WatchAge},
+    scale_target::ScaleObject,
+};
 
-/// Scales by namespace and name. Reads return nothing until the cache is synced, and after a
-/// failed watch.
-#[derive(Default)]
+/// Scales by namespace and name. Reads return nothing until the cache is synced, after a failed
+/// watch, and while the watch is silent for too long.
 pub(crate) struct ScaleCache {
     state: RwLock<State>,
+    max_age: Duration,
+    watch_age: Arc<WatchAge>,
 }
 
 #[derive(Default)]
@@ -74,9 +80,19 @@ fn is_newer(version: &str, than: &str) -> bool {
 }
 
 impl ScaleCache {
+    /// An empty cache, which is not read if its watch last confirmed it longer than `max_age` ago.
+    pub(crate) fn new(max_age: Duration) -> Self {
+        Self { state: RwLock::default(), max_age, watch_age: Arc::default() }
+    }
+
+    /// How long ago the watch confirmed the cache.
+    pub(crate) fn watch_age(&self) -> &Arc<WatchAge> {
+        &self.watch_age
+    }
+
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<ScaleObject> {
         let state = self.state.read();
-        if !state.is_synced {
+        if !state.is_synced || self.watch_age.age().is_none_or(|age| age > self.max_age) {
             return None;
         }
         state.scales.get(&StrPair(namespace, name)).map(ScaleObject::from)

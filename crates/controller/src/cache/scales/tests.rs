@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use hpa_calc::api::Scale;
+use tokio::time::{Instant, advance};
 
 use super::ScaleCache;
 use crate::scale_target::ScaleObject;
@@ -8,6 +11,8 @@ fn scale(version: &str, replicas: i32) -> ScaleObject {
     ScaleObject { scale, uid: "u".into(), resource_version: version.into() }
 }
 
+const MAX_AGE: Duration = Duration::from_secs(30);
+
 /// Replicas and resource version of the cached scale.
 fn cached(cache: &ScaleCache) -> Option<(i32, String)> {
     cache.get("shop", "web").map(|it| (it.scale.spec_replicas, it.resource_version))
@@ -15,7 +20,7 @@ fn cached(cache: &ScaleCache) -> Option<(i32, String)> {
 
 /// A cache after a list of one object.
 fn listed(version: &str, replicas: i32) -> ScaleCache {
-    let cache = ScaleCache::default();
+    let cache = ScaleCache::new(MAX_AGE);
     cache.begin_list();
     cache.list_apply("shop", "web", &scale(version, replicas));
     cache.finish_list();
@@ -24,7 +29,7 @@ fn listed(version: &str, replicas: i32) -> ScaleCache {
 
 #[test]
 fn get_returns_nothing_before_the_first_list_is_complete() {
-    let cache = ScaleCache::default();
+    let cache = ScaleCache::new(MAX_AGE);
     cache.begin_list();
     cache.list_apply("shop", "web", &scale("5", 2));
     assert_eq!(cached(&cache), None);
@@ -105,4 +110,17 @@ fn list_replaces_the_cache_even_with_older_versions() {
     cache.list_apply("shop", "web", &scale("6", 3));
     cache.finish_list();
     assert_eq!(cached(&cache), Some((3, "6".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn get_returns_nothing_while_the_watch_is_silent_for_too_long() {
+    let cache = listed("5", 2);
+    advance(MAX_AGE).await;
+    assert!(cached(&cache).is_some());
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(cached(&cache), None);
+    cache.watch_age().confirm(Instant::now());
+    assert_eq!(cached(&cache), Some((2, "5".into())));
+    cache.watch_age().set_unwatched();
+    assert_eq!(cached(&cache), None);
 }

@@ -8,14 +8,15 @@
 //! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
 //! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
 //! scale and decides again. A cached scale is never older than the controller's own reads and
-//! writes. After a failed watch the cache is empty until the relist.
+//! writes. After a failed watch the cache is empty until the relist, and while a watch is silent it is
+//! not read.
 
 mod custom;
 #[cfg(test)]
 mod tests;
 mod workload;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use kube::{
@@ -31,9 +32,12 @@ use self::{
     custom::{Custom, RETRY_INTERVAL},
     workload::{ScalePaths, ScaleSource, Workload},
 };
-use super::stream::{Interrupted, WatchStream, Watchable};
+use super::{
+    stream::{Interrupted, WatchStream, Watchable},
+    watch_intervals::WatchIntervals,
+};
 use crate::{
-    cache::{ScaleCache, StrPair},
+    cache::{ScaleCache, StrPair, WatchAge, WatchAges},
     scale_target::{Mapping, ScaleObject},
     scope::Scope,
 };
@@ -42,7 +46,8 @@ use crate::{
 pub struct ScaleInformers {
     client: Client,
     scopes: Vec<Scope>,
-    relist_interval: Duration,
+    intervals: WatchIntervals,
+    watch_ages: Arc<WatchAges>,
     kinds: Mutex<Kinds>,
     watches: Mutex<JoinSet<()>>,
 }
@@ -63,13 +68,19 @@ impl KindCaches {
 }
 
 impl ScaleInformers {
-    /// Starts no informer yet. `relist_interval` is as in [`super::Informers::relist_interval`].
-    pub fn new(client: Client, scopes: Vec<Scope>, relist_interval: Duration) -> Self {
-        Self { client, scopes, relist_interval, kinds: Mutex::default(), watches: Mutex::default() }
+    /// Starts no informer yet. The ages of the watches are added to `watch_ages`.
+    pub fn new(
+        client: Client,
+        scopes: Vec<Scope>,
+        intervals: WatchIntervals,
+        watch_ages: Arc<WatchAges>,
+    ) -> Self {
+        let (kinds, watches) = (Mutex::default(), Mutex::default());
+        Self { client, scopes, intervals, watch_ages, kinds, watches }
     }
 
-    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced; the
-    /// first call for a kind starts the kind's informer. Needs a tokio runtime.
+    /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced or was
+    /// last confirmed longer ago than [`WatchIntervals::max_age`]; the first call for a kind starts the kind's informer. Needs a tokio runtime.
     pub fn get(&self, mapping: &Mapping, namespace: &str, name: &str) -> Option<ScaleObject> {
         self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name)
     }
@@ -99,7 +110,8 @@ impl ScaleInformers {
         if let Some(kind) = kinds.get(&StrPair(&mapping.group, &mapping.resource)) {
             return Some(kind.clone());
         }
-        let caches = self.scopes.iter().map(|scope| (scope.clone(), Arc::default())).collect();
+        let cache = || Arc::new(ScaleCache::new(self.intervals.max_age));
+        let caches = self.scopes.iter().map(|scope| (scope.clone(), cache())).collect();
         let kind = Arc::new(KindCaches { caches });
         kinds.insert(((&*mapping.group).into(), (&*mapping.resource).into()), kind.clone());
         self.spawn_watches(mapping, &kind);
@@ -109,11 +121,12 @@ impl ScaleInformers {
     fn spawn_watches(&self, mapping: &Mapping, kind: &KindCaches) {
         let mut watches = self.watches.lock();
         for (scope, cache) in &kind.caches {
+            self.watch_ages.add(mapping.to_string(), cache.watch_age().clone());
             watches.spawn(run_watch(
                 self.client.clone(),
                 mapping.clone(),
                 scope.clone(),
-                self.relist_interval,
+                self.intervals,
                 cache.clone(),
             ));
         }
@@ -124,17 +137,20 @@ async fn run_watch(
     client: Client,
     mapping: Mapping,
     scope: Scope,
-    relist_interval: Duration,
+    intervals: WatchIntervals,
     cache: Arc<ScaleCache>,
 ) {
     let mut is_logged = false;
+    let age = cache.watch_age();
     loop {
         if is_builtin_workload(&mapping) {
-            let stream = stream::<Workload>(client.clone(), &mapping, &scope, relist_interval);
+            let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age);
             fill_cache(stream, &cache, &ScalePaths::default()).await;
         } else {
+            // Nothing is watched without the paths.
+            age.set_unwatched();
             let paths = custom::scale_paths(&client, &mapping).await;
-            let stream = stream::<Custom>(client.clone(), &mapping, &scope, relist_interval);
+            let stream = stream::<Custom>(&client, &mapping, &scope, intervals, age);
             fill_cache(stream, &cache, &paths).await;
         }
         if !std::mem::replace(&mut is_logged, true) {
@@ -154,10 +170,11 @@ fn is_builtin_workload(mapping: &Mapping) -> bool {
 }
 
 fn stream<T>(
-    client: Client,
+    client: &Client,
     mapping: &Mapping,
     scope: &Scope,
-    relist_interval: Duration,
+    intervals: WatchIntervals,
+    age: &Arc<WatchAge>,
 ) -> WatchStream<T>
 where
     T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -170,7 +187,8 @@ where
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    WatchStream::new(mapping.to_string(), &client, scope, relist_interval, api).tolerate_forbidden()
+    WatchStream::new(mapping.to_string(), client, scope, intervals, age.clone(), api)
+        .tolerate_forbidden()
 }
 
 /// Keeps a cache up to date. Returns when the watch is forbidden.

@@ -1,0 +1,136 @@
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{client::Body, core::Status};
+use rstest::rstest;
+use tokio::time::{sleep, timeout};
+use tokio_util::bytes::Bytes;
+use tower::service_fn;
+
+use super::*;
+use crate::k8s::is_watch;
+
+const LIST: &str =
+    r#"{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
+
+/// An API server without objects. It refuses the first watch request, and sends no events.
+fn client(watches: Arc<AtomicUsize>) -> Client {
+    let service = service_fn(move |request: Request<Body>| {
+        let watches = watches.clone();
+        async move {
+            let whole = |body: Vec<u8>| Full::new(Bytes::from(body)).boxed();
+            let (code, body) = if !is_watch(&request) {
+                (200, whole(LIST.as_bytes().to_vec()))
+            } else if watches.fetch_add(1, Ordering::Relaxed) == 0 {
+                let status = Status::failure("overloaded", "InternalError").with_code(500);
+                (500, whole(serde_json::to_vec(&status).expect("JSON")))
+            } else {
+                let events = stream::pending::<Result<Frame<Bytes>, Infallible>>();
+                (200, BodyExt::boxed(StreamBody::new(events)))
+            };
+            Ok::<_, kube::Error>(Response::builder().status(code).body(body).expect("a code"))
+        }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
+    let watches = Arc::new(AtomicUsize::new(0));
+    let intervals =
+        WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
+    let client = client(watches.clone());
+    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
+    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, Arc::default(), api);
+    let mut failed = false;
+    while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
+        failed |= stream.failures.last_failure.is_some();
+    }
+    assert!(failed, "the first watch is refused");
+    assert_eq!(watches.load(Ordering::Relaxed), 2);
+    assert_eq!(stream.failures.last_failure, None);
+}
+
+#[rstest]
+#[case::forbidden(403, "pods is forbidden: User \"u\" cannot list resource \"pods\"")]
+#[case::unauthorized(401, "Unauthorized")]
+#[case::bad_request(400, "the field selector is invalid")]
+fn refusal_is_described_by_its_message(#[case] code: u16, #[case] message: &str) {
+    let status = Status::failure(message, "Reason").with_code(code);
+    let error = watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()));
+    assert_eq!(describe_failure(&error), format!("list failed: {message}"));
+}
+
+/// The age of a watch after two minutes, if each watch request is answered with `lines`, one every
+/// ten seconds, and then ends.
+async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
+    let service = service_fn(move |request: Request<Body>| async move {
+        let list = [LIST].into_iter().filter(|_| !is_watch(&request));
+        let watch = lines.iter().copied().filter(|_| is_watch(&request));
+        let delay = if is_watch(&request) { Duration::from_secs(10) } else { Duration::ZERO };
+        let lines: Vec<_> = list.chain(watch).collect();
+        let frames = stream::iter(lines).then(move |line| async move {
+            sleep(delay).await;
+            Ok::<_, Infallible>(Frame::data(Bytes::from(line)))
+        });
+        Ok::<_, kube::Error>(Response::new(StreamBody::new(Box::pin(frames))))
+    });
+    let client = Client::new(service, "default");
+    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
+    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
+    let age = Arc::<WatchAge>::default();
+    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, age.clone(), api);
+    let endless = async {
+        loop {
+            _ = stream.next_or_interrupted().await;
+        }
+    };
+    _ = timeout(Duration::from_mins(2), endless).await;
+    age.age().expect("a watch")
+}
+
+/// Longer than the tests.
+const LASTING: Duration = Duration::from_mins(4);
+
+const BOOKMARK: &str = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"ConfigMap\",\
+    \"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"2\"}}}\n";
+
+const EVENT: &str = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\",\
+    \"resourceVersion\":\"2\"}}}\n";
+
+const ERROR: &str = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\
+    \"status\":\"Failure\",\"message\":\"no\",\"code\":500}}\n";
+
+#[rstest]
+#[case::bookmark(&[BOOKMARK; 100])]
+#[case::event(&[EVENT; 100])]
+#[case::end(&[BOOKMARK])]
+#[tokio::test(start_paused = true)]
+async fn age_is_short_when_the_api_server_sends(#[case] lines: &'static [&'static str]) {
+    let age = age_after_two_minutes(lines).await;
+    assert!(age <= Duration::from_secs(10), "{age:?}");
+}
+
+/// The API server accepts the watch, but its connection may be dead since.
+#[tokio::test(start_paused = true)]
+async fn age_grows_while_the_watch_is_silent() {
+    let client = client(Arc::new(AtomicUsize::new(1)));
+    let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
+    let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
+    let age = Arc::<WatchAge>::default();
+    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, age.clone(), api);
+    while timeout(Duration::from_mins(2), stream.next_or_interrupted()).await.is_ok() {}
+    assert_eq!(age.age(), Some(Duration::from_mins(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn age_grows_while_the_api_server_reports_failures() {
+    let age = age_after_two_minutes(&[ERROR, BOOKMARK]).await;
+    assert!(age >= Duration::from_secs(110), "{age:?}");
+}
