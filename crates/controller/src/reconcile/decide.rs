@@ -152,9 +152,12 @@ impl<'a> Attempt<'a> {
         let listed = self.listed_pods.clone();
         let is_at_zero = scale.as_ref().is_ok_and(|scale| scale.spec_replicas == 0);
         let mut has_selected = false;
+        let replicas = scale.as_ref().map_or(0, |scale| scale.status_replicas);
         let plan = Plan::new(hpa, scale, &reconciler.settings, |selector| {
             has_selected = true;
-            reconciler.select(key, selector, listed)
+            let selected = reconciler.select(key, selector, listed);
+            self.autoscaler.compare_replicas(replicas, selected.pods.iter().map(AsRef::as_ref));
+            selected
         });
         if is_at_zero && !has_selected {
             reconciler.selectors.set(key, None);

@@ -12,7 +12,7 @@ use std::{
 use hpa_calc::{
     api::{
         CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
-        ObjectMeta,
+        ObjectMeta, Pod,
     },
     history::{History, Recommendation},
 };
@@ -23,6 +23,7 @@ use super::{
     early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
     peer_writes::{PeerWrite, PeerWrites},
+    replica_mismatch::ReplicaMismatch,
 };
 use crate::{
     clock::Instants,
@@ -37,6 +38,7 @@ pub struct Autoscaler {
     latest: RwLock<Latest>,
     is_suspended: AtomicBool,
     scale_is_trusted: AtomicBool,
+    replica_mismatch: Mutex<ReplicaMismatch>,
     history: Mutex<StoredHistory>,
     early_retries: Mutex<EarlyRetries>,
     /// Hash of the target reference of the last reconcile.
@@ -120,6 +122,7 @@ impl Autoscaler {
             latest: RwLock::new(Latest { object: Arc::new(object), spec_hash: None }),
             is_suspended: AtomicBool::new(false),
             scale_is_trusted: AtomicBool::new(false),
+            replica_mismatch: Mutex::default(),
             history: Mutex::default(),
             target_hash: Mutex::default(),
             failure: Mutex::default(),
@@ -168,6 +171,14 @@ impl Autoscaler {
     /// See [`Autoscaler::scale_is_trusted`].
     pub fn set_scale_trusted(&self, is_trusted: bool) {
         self.scale_is_trusted.store(is_trusted, Ordering::Relaxed);
+    }
+
+    /// Compares the replicas that the target reports with its pods. If they differ for long, the
+    /// cached scale may be outdated, so the next reconcile reads it.
+    pub(crate) fn compare_replicas<'a>(&self, replicas: i32, pods: impl Iterator<Item = &'a Pod>) {
+        if self.replica_mismatch.lock().observe(replicas, pods) {
+            self.set_scale_trusted(false);
+        }
     }
 
     /// A copy of the history. If the wall clock was set since the history was stored, the

@@ -4,6 +4,7 @@ mod autoscaler;
 mod early_retries;
 mod last_reconcile;
 mod peer_writes;
+mod replica_mismatch;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,102 @@
+//! Notices that a target's replicas differ from its pods for long.
+
+use hpa_calc::api::{Pod, PodPhase};
+
+/// After this many consecutive reconciles with a mismatch, the scale is read. In a rollout, the
+/// target reports new replicas within seconds.
+const READ_AFTER: u32 = 3;
+
+/// A mismatch may last: a selector may match other pods too. So the scale is read again only after
+/// this many further reconciles.
+const READ_AGAIN_AFTER: u32 = 20;
+
+/// For how many consecutive reconciles the target's replicas have differed from its pods.
+#[derive(Debug, Default)]
+pub(super) struct ReplicaMismatch {
+    reconciles: u32,
+}
+
+impl ReplicaMismatch {
+    /// Compares the replicas that a target reports with its pods. Returns whether the next reconcile
+    /// must read the scale.
+    ///
+    /// Kinds differ in whether they count pods that are being deleted or have finished.
+    pub(super) fn observe<'a>(
+        &mut self,
+        replicas: i32,
+        pods: impl Iterator<Item = &'a Pod>,
+    ) -> bool {
+        let (mut active, mut all) = (0, 0);
+        for pod in pods {
+            let is_finished = matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded);
+            active += usize::from(!pod.terminating && !is_finished);
+            all += 1;
+        }
+        if (active..=all).contains(&usize::try_from(replicas).unwrap_or(0)) {
+            self.reconciles = 0;
+            return false;
+        }
+        self.reconciles = self.reconciles.saturating_add(1);
+        let further = self.reconciles.checked_sub(READ_AFTER);
+        further.is_some_and(|further| further % READ_AGAIN_AFTER == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hpa_calc::api::PodRequests;
+
+    use super::*;
+
+    fn pod(phase: PodPhase, terminating: bool) -> Pod {
+        let requests = PodRequests { containers: Box::new([]), pod_level: None };
+        Pod {
+            name: "web-0".into(),
+            labels: Arc::new([]),
+            terminating,
+            phase,
+            start_time: None,
+            ready: None,
+            requests: Arc::new(requests),
+        }
+    }
+
+    fn running(count: usize) -> Vec<Pod> {
+        vec![pod(PodPhase::Running, false); count]
+    }
+
+    #[test]
+    fn lasting_mismatch_is_noticed_after_three_reconciles_and_then_rarely() {
+        let mut mismatch = ReplicaMismatch::default();
+        let pods = running(2);
+        let noticed: Vec<u32> = (1..=45).filter(|_| mismatch.observe(4, pods.iter())).collect();
+        assert_eq!(noticed, [3, 23, 43]);
+    }
+
+    #[test]
+    fn short_mismatches_are_not_noticed() {
+        let mut mismatch = ReplicaMismatch::default();
+        let pods = running(3);
+        for _ in 0..10 {
+            let replicas = [4, 2, 3];
+            assert_eq!(
+                replicas.map(|replicas| mismatch.observe(replicas, pods.iter())),
+                [false; 3]
+            );
+        }
+    }
+
+    #[test]
+    fn pods_that_end_may_count_or_not() {
+        let mut mismatch = ReplicaMismatch::default();
+        let mut pods = running(2);
+        pods.extend([pod(PodPhase::Running, true), pod(PodPhase::Failed, false)]);
+        for replicas in [2, 3, 4, 2, 3, 4] {
+            assert!(!mismatch.observe(replicas, pods.iter()));
+        }
+        let noticed = (0..3).any(|_| mismatch.observe(5, pods.iter()));
+        assert!(noticed);
+    }
+}
