@@ -1,6 +1,9 @@
 //! Wiring: informers, leader election, workers, shutdown.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use hpa_metrics_client::{
     Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient,
@@ -26,8 +29,12 @@ use crate::{
     reconcile::{Observer, PeerWarnings, Reconciler, WorkerSlots},
     scale_target::{RestMapper, ScaleClient},
     shadow::{ShadowRecords, read_only},
+    suspension::SuspensionDetector,
     worker::Workers,
 };
+
+/// The default of `--leader-elect-renew-deadline`.
+const DEFAULT_RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why a controller ended without a shutdown.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +120,13 @@ impl Dependencies {
         });
         (!self.dry_run).then_some(manager)
     }
+
+    /// Detects suspensions that would end a leadership.
+    fn suspension_detector(&self, caches: &Caches) -> SuspensionDetector {
+        let threshold =
+            self.election.as_ref().map_or(DEFAULT_RENEW_DEADLINE, |it| it.config.renew_deadline);
+        SuspensionDetector::new(self.clock.clone(), threshold, caches.watch_ages.clone())
+    }
 }
 
 /// Runs a controller until `shutdown` is cancelled, then lets running reconciles finish. While
@@ -146,6 +160,7 @@ pub async fn run(
         shadow: shadow.clone(),
         watch_ages: informers.caches.watch_ages.clone(),
     });
+    let suspension = Arc::new(dependencies.suspension_detector(&informers.caches));
     let mut running_informers = JoinSet::new();
     let synced = start_informers(&mut running_informers, &dependencies, &informers, &options);
     tokio::select! {
@@ -166,8 +181,15 @@ pub async fn run(
             Some(predecessor) => {
                 set_leader(true);
                 let leadership = candidate.leadership();
-                let leader =
-                    Leader { dependencies, options, informers, shadow, history, leadership };
+                let leader = Leader {
+                    dependencies,
+                    options,
+                    informers,
+                    suspension,
+                    shadow,
+                    history,
+                    leadership,
+                };
                 leader.run(predecessor, &mut running_informers, &shutdown).await
             }
             None => Err(RunError::LeadershipLost),
@@ -249,6 +271,7 @@ struct Leader<'a> {
     dependencies: Dependencies,
     options: Options,
     informers: Informers,
+    suspension: Arc<SuspensionDetector>,
     shadow: Arc<ShadowRecords>,
     history: Arc<HistoryHealth>,
     leadership: &'a Leadership,
@@ -299,6 +322,8 @@ impl Leader<'_> {
             observer = Arc::new(vec![observer, store.clone()]);
             history_store.spawn(store.run(stop_history_store.clone()));
         }
+        // A standby doesn't check.
+        self.suspension.check();
         // Until now, the informers' additions were ignored.
         self.informers.queue.start();
         self.ignore_past_peer_writes();
@@ -316,6 +341,7 @@ impl Leader<'_> {
             telemetry: telemetry.clone(),
             sync_period: self.options.sync_period,
             slots: WorkerSlots::new(self.options.workers),
+            suspension: self.suspension.clone(),
         };
         workers.spawn(running.run());
         telemetry.set_working(true);

@@ -39,6 +39,7 @@
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
 //! | `peer_check` | looks for another controller at the start |
+//! | `suspension` | relists after the machine was suspended |
 //! | `config`, `worker`, `controller` | wiring |
 
 pub mod annotations;
@@ -61,6 +62,7 @@ pub mod reconcile;
 pub mod scale_target;
 pub mod scope;
 pub mod shadow;
+mod suspension;
 pub mod trace;
 mod worker;
 

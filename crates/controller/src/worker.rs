@@ -12,6 +12,7 @@ use crate::{
     metrics::Telemetry,
     queue::{WorkItem, WorkQueue},
     reconcile::{Reconciler, WorkerSlot, WorkerSlots},
+    suspension::SuspensionDetector,
     trace,
 };
 
@@ -23,6 +24,7 @@ pub(crate) struct Workers {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) sync_period: Duration,
     pub(crate) slots: WorkerSlots,
+    pub(crate) suspension: Arc<SuspensionDetector>,
 }
 
 impl Workers {
@@ -41,7 +43,8 @@ impl Workers {
     }
 
     async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, mut slot: WorkerSlot) {
-        let Self { queue, reconciler, telemetry, sync_period, .. } = &*self;
+        let Self { queue, reconciler, telemetry, sync_period, suspension, .. } = &*self;
+        suspension.check();
         let started = Instant::now();
         let key = item.key().clone();
         telemetry.dequeued(&key, started - due, *sync_period);
