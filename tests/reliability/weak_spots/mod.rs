@@ -6,6 +6,7 @@ mod peers;
 mod races;
 mod scale_cache;
 mod selectors;
+mod staleness;
 mod status;
 mod undecodable_pods;
 mod zero;

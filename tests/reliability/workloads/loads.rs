@@ -26,6 +26,8 @@ pub(crate) struct Loads {
     /// How old the load is that the metrics APIs report.
     pub(crate) lag: Duration,
     by_target: Mutex<HashMap<Id, Vec<(Duration, i64)>>>,
+    /// Loads of single pods in thousandths, instead of their parts of the target's load.
+    milli_by_pod: Mutex<HashMap<String, i64>>,
     /// Pods without metrics.
     unmeasured: Mutex<HashSet<String>>,
     /// Pods that are not ready, and carry no load.
@@ -38,6 +40,7 @@ impl Loads {
             clock,
             lag,
             by_target: Mutex::default(),
+            milli_by_pod: Mutex::default(),
             unmeasured: Mutex::default(),
             starting: Mutex::default(),
         })
@@ -46,6 +49,11 @@ impl Loads {
     /// Removes the metrics of these pods, and restores the metrics of all others.
     pub(crate) fn set_unmeasured(&self, pods: &[&str]) {
         *self.unmeasured.lock() = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    }
+
+    /// Sets the load of a pod, in thousandths of what a replica carries.
+    pub(crate) fn set_pod_milli(&self, pod: &str, milli: i64) {
+        self.milli_by_pod.lock().insert(pod.to_owned(), milli);
     }
 
     /// Sets the load of a target in the default namespace from now on.
@@ -105,6 +113,9 @@ impl Loads {
     fn share(&self, pod: &PodId, ready: &HashMap<Id, i64>, unit: i64) -> i64 {
         if self.starting.lock().contains(pod) {
             return 0;
+        }
+        if let Some(milli) = self.milli_by_pod.lock().get(&pod.1) {
+            return milli * unit / 1000;
         }
         let target = target_of(pod);
         self.reported(&target) * unit / ready.get(&target).copied().unwrap_or(1)

@@ -1,0 +1,236 @@
+//! Caches whose watches are dead or keep failing, although the informers can't tell.
+
+use std::time::Duration;
+
+use hpa_test_harness::{TestbedExt, objects};
+use hpa_testbed::{Effect, Fault, FaultId, Faults, Match};
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{cluster, finish, on, periods};
+use crate::{
+    PERIOD,
+    cluster::Cluster,
+    journal::{Actor, Scaling},
+    targets::Id,
+};
+
+/// Two sync periods without a confirmation, the third until the next reconcile.
+const BOUND: u32 = 3;
+
+fn watches(resource: &str) -> Match {
+    Match::verb("watch").resource(resource)
+}
+
+const WATCHED: [(&str, &str); 3] =
+    [("apps", "deployments"), ("autoscaling", "horizontalpodautoscalers"), ("", "pods")];
+
+/// Counts the lists of the watched resources from now on.
+struct Lists<'a>(&'a Faults, [FaultId; 3]);
+
+impl<'a> Lists<'a> {
+    fn count_in(faults: &'a Faults) -> Self {
+        let count = |(group, resource)| {
+            let lists = Match::verb("list").group(group).resource(resource);
+            faults.add(on(lists, Effect::Slow { by: Duration::ZERO }))
+        };
+        Self(faults, WATCHED.map(count))
+    }
+
+    fn count(&self) -> [u64; 3] {
+        self.1.map(|fault| self.0.hits(fault))
+    }
+}
+
+/// The age of the watch of a resource, according to the metrics.
+fn watch_age(cluster: &Cluster, resource: &str) -> f64 {
+    let text = cluster.telemetry.render();
+    let series = format!("hpa_controller_watch_age_seconds{{resource=\"{resource}\"}} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&series)).expect("a watch");
+    value.parse().expect("a number")
+}
+
+fn by_controller(cluster: &Cluster, target: &str, since: Duration) -> Vec<(i64, i64)> {
+    let target = Id::in_shop(target);
+    let matches = |scaling: &Scaling| {
+        scaling.target == target && scaling.by == Actor::Controller && scaling.when.at >= since
+    };
+    let scalings = cluster.journal.scalings();
+    scalings.into_iter().filter(matches).map(|scaling| (scaling.from, scaling.to)).collect()
+}
+
+/// A cluster whose target `web` has the four replicas that it needs.
+async fn steady_at_four() -> (Cluster, Faults) {
+    let (cluster, faults) = cluster().await;
+    cluster.loads.set("web", 4);
+    cluster.scaled_to("web", 4).await;
+    periods(&cluster, 4).await;
+    (cluster, faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn healthy_watches_confirm_their_caches_within_two_periods() {
+    let (cluster, faults) = steady_at_four().await;
+    let resumed = faults.add(on(watches("deployments"), Effect::Slow { by: Duration::ZERO }));
+    let lists = Lists::count_in(&faults);
+    for _ in 0..600 {
+        cluster.sleep(Duration::from_secs(1)).await;
+        for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
+            let age = watch_age(&cluster, resource);
+            assert!(age <= PERIOD.as_secs_f64() * 2.0, "{resource}: {age} s");
+        }
+    }
+    // Ten minutes, in watches of 22 to 27 s.
+    let resumed = faults.hits(resumed);
+    assert!((22..=27).contains(&resumed), "{resumed} watches of Deployments");
+    assert_eq!(lists.count(), [0; 3], "a watch that resumes doesn't list");
+    finish(cluster).await;
+}
+
+/// The desired replicas are those in the cache, so that no write reveals the change.
+#[tokio::test(start_paused = true)]
+async fn change_hidden_by_a_silent_watch_is_repaired_within_the_bound() {
+    let (cluster, faults) = steady_at_four().await;
+    let silent = faults.add(on(watches("deployments"), Effect::SilentWatch { after: 0 }));
+    cluster.testbed.drop_watches();
+    faults.wait_for_hits(silent, 1).await;
+    cluster.scale("web", 2);
+    periods(&cluster, BOUND).await;
+    assert_eq!(cluster.testbed.replicas("web"), 4);
+    assert!(watch_age(&cluster, "deployments.apps") > PERIOD.as_secs_f64() * 2.0);
+    // It stays repaired while the watch stays silent.
+    cluster.scale("web", 2);
+    periods(&cluster, 2).await;
+    assert_eq!(cluster.testbed.replicas("web"), 4);
+    faults.clear();
+    finish(cluster).await;
+}
+
+/// One connection dies. Without another reason to read the scale, the watch resumes on another one.
+#[tokio::test(start_paused = true)]
+async fn silent_watch_resumes_on_another_connection() {
+    let (cluster, faults) = steady_at_four().await;
+    let silence = |(_, resource)| {
+        let once = Fault::on(watches(resource).client(crate::random::CONTROLLER));
+        once.first(1).effect(Effect::SilentWatch { after: 0 })
+    };
+    let lists = Lists::count_in(&faults);
+    let silent = WATCHED.map(|watched| faults.add(silence(watched)));
+    cluster.testbed.drop_watches();
+    for silent in silent {
+        faults.wait_for_hits(silent, 1).await;
+    }
+    cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["minReplicas"] = 6.into());
+    // The timeout of the watch, at most 27 s, and 5 s until it counts as dead.
+    cluster.sleep(Duration::from_secs(33)).await;
+    assert_eq!(cluster.testbed.replicas("web"), 6);
+    for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
+        assert!(watch_age(&cluster, resource) < PERIOD.as_secs_f64() * 2.5, "{resource}");
+    }
+    assert_eq!(lists.count(), [0; 3]);
+    periods(&cluster, 2).await;
+    for resource in ["deployments.apps", "horizontalpodautoscalers", "pods"] {
+        assert!(watch_age(&cluster, resource) <= PERIOD.as_secs_f64() * 2.0, "{resource}");
+    }
+    finish(cluster).await;
+}
+
+/// The watch is alive, but what it sent is not what the API server stores.
+#[tokio::test(start_paused = true)]
+async fn cached_scale_that_contradicts_the_pods_is_read() {
+    let (cluster, faults) = steady_at_four().await;
+    for pointer in ["/spec/replicas", "/status/replicas"] {
+        let (object, pointer, value) = ("web".to_owned(), pointer.to_owned(), json!(4));
+        faults.add(on(watches("deployments"), Effect::Malformed { object, pointer, value }));
+    }
+    cluster.testbed.drop_watches();
+    periods(&cluster, 2).await;
+    cluster.scale("web", 2);
+    periods(&cluster, 5).await;
+    assert_eq!(cluster.testbed.replicas("web"), 4);
+    faults.clear();
+    finish(cluster).await;
+}
+
+/// Six pods of `web`, four of which are not ready as far as the cache knows. The two others have
+/// little load, so that they alone would need two replicas. All together need eight.
+async fn outdated_readiness() -> (Cluster, Faults) {
+    let (cluster, faults) = cluster().await;
+    cluster.loads.set("web", 6);
+    cluster.scaled_to("web", 6).await;
+    periods(&cluster, 2).await;
+    for index in 2..6 {
+        let mut pod = objects::pod("web", index);
+        pod["status"]["conditions"][0]["status"] = "False".into();
+        pod["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+        cluster.apply(pod);
+    }
+    periods(&cluster, 2).await;
+    faults.add(on(watches("pods"), Effect::InternalError));
+    cluster.testbed.drop_watches();
+    periods(&cluster, 1).await;
+    for index in 0..6 {
+        cluster.apply(objects::pod("web", index));
+        cluster.loads.set_pod_milli(&format!("web-{index}"), if index < 2 { 800 } else { 1600 });
+    }
+    (cluster, faults)
+}
+
+#[tokio::test(start_paused = true)]
+async fn scale_down_by_outdated_readiness_is_decided_again_on_listed_pods() {
+    let (cluster, faults) = outdated_readiness().await;
+    let since = cluster.clock.age();
+    periods(&cluster, 12).await;
+    assert_eq!(by_controller(&cluster, "web", since), [(6, 8)]);
+    faults.clear();
+    finish(cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_scaled_down_while_outdated_pods_cannot_be_listed() {
+    let (cluster, faults) = outdated_readiness().await;
+    let since = cluster.clock.age();
+    let lists = Match::verb("list").group("").resource("pods");
+    let failing = faults.add(on(lists, Effect::ServiceUnavailable));
+    periods(&cluster, 12).await;
+    assert_eq!(by_controller(&cluster, "web", since), []);
+    assert!(faults.hits(failing) > 0);
+    let able = cluster.testbed.condition("web", "AbleToScale").expect("a condition");
+    assert_eq!(&able[..2], ["False", "FailedUpdateScale"], "{able:?}");
+    assert!(able[2].contains("failed to list the pods of the target"), "{able:?}");
+    faults.clear();
+    finish(cluster).await;
+}
+
+/// The machine is suspended, which the monotonic clock doesn't show, and its connections are dead.
+#[tokio::test(start_paused = true)]
+async fn caches_are_relisted_after_a_suspension() {
+    let (cluster, faults) = steady_at_four().await;
+    let silent = Match::verb("watch");
+    let once = Fault::on(silent.client(crate::random::CONTROLLER));
+    let silent = faults.add(once.first(3).effect(Effect::SilentWatch { after: 0 }));
+    cluster.testbed.drop_watches();
+    faults.wait_for_hits(silent, 3).await;
+    cluster.edit(cluster.testbed.hpa("web"), |object| object["spec"]["minReplicas"] = 6.into());
+    let lists = Lists::count_in(&faults);
+    cluster.controller_clock.skew(SignedDuration::from_hours(1));
+    // The reconcile that detects the jump, and the one after the relist. A silent watch would hide
+    // the new bound for longer.
+    periods(&cluster, 1).await;
+    cluster.sleep(Duration::from_secs(1)).await;
+    assert_eq!(lists.count(), [1; 3]);
+    assert_eq!(cluster.testbed.replicas("web"), 6);
+    finish(cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_clock_steps_cause_no_relist() {
+    let (cluster, faults) = steady_at_four().await;
+    let lists = Lists::count_in(&faults);
+    for step in [2, 5, -4, 5, -3600] {
+        cluster.controller_clock.skew(SignedDuration::from_secs(step));
+        periods(&cluster, 1).await;
+    }
+    assert_eq!(lists.count(), [0; 3]);
+    finish(cluster).await;
+}
