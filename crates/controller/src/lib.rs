@@ -66,6 +66,37 @@ mod suspension;
 pub mod trace;
 mod worker;
 
+/// What the fuzz targets call.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    use hpa_test_json::fuzz_input;
+
+    use crate::{
+        history_store::differential as history, informer::differential as scales,
+        k8s::differential as objects, scale_target::differential as scale,
+    };
+
+    /// Compares how pods and autoscalers are decoded.
+    pub fn check_objects(data: &[u8]) {
+        objects::check_pod(&fuzz_input(&objects::PODS, data));
+        objects::check_hpa(&fuzz_input(&objects::HPAS, data));
+    }
+
+    /// Compares how scales are decoded and derived.
+    pub fn check_scales(data: &[u8]) {
+        scale::check_scale(&fuzz_input(&scale::SCALES, data));
+        scales::check_workload(&fuzz_input(&scales::WORKLOADS, data));
+        scales::check_custom(&fuzz_input(&scales::CUSTOM, data));
+        scales::check_definition(&fuzz_input(&scales::DEFINITIONS, data));
+    }
+
+    /// Compares how shards of the history store are decoded.
+    pub fn check_history(data: &[u8]) {
+        history::check_header(&fuzz_input(&history::HEADERS, data));
+        history::check_snapshot(&fuzz_input(&history::SNAPSHOTS, data));
+    }
+}
+
 pub use clock::{Clock, Instants, SystemClock};
 pub use config::Options;
 pub use controller::{Dependencies, RunError, run};

@@ -9,7 +9,7 @@ use proptest::{
 use crate::{Edit, Sample};
 
 /// The number of random combinations of edits.
-const CASES: u32 = 1500;
+const CASES: u32 = 1000;
 /// The share of texts that a check must decode, and the share that it must reject.
 const MIN_SHARE: f64 = 0.05;
 

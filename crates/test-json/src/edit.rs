@@ -238,7 +238,7 @@ impl Sample {
         let mut edits = Vec::new();
         for kind in TREE_KINDS {
             // Not every combination of a name and a value, to save time.
-            let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 5 } else { 1 };
+            let step = if matches!(kind, AddMember | RepeatMember | CopyNode) { 13 } else { 1 };
             for at in 0..nodes {
                 let choices = Edit { kind, at, with: 0 }.choices(&mut tree, &self.names);
                 edits.extend((0..choices).step_by(step).map(|with| Edit { kind, at, with }));

@@ -6,6 +6,8 @@
 //! don't wait for these writes. An unchanged recommendation is not written again: the successor
 //! assumes that it held until the last renewal of the lease.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod differential;
 mod health;
 mod shard;
 mod snapshot;

@@ -21,6 +21,8 @@ use kube::{Api, Client, Resource, core::NamespaceResourceScope};
 use tracing::warn;
 
 pub use scales::ScaleInformers;
+#[cfg(fuzzing)]
+pub(crate) use scales::differential;
 pub use watch_intervals::WatchIntervals;
 
 use crate::{

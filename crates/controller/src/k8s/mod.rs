@@ -5,6 +5,8 @@ mod autoscaler_kind;
 mod backpressure;
 mod client;
 mod connection_log;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod differential;
 mod hpa_response;
 mod page_size;
 mod partial_object;

@@ -1,5 +1,7 @@
 //! Scale targets: the resource that a `scaleTargetRef` names, and the scale of an object of it.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod differential;
 mod discovery;
 mod mapper;
 mod mapping;

@@ -98,7 +98,7 @@ impl ScaleObject {
 /// The needed fields of an autoscaling/v1 Scale.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct RawScale {
+pub(super) struct RawScale {
     metadata: Option<Metadata>,
     spec: Option<Spec>,
     status: Option<State>,

@@ -25,16 +25,20 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 pub(super) type Custom = PartialWorkload<Option<Box<RawValue>>, Option<Box<RawValue>>>;
 
 impl Custom {
-    /// The value at a path, or `None` if there is none. Fails if it is nested too deeply, so that
-    /// it is neither a number nor a text.
+    /// The value at a path, or `None` if there is none. Fails if there is another value than an
+    /// object on the way, for which the API server returns no scale, or if the value is nested too
+    /// deeply, so that it is neither a number nor a text.
     fn value_at(&self, path: &[String]) -> Result<Option<Value>, serde_json::Error> {
         let Some((first, rest)) = path.split_first() else { return Ok(None) };
-        let root = match first.as_str() {
+        let mut value = match first.as_str() {
             "spec" => self.spec.as_deref(),
             "status" => self.status.as_deref(),
             _ => None,
         };
-        let value = root.and_then(|root| rest.iter().try_fold(root, |at, field| member(at, field)));
+        for field in rest {
+            let Some(object) = value else { return Ok(None) };
+            value = member(object, field)?;
+        }
         value.map(|value| serde_json::from_str(value.get())).transpose()
     }
 }
@@ -64,8 +68,9 @@ impl ScaleSource for Custom {
     }
 }
 
-/// The member of a JSON object. `None` if there is none, or if the value is not an object.
-fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+/// The member of a JSON object. `None` if there is none, or if the object is `null`. The last of
+/// equal names counts, as in a Go map.
+fn member<'a>(object: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, serde_json::Error> {
     struct Member<'a>(&'a str);
 
     impl<'de> Visitor<'de> for Member<'_> {
@@ -73,6 +78,10 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
         }
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -88,45 +97,46 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
         }
     }
 
-    serde_json::Deserializer::from_str(object.get()).deserialize_map(Member(name)).ok().flatten()
+    serde_json::Deserializer::from_str(object.get()).deserialize_any(Member(name))
 }
 
 /// The needed fields of a `CustomResourceDefinition`.
-#[derive(Deserialize)]
-struct Definition {
+#[derive(Debug, Deserialize)]
+pub(super) struct Definition {
     spec: DefinitionSpec,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct DefinitionSpec {
     versions: Vec<DefinitionVersion>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct DefinitionVersion {
     name: String,
     #[serde(default)]
     subresources: Option<Subresources>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Subresources {
+    #[serde(default)]
     scale: Option<ScaleSubresource>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct ScaleSubresource {
     #[serde(rename = "specReplicasPath")]
     spec_replicas: String,
     #[serde(rename = "statusReplicasPath")]
     status_replicas: String,
-    #[serde(rename = "labelSelectorPath")]
+    #[serde(rename = "labelSelectorPath", default)]
     selector: Option<String>,
 }
 
 impl Definition {
     /// `None` if the version has no scale subresource.
-    fn paths(&self, version: &str) -> Option<ScalePaths> {
+    pub(super) fn paths(&self, version: &str) -> Option<ScalePaths> {
         let version = self.spec.versions.iter().find(|it| it.name == version)?;
         let scale = version.subresources.as_ref()?.scale.as_ref()?;
         let selector = scale.selector.as_deref().filter(|path| !path.is_empty());
@@ -249,9 +259,8 @@ mod tests {
         assert_eq!(scale(json!({ "pool": {} }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": "3" } }), json!({})), None);
         assert_eq!(scale(json!({ "pool": { "size": 3 } }), json!({ "size": 1.5 })), None);
-        assert_eq!(
-            scale(json!({ "pool": { "size": 3 } }), json!({ "selector": { "app": "a" } })),
-            None
-        );
+        let pool = json!({ "pool": { "size": 3 } });
+        assert_eq!(scale(pool.clone(), json!({ "selector": { "app": "a" } })), None);
+        assert_eq!(scale(pool, json!("the status is no object")), None);
     }
 }

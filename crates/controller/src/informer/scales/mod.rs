@@ -12,6 +12,8 @@
 //! not read.
 
 mod custom;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod differential;
 #[cfg(test)]
 mod tests;
 mod workload;

@@ -1,0 +1,218 @@
+//! Compares derived scales with plain decoding, in tests and fuzz targets.
+
+use std::fmt::Debug;
+
+use hpa_calc::selector::{LabelSelector, Selector};
+use hpa_test_json::{Document, Plain};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, Error},
+};
+use serde_json::Value;
+
+use super::{
+    custom::{Custom, Definition},
+    workload::{ScalePaths, ScaleSource, Workload},
+};
+use crate::k8s::differential::{PlainMeta, non_null, object, optional};
+
+/// Replicas of spec and status, and the selector.
+type PlainScale = (i32, i32, String);
+
+/// Whether the object can be decoded and has a scale. Panics if the result differs from plain
+/// decoding.
+pub(crate) fn check_workload(body: &[u8]) -> bool {
+    check::<Workload>(body, &ScalePaths::default(), plain_workload(body))
+}
+
+/// Whether the object can be decoded and has a scale. Panics if the result differs from plain
+/// decoding.
+pub(crate) fn check_custom(body: &[u8]) -> bool {
+    let path = |path: &str| path.split('.').map(ToOwned::to_owned).collect();
+    let paths = ScalePaths {
+        spec_replicas: path("spec.pool.size"),
+        status_replicas: path("status.pool.size"),
+        selector: Some(path("status.selector")),
+    };
+    check::<Custom>(body, &paths, plain_custom(body))
+}
+
+fn check<T: ScaleSource + DeserializeOwned + Debug>(
+    body: &[u8],
+    paths: &ScalePaths,
+    plain: Plain<(PlainMeta, Option<PlainScale>)>,
+) -> bool {
+    // kube decodes text.
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let decoded = serde_json::from_str::<T>(text);
+    assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{decoded:?}\n{plain:?}");
+    let (Ok(decoded), Ok((meta, plain))) = (decoded, plain) else { return false };
+
+    assert_eq!(decoded.name(), Some((&*meta.namespace, &*meta.name)), "{text}");
+    assert_eq!(decoded.resource_version(), meta.resource_version, "{text}");
+    let scale = decoded.scale(paths);
+    let versions = scale.as_ref().map(|it| (it.uid.clone(), it.resource_version.clone()));
+    let scale =
+        scale.map(|it| (it.scale.spec_replicas, it.scale.status_replicas, it.scale.selector));
+    assert_eq!(scale, plain, "{text}");
+    assert_eq!(versions, plain.map(|_| (meta.uid, meta.resource_version)), "{text}");
+    scale.is_some()
+}
+
+fn plain_workload(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
+    let [metadata, spec, status] = object(body)?;
+    let meta = PlainMeta::decode(metadata)?;
+    let [replicas, selector] = values(spec, ["replicas", "selector"])?;
+    let [status_replicas] = values(status, ["replicas"])?;
+    let scale = || {
+        spec.filter(|spec| spec.is_object())?;
+        let selector: Option<LabelSelector> = Option::deserialize(selector).ok()?;
+        let status = if status_replicas.is_null() { Some(0) } else { int32(&status_replicas) };
+        let selector = Selector::from_label_selector(selector.as_ref()).ok()?;
+        Some((int32(&replicas)?, status?, selector.to_string()))
+    };
+    Ok((meta, scale()))
+}
+
+/// The members of an object, `null` if they are missing or if the value is not an object.
+fn values<const N: usize>(document: Option<Document<'_>>, names: [&str; N]) -> Plain<[Value; N]> {
+    let mut values = [const { Value::Null }; N];
+    match document {
+        Some(document) if document.is_object() => {
+            for (value, field) in values.iter_mut().zip(document.fields(names)?) {
+                *value = optional(field)?.unwrap_or_default();
+            }
+        }
+        // Skipped without a limit for the depth.
+        Some(document) if document.is_list() => {}
+        Some(document) => _ = document.decode::<Value>()?,
+        None => {}
+    }
+    Ok(values)
+}
+
+fn int32(value: &Value) -> Option<i32> {
+    value.as_i64().and_then(|number| i32::try_from(number).ok())
+}
+
+fn plain_custom(body: &[u8]) -> Plain<(PlainMeta, Option<PlainScale>)> {
+    let [metadata, spec, status] = object(body)?;
+    let meta = PlainMeta::decode(metadata)?;
+    let scale = || -> Plain<Option<PlainScale>> {
+        let [replicas, status_replicas, selector] = [
+            nested(spec, &["pool", "size"])?,
+            nested(status, &["pool", "size"])?,
+            nested(status, &["selector"])?,
+        ];
+        let invalid = || serde_json::Error::custom("not the type of a scale");
+        let number =
+            |value: Option<Value>| value.map(|value| int32(&value).ok_or_else(invalid)).transpose();
+        let selector = match selector {
+            None => String::new(),
+            Some(Value::String(selector)) => selector,
+            Some(_) => return Err(invalid()),
+        };
+        let status_replicas = number(status_replicas)?.unwrap_or_default();
+        Ok(number(replicas)?.map(|replicas| (replicas, status_replicas, selector)))
+    };
+    Ok((meta, scale().unwrap_or_default()))
+}
+
+/// The API server's `NestedFieldNoCopy`: a missing member or a `null` on the way is no value, any
+/// other value that is not an object is an error.
+fn nested(document: Option<Document<'_>>, path: &[&str]) -> Plain<Option<Value>> {
+    let mut at = document;
+    for field in path {
+        let Some(object) = non_null(at) else { return Ok(None) };
+        let members = object.members()?;
+        at = members.iter().rfind(|(name, _)| name == field).map(|(_, value)| *value);
+    }
+    at.map(Document::decode).transpose()
+}
+
+/// Whether the definition can be decoded and has scale paths. Panics if the result differs from
+/// plain decoding.
+pub(crate) fn check_definition(body: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let decoded = serde_json::from_str::<Definition>(text);
+    let plain = plain_definition(body);
+    assert_eq!(decoded.is_ok(), plain.is_ok(), "{text}\n{plain:?}");
+    let (Ok(decoded), Ok(plain)) = (decoded, plain) else { return false };
+    let paths = decoded.paths("v2");
+    assert_eq!(paths, plain, "{text}");
+    paths.is_some()
+}
+
+fn plain_definition(body: &[u8]) -> Plain<Option<ScalePaths>> {
+    let missing = || serde_json::Error::custom("a field is missing");
+    let [spec] = Document::parse(body)?.struct_fields(["spec"])?;
+    let [versions] = spec.ok_or_else(missing)?.struct_fields(["versions"])?;
+    let mut of_versions = Vec::new();
+    for version in versions.ok_or_else(missing)?.elements()? {
+        let [name, subresources] = version.struct_fields(["name", "subresources"])?;
+        let scale = match non_null(subresources) {
+            Some(subresources) => subresources.struct_fields(["scale"])?[0],
+            None => None,
+        };
+        let paths = non_null(scale).map(plain_paths).transpose()?;
+        of_versions.push((name.ok_or_else(missing)?.decode::<String>()?, paths));
+    }
+    let version = of_versions.into_iter().find(|(name, _)| name == "v2");
+    Ok(version.and_then(|(_, paths)| paths))
+}
+
+fn plain_paths(scale: Document<'_>) -> Plain<ScalePaths> {
+    let [spec, status, selector] =
+        scale.struct_fields(["specReplicasPath", "statusReplicasPath", "labelSelectorPath"])?;
+    let missing = || serde_json::Error::custom("a field is missing");
+    let path = |text: String| {
+        text.strip_prefix('.').unwrap_or(&text).split('.').map(ToOwned::to_owned).collect()
+    };
+    let selector: Option<String> = optional(selector)?;
+    Ok(ScalePaths {
+        spec_replicas: path(spec.ok_or_else(missing)?.decode()?),
+        status_replicas: path(status.ok_or_else(missing)?.decode()?),
+        selector: selector.filter(|path| !path.is_empty()).map(path),
+    })
+}
+
+pub(crate) const WORKLOADS: [&str; 1] = [r#"{
+    "metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"5"},
+    "spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"},
+        "matchExpressions":[{"key":"env","operator":"In","values":["test","prod"]}]},
+      "template":{"spec":{"containers":[]}}},
+    "status":{"replicas":2,"readyReplicas":1}}"#];
+
+pub(crate) const CUSTOM: [&str; 2] = [
+    r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","resourceVersion":"5"},
+        "spec":{"other":{"size":9},"pool":{"deep":[[{"size":8}]],"size":3}},
+        "status":{"pool":{"size":2},"selector":"app=web"}}"#,
+    r#"{"metadata":{"name":"web","namespace":"shop"},"spec":{"pool":{"size":3}},"status":{}}"#,
+];
+
+pub(crate) const DEFINITIONS: [&str; 1] = [r#"{"spec":{"group":"g","versions":[
+    {"name":"v1","served":true},
+    {"name":"v2","subresources":{"status":{},"scale":{"specReplicasPath":".spec.pool.size",
+        "statusReplicasPath":"status.size","labelSelectorPath":".status.selector"}}}]}}"#];
+
+#[cfg(test)]
+mod tests {
+    use hpa_test_json::compare;
+
+    use super::*;
+
+    #[test]
+    fn workloads_have_the_same_scale_as_with_plain_decoding() {
+        compare(&WORKLOADS, check_workload);
+    }
+
+    #[test]
+    fn custom_resources_have_the_same_scale_as_with_plain_decoding() {
+        compare(&CUSTOM, check_custom);
+    }
+
+    #[test]
+    fn scale_paths_are_the_same_as_with_plain_decoding() {
+        compare(&DEFINITIONS, check_definition);
+    }
+}

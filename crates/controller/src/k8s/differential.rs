@@ -1,0 +1,271 @@
+//! Compares decoded objects with plain decoding, in tests and fuzz targets.
+
+use std::{collections::BTreeMap, fmt::Debug, hash::BuildHasher};
+
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, Pod},
+    defaults::apply_defaults,
+    validation::MAX_METRICS,
+};
+use hpa_test_json::{Document, Plain};
+use jiff::Timestamp;
+use kube::core::{ObjectList, WatchEvent};
+use serde::de::{DeserializeOwned, Error};
+use serde_json::{Value, json};
+
+use super::{CachedKind, HpaResponse, PartialObject};
+use crate::{
+    annotations::{DRY_RUN, PAUSE},
+    hash::HASHER,
+};
+
+/// Metadata of an object.
+#[derive(Debug, Default)]
+pub(crate) struct PlainMeta {
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) uid: String,
+    pub(crate) resource_version: String,
+    generation: Option<i64>,
+    labels: BTreeMap<String, String>,
+    is_deleted: bool,
+    annotations: BTreeMap<String, String>,
+    /// Manager and time of the newest status write.
+    status_write: Option<(String, Timestamp)>,
+}
+
+impl PlainMeta {
+    pub(crate) fn decode(metadata: Option<Document<'_>>) -> Plain<Self> {
+        let Some(metadata) = metadata else { return Ok(Self::default()) };
+        let [name, namespace, uid, version, generation, labels, deletion, annotations, managed] =
+            metadata.struct_fields([
+                "name",
+                "namespace",
+                "uid",
+                "resourceVersion",
+                "generation",
+                "labels",
+                "deletionTimestamp",
+                "annotations",
+                "managedFields",
+            ])?;
+        let annotations = match non_null(annotations) {
+            Some(annotations) => annotations.struct_fields([PAUSE, DRY_RUN])?,
+            None => [None; 2],
+        };
+        let [pause, dry_run] = annotations.map(optional::<String>);
+        let known = [(PAUSE, pause?), (DRY_RUN, dry_run?)];
+        Ok(Self {
+            name: text(name)?,
+            namespace: text(namespace)?,
+            uid: text(uid)?,
+            resource_version: text(version)?,
+            generation: optional(generation)?,
+            labels: optional(labels)?.unwrap_or_default(),
+            is_deleted: non_null(deletion).is_some(),
+            annotations: known
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                .collect(),
+            status_write: newest_status_write(managed)?,
+        })
+    }
+}
+
+/// The last one if several are equally new.
+fn newest_status_write(list: Option<Document<'_>>) -> Plain<Option<(String, Timestamp)>> {
+    let mut newest: Option<(String, Timestamp)> = None;
+    for entry in non_null(list).map_or(Ok(Vec::new()), Document::elements)? {
+        let fields = entry.struct_fields(["manager", "subresource", "time"])?;
+        let [manager, subresource, time] = fields.map(optional::<String>);
+        let (manager, subresource, time) = (manager?, subresource?, time?);
+        let time: Option<Timestamp> = time.and_then(|time| time.parse().ok());
+        let (Some(manager), Some(time)) = (manager, time) else { continue };
+        let is_newer = newest.as_ref().is_none_or(|(_, newest)| time >= *newest);
+        if subresource.as_deref() == Some("status") && is_newer {
+            newest = Some((manager, time));
+        }
+    }
+    Ok(newest)
+}
+
+/// The three members of an object.
+pub(crate) fn object(body: &[u8]) -> Plain<[Option<Document<'_>>; 3]> {
+    Document::parse(body)?.struct_fields(["metadata", "spec", "status"])
+}
+
+pub(crate) fn non_null(document: Option<Document<'_>>) -> Option<Document<'_>> {
+    document.filter(|document| !document.is_null())
+}
+
+pub(crate) fn optional<T: DeserializeOwned>(document: Option<Document<'_>>) -> Plain<Option<T>> {
+    document.map_or(Ok(None), Document::decode)
+}
+
+pub(crate) fn text(document: Option<Document<'_>>) -> Plain<String> {
+    optional(document).map(Option::unwrap_or_default)
+}
+
+/// The whole object as the engine decodes it. Its metadata has only what a decision reads, because
+/// the engine's types reject more metadata.
+fn whole<T: DeserializeOwned>(
+    metadata: &Value,
+    spec: Option<Document<'_>>,
+    status: Option<Document<'_>>,
+) -> Plain<T> {
+    let metadata = metadata.to_string();
+    let members = [
+        Some(("metadata", metadata.as_str())),
+        non_null(spec).map(|spec| ("spec", spec.text())),
+        non_null(status).map(|status| ("status", status.text())),
+    ];
+    let members = members.into_iter().flatten();
+    let members: Vec<_> = members.map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    serde_json::from_str(&format!("{{{}}}", members.join(",")))
+}
+
+fn check_names(meta: PlainMeta) -> Plain<PlainMeta> {
+    let is_named = !meta.name.is_empty() && !meta.namespace.is_empty();
+    is_named.then_some(meta).ok_or_else(|| serde_json::Error::custom("no name"))
+}
+
+fn plain_pod(body: &[u8]) -> Plain<Pod> {
+    let [metadata, spec, status] = object(body)?;
+    let meta = check_names(PlainMeta::decode(metadata)?)?;
+    let deleted = meta.is_deleted.then_some("2026-01-01T00:00:00Z");
+    let metadata =
+        json!({ "name": meta.name, "labels": meta.labels, "deletionTimestamp": deleted });
+    whole(&metadata, spec, status)
+}
+
+fn plain_hpa(body: &[u8]) -> Plain<HorizontalPodAutoscaler> {
+    let [metadata, spec, status] = object(body)?;
+    let meta = check_names(PlainMeta::decode(metadata)?)?;
+    if non_null(spec).is_none() {
+        return Err(serde_json::Error::custom("no spec"));
+    }
+    let metadata = json!({
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "resourceVersion": meta.resource_version,
+        "generation": meta.generation,
+        "annotations": meta.annotations,
+    });
+    let mut hpa: HorizontalPodAutoscaler = whole(&metadata, spec, status)?;
+    apply_defaults(&mut hpa.spec);
+    hpa.spec.metrics.truncate(MAX_METRICS + 1);
+    Ok(hpa)
+}
+
+/// Whether the object can be decoded. Panics if the result differs from plain decoding.
+pub(crate) fn check_pod(body: &[u8]) -> bool {
+    check_object::<Pod>(body, plain_pod(body))
+}
+
+/// Whether the object can be decoded. Panics if the result differs from plain decoding, or if it
+/// differs between a watch and the response to a write.
+pub(crate) fn check_hpa(body: &[u8]) -> bool {
+    let plain = plain_hpa(body);
+    let decoded_plain = plain.as_ref().ok().cloned();
+    let is_decoded = check_object::<HorizontalPodAutoscaler>(body, plain);
+    let Ok(text) = std::str::from_utf8(body) else { return is_decoded };
+    let response: Result<HpaResponse<'_>, _> = serde_json::from_str(text);
+    if let Ok(response) = &response {
+        let spec = object(body).ok().and_then(|[_, spec, _]| non_null(spec).map(Document::text));
+        assert_eq!(response.spec_hash(), HASHER.hash_one(spec), "{text}");
+    }
+    let decoded = response.ok().and_then(|response| response.decode(None).ok());
+    assert_eq!(decoded, decoded_plain, "{text}");
+    is_decoded
+}
+
+fn check_object<K: CachedKind + Clone + PartialEq + Debug>(body: &[u8], plain: Plain<K>) -> bool {
+    // kube decodes text.
+    let Ok(text) = std::str::from_utf8(body) else { return false };
+    let object = serde_json::from_str::<PartialObject<K>>(text);
+    let metadata = self::object(body).and_then(|[metadata, ..]| PlainMeta::decode(metadata));
+    assert_eq!(object.is_ok(), metadata.is_ok(), "{text}\n{object:?}\n{metadata:?}");
+    if Document::parse(body).is_ok() {
+        check_envelopes::<K>(text, object.is_ok());
+    }
+    let (Ok(object), Ok(meta)) = (object, metadata) else { return false };
+
+    let names = [object.name(), object.namespace(), object.uid(), object.resource_version()];
+    let plain_names = [&meta.name, &meta.namespace, &meta.uid, &meta.resource_version];
+    assert_eq!(names, plain_names.map(String::as_str), "{text}");
+    let status_write = object.newest_status_write(None).map(|write| (write.manager, write.at));
+    assert_eq!(status_write, meta.status_write, "{text}");
+    let decoded = object.decode();
+    assert_eq!(decoded.as_ref().ok(), plain.as_ref().ok(), "{text}\n{decoded:?}\n{plain:?}");
+    decoded.is_ok()
+}
+
+/// An object decodes alike in a list and in an event of a watch.
+fn check_envelopes<K: CachedKind + Clone>(text: &str, is_ok: bool) {
+    let list = format!(r#"{{"kind":"List","apiVersion":"v1","metadata":{{}},"items":[{text}]}}"#);
+    let list = serde_json::from_str::<ObjectList<PartialObject<K>>>(&list);
+    assert_eq!(list.is_ok(), is_ok, "{text}");
+    let event = format!(r#"{{"type":"MODIFIED","object":{text}}}"#);
+    let event = serde_json::from_str::<WatchEvent<PartialObject<K>>>(&event);
+    assert_eq!(event.is_ok(), is_ok, "{text}");
+}
+
+pub(crate) const PODS: [&str; 2] = [
+    r#"{"metadata":{"name":"web-1","namespace":"shop","uid":"u","resourceVersion":"7",
+        "creationTimestamp":"2026-01-01T00:00:00Z","deletionTimestamp":"2026-01-01T00:00:00Z",
+        "labels":{"app":"web","tier":"front"}},
+      "spec":{"nodeName":"n","containers":[{"name":"app","image":"i",
+        "resources":{"requests":{"cpu":"100m","memory":"1Gi"}}}],
+        "initContainers":[{"name":"side","restartPolicy":"Always"}],
+        "resources":{"requests":{"cpu":1}}},
+      "status":{"phase":"Running","startTime":"2026-01-01T00:00:00Z","conditions":[
+        {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#,
+    r#"{"metadata":{"name":"web-1","namespace":"shop"},"spec":null}"#,
+];
+
+pub(crate) const HPAS: [&str; 2] = [
+    r#"{"apiVersion":"autoscaling/v2","metadata":{"name":"web","namespace":"shop","uid":"u",
+        "resourceVersion":"7","generation":2,"annotations":{"other":"x",
+            "autoscaling.hpa-rs.dev/pause":"up","autoscaling.hpa-rs.dev/dry-run":"true"},
+        "managedFields":[
+            {"manager":"a","subresource":"status","time":"2026-01-01T00:00:02Z","fieldsV1":{}},
+            {"manager":"b","subresource":"status","time":"2026-01-01T00:00:01Z"}]},
+      "spec":{"scaleTargetRef":{"kind":"Deployment","name":"web"},"maxReplicas":3,"metrics":[
+        {"type":"Resource","resource":{"name":"cpu",
+            "target":{"type":"Utilization","averageUtilization":50}}}]},
+      "status":{"currentReplicas":2,"desiredReplicas":3,"lastScaleTime":"2026-01-01T00:00:00Z",
+        "conditions":[{"type":"AbleToScale","status":"True","reason":"ReadyForNewScale",
+            "message":"recommended size matches current size",
+            "lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#,
+    r#"{"metadata":{"name":"web","namespace":"shop"},"spec":{"maxReplicas":3}}"#,
+];
+
+#[cfg(test)]
+mod tests {
+    use hpa_test_json::compare;
+
+    use super::*;
+
+    #[test]
+    fn pods_are_decoded_as_with_plain_decoding() {
+        compare(&PODS, check_pod);
+    }
+
+    #[test]
+    fn autoscalers_are_decoded_as_with_plain_decoding() {
+        compare(&HPAS, check_hpa);
+    }
+
+    #[test]
+    fn metrics_beyond_the_limit_are_dropped_as_with_plain_decoding() {
+        for metrics in [MAX_METRICS, MAX_METRICS + 1, MAX_METRICS + 2] {
+            let metrics = vec![json!({ "type": "Pods" }); metrics];
+            let hpa = json!({
+                "metadata": { "name": "web", "namespace": "shop" },
+                "spec": { "maxReplicas": 3, "metrics": metrics },
+            });
+            assert!(check_hpa(hpa.to_string().as_bytes()));
+        }
+    }
+}
