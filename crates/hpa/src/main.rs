@@ -2,8 +2,9 @@
 //!
 //! Parses arguments, sets up logging and wires the crates below: `hpa-controller` (the I/O shell),
 //! `hpa-metrics-client` (the metrics APIs) and `hpa-calc` (the decision engine). `hpa demo` runs
-//! the controller against `hpa-testbed`.
+//! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 
+mod adapter;
 mod args;
 mod completions;
 mod convert;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };
-    let logs = matches!(command, Command::Run(_));
+    let logs = matches!(command, Command::Run(_) | Command::Adapter(_));
     execute(command).unwrap_or_else(|error| {
         // In the format of the log, unless logging has not started or is off.
         if logs && tracing::enabled!(Level::ERROR) {
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(arguments) => run::run(*arguments)?,
+        Command::Adapter(arguments) => adapter::run(*arguments)?,
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),

@@ -193,6 +193,12 @@ impl StatusError {
         Self::new(503, "ServiceUnavailable", message)
     }
 
+    /// 504: the request took too long.
+    pub fn timeout() -> Self {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Self::new(504, "Timeout", message)
+    }
+
     /// 429: the server has too much to do.
     pub fn too_many_requests() -> Self {
         let message = "Too many requests, please try again later.";

@@ -3,12 +3,15 @@
 
 #![expect(clippy::doc_markdown, reason = "clap shows these comments verbatim in --help")]
 
+mod adapter;
 mod boolean;
 mod completions;
 mod convert;
 #[cfg(feature = "demo")]
 mod demo;
+mod ignored;
 mod man;
+mod prometheus;
 mod rules;
 mod rules_compare;
 mod run;
@@ -32,9 +35,11 @@ pub(crate) use self::demo::DemoArguments;
 #[cfg(feature = "otlp")]
 pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
+    adapter::{AdapterArguments, ServingArguments},
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
     man::ManArguments,
+    prometheus::PrometheusArguments,
     rules::{RulesArguments, RulesCommand},
     rules_compare::RulesCompareArguments,
     run::{
@@ -61,6 +66,8 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run the controller against a cluster
     Run(Box<RunArguments>),
+    /// Serve the metrics APIs from Prometheus, by the rules of prometheus-adapter
+    Adapter(Box<AdapterArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
     /// Work with the rules of metrics from Prometheus

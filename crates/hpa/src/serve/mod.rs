@@ -5,12 +5,12 @@ mod connections;
 mod renderer;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use hpa_controller::{HealthError, Telemetry, metrics::CONTENT_TYPE};
+use hpa_serve::{Handshake, ServingCertificate};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,7 +27,6 @@ use crate::args::ObservationArguments;
 use body::Text;
 use connections::{Connection, Connections, Scrape};
 use renderer::Renderer;
-use tls::Certificates;
 
 /// How long a client may take to send a request head, from when the connection is open or the last
 /// response is sent. Prometheus, which scrapes less often, opens a connection for each scrape.
@@ -64,9 +63,11 @@ pub(crate) async fn start(
         return Ok(None);
     }
     let certificates = match (&arguments.tls_cert_file, &arguments.tls_private_key_file) {
-        (Some(certificates), Some(key)) => {
-            Some(Certificates::load(certificates.clone(), key.clone())?)
-        }
+        (Some(certificates), Some(key)) => Some(ServingCertificate::from_files(
+            certificates.clone(),
+            key.clone(),
+            Handshake::default(),
+        )?),
         _ => None,
     };
     let address = SocketAddr::new(arguments.bind_address, arguments.metrics_port);
@@ -79,7 +80,7 @@ pub(crate) async fn start(
 /// Serves at an address and returns it with the actual port.
 async fn serve(
     address: SocketAddr,
-    certificates: Option<Certificates>,
+    certificates: Option<ServingCertificate>,
     telemetry: Arc<Telemetry>,
 ) -> anyhow::Result<(Server, SocketAddr)> {
     let listener = TcpListener::bind(address).await.with_context(|| {
@@ -100,7 +101,7 @@ async fn serve(
 
 /// The state that connections share.
 struct Endpoints {
-    certificates: Option<Certificates>,
+    certificates: Option<ServingCertificate>,
     telemetry: Arc<Telemetry>,
     renderer: Renderer,
     connections: Arc<Connections>,

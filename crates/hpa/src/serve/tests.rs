@@ -129,7 +129,9 @@ async fn changed_certificate_is_reloaded() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     let first = certify(folder.path());
-    let certificates = Certificates::load(path("tls.crt"), path("tls.key")).expect("certificates");
+    let certificates =
+        ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
+            .expect("certificates");
     let (_server, address) =
         serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
     let response = get_trusting(address, first.clone()).await.expect("it is trusted");
@@ -147,6 +149,9 @@ async fn changed_certificate_is_reloaded() {
 fn unusable_certificate_is_named_in_the_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
-    let missing = Certificates::load(path("tls.crt"), path("tls.key")).err().expect("no file");
+    let missing =
+        ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
+            .err()
+            .expect("no file");
     assert!(missing.to_string().contains("tls.crt"), "{missing}");
 }

@@ -1,0 +1,306 @@
+//! A certificate that the replicas of this server share, and the API services that trust it.
+//!
+//! The certificate is kept in a Secret, which must exist, so that a role can name it. The first
+//! replica that finds it empty or close to its end generates another one. For a time, the API
+//! services trust the authorities of both.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use hpa_metrics_api::InstalledGroups;
+use hpa_serve::{CertificateError, ServingCertificate};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    ByteString, api::core::v1::Secret, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    certificates::{Identity, IdentityError, LIFETIME},
+    describe::describe,
+};
+
+/// How often the Secret and the API services are checked.
+const INTERVAL: Duration = Duration::from_mins(10);
+
+/// How soon a failed check is repeated.
+const RETRY: Duration = Duration::from_secs(15);
+
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+const AUTHORITIES: &str = "ca.crt";
+/// When the certificate is to be replaced.
+const RENEW_AFTER: &str = "adapter.hpa-rs.dev/renew-after";
+
+/// A Service with its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceName {
+    namespace: String,
+    name: String,
+}
+
+/// The name of a Service has another form.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is not NAMESPACE/NAME")]
+pub struct ServiceNameError(String);
+
+impl ServiceName {
+    /// Parses `NAMESPACE/NAME`.
+    pub fn parse(text: &str) -> Result<Self, ServiceNameError> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(ServiceNameError(text.to_owned())),
+        }
+    }
+
+    /// The names of its certificate. kube-apiserver verifies the first one.
+    fn dns_names(&self) -> Vec<String> {
+        let Self { namespace, name } = self;
+        vec![
+            format!("{name}.{namespace}.svc"),
+            format!("{name}.{namespace}.svc.cluster.local"),
+            format!("{name}.{namespace}"),
+            "localhost".to_owned(),
+        ]
+    }
+}
+
+/// Why the certificate can't be shared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// The Secret.
+    #[error("unable to read or write the Secret {namespace}/{name} with the serving certificate")]
+    Secret {
+        /// The namespace.
+        namespace: String,
+        /// The name.
+        name: String,
+        /// The failure.
+        source: kube::Error,
+    },
+    /// An API service.
+    #[error("unable to set the caBundle of the APIService {name}")]
+    ApiService {
+        /// The name.
+        name: String,
+        /// The failure.
+        source: kube::Error,
+    },
+    /// No certificate can be generated.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The certificate in the Secret can't be used.
+    #[error("unable to use the serving certificate")]
+    Certificate(#[from] CertificateError),
+}
+
+/// Keeps the certificate and the API services up to date.
+pub struct Bootstrap {
+    client: Client,
+    service: ServiceName,
+    secret: String,
+    groups: InstalledGroups,
+}
+
+impl Bootstrap {
+    /// For the API services of these groups that point to a Service. The Secret is in its
+    /// namespace.
+    pub fn new(
+        client: Client,
+        service: ServiceName,
+        secret: &str,
+        groups: InstalledGroups,
+    ) -> Self {
+        Self { client, service, secret: secret.to_owned(), groups }
+    }
+
+    /// The certificate of the Secret. Replaces it if there is none, or if it is close to its end.
+    pub async fn identity(&self) -> Result<Identity, BootstrapError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.service.namespace);
+        // Two attempts: another replica may store a certificate at the same time.
+        loop {
+            let mut secret =
+                secrets.get(&self.secret).await.map_err(|error| self.secret_error(error))?;
+            let now = Timestamp::now();
+            if let Some(identity) = identity_of(&secret).filter(|_| !must_renew(&secret, now)) {
+                return Ok(identity);
+            }
+            let mut identity = Identity::generate(&self.service.dns_names(), now)?;
+            let previous = identity_of(&secret).map(|previous| previous.authority);
+            let previous = previous.as_deref().and_then(first_certificate).unwrap_or_default();
+            identity.authority.push_str(previous);
+            store(&mut secret, &identity, now);
+            match secrets.replace(&self.secret, &PostParams::default(), &secret).await {
+                Ok(_) => {
+                    info!(secret = self.secret, "stored a new serving certificate");
+                    return Ok(identity);
+                }
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(error) => return Err(self.secret_error(error)),
+            }
+        }
+    }
+
+    fn secret_error(&self, source: kube::Error) -> BootstrapError {
+        let (namespace, name) = (self.service.namespace.clone(), self.secret.clone());
+        BootstrapError::Secret { namespace, name, source }
+    }
+
+    /// Checks the Secret and the API services until `stop` is cancelled.
+    pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
+        let mut served = None;
+        loop {
+            let pause = match self.update(&certificate, &mut served).await {
+                Ok(()) => INTERVAL,
+                Err(error) => {
+                    let error = describe(&error);
+                    warn!(error, "unable to update the serving certificate and its trust");
+                    RETRY
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Makes the API services trust the certificate, and then serves with it.
+    async fn update(
+        &self,
+        certificate: &ServingCertificate,
+        served: &mut Option<Identity>,
+    ) -> Result<(), BootstrapError> {
+        let identity = self.identity().await?;
+        for group in self.groups.iter() {
+            for version in group.versions() {
+                self.trust(&format!("{version}.{}", group.name()), &identity.authority).await?;
+            }
+        }
+        if served.as_ref() != Some(&identity) {
+            certificate.replace(identity.chain.as_bytes(), identity.key.as_bytes())?;
+            *served = Some(identity);
+        }
+        Ok(())
+    }
+
+    /// Sets the authorities that an API service trusts, unless it points to another Service.
+    async fn trust(&self, name: &str, authorities: &str) -> Result<(), BootstrapError> {
+        let failed = |source| BootstrapError::ApiService { name: name.to_owned(), source };
+        let services: Api<APIService> = Api::all(self.client.clone());
+        let Some(current) = services.get_opt(name).await.map_err(failed)? else {
+            warn!(name, "there is no such APIService, so that the API server doesn't use this API");
+            return Ok(());
+        };
+        let spec = current.spec.unwrap_or_default();
+        let target = spec.service.unwrap_or_default();
+        let is_own = target.name.as_deref() == Some(&*self.service.name)
+            && target.namespace.as_deref() == Some(&*self.service.namespace);
+        if !is_own {
+            warn!(name, "the APIService points to another Service and is left as it is");
+            return Ok(());
+        }
+        let bundle = ByteString(authorities.as_bytes().to_vec());
+        let is_insecure = spec.insecure_skip_tls_verify == Some(true);
+        if spec.ca_bundle.as_ref() == Some(&bundle) && !is_insecure {
+            return Ok(());
+        }
+        let patch = json!({
+            "spec": { "caBundle": bundle, "insecureSkipTLSVerify": false },
+        });
+        let patched = services.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        patched.map_err(failed)?;
+        info!(name, "set the caBundle of the APIService");
+        Ok(())
+    }
+}
+
+fn identity_of(secret: &Secret) -> Option<Identity> {
+    let text = |key: &str| {
+        let bytes = &secret.data.as_ref()?.get(key)?.0;
+        String::from_utf8(bytes.clone()).ok().filter(|text| !text.is_empty())
+    };
+    Some(Identity { chain: text(CERTIFICATE)?, key: text(KEY)?, authority: text(AUTHORITIES)? })
+}
+
+/// Whether the certificate is close to its end, or it is unknown when it ends.
+fn must_renew(secret: &Secret, now: Timestamp) -> bool {
+    let annotations = secret.metadata.annotations.as_ref();
+    let renew_after = annotations.and_then(|annotations| annotations.get(RENEW_AFTER));
+    let renew_after = renew_after.and_then(|time| time.parse::<Timestamp>().ok());
+    renew_after.is_none_or(|time| time <= now)
+}
+
+fn store(secret: &mut Secret, identity: &Identity, now: Timestamp) {
+    let data =
+        [(CERTIFICATE, &identity.chain), (KEY, &identity.key), (AUTHORITIES, &identity.authority)];
+    let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())));
+    secret.data.get_or_insert_with(BTreeMap::new).extend(data);
+    let lifetime = SignedDuration::try_from(LIFETIME).unwrap_or_default();
+    let renew_after = now.saturating_add(lifetime * 2 / 3).unwrap_or(now);
+    let annotations = secret.metadata.annotations.get_or_insert_with(BTreeMap::new);
+    annotations.insert(RENEW_AFTER.to_owned(), renew_after.to_string());
+}
+
+/// The first certificate of a bundle.
+fn first_certificate(bundle: &str) -> Option<&str> {
+    const END: &str = "-----END CERTIFICATE-----\n";
+    let end = bundle.find(END)?;
+    bundle.get(..end + END.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        let service = ServiceName::parse("monitoring/adapter").unwrap();
+        Identity::generate(&service.dns_names(), Timestamp::now()).unwrap()
+    }
+
+    #[test]
+    fn certificate_is_renewed_when_a_third_of_its_time_is_left() {
+        let now = Timestamp::now();
+        let mut secret = Secret::default();
+        assert!(identity_of(&secret).is_none() && must_renew(&secret, now));
+        let stored = identity();
+        store(&mut secret, &stored, now);
+        assert_eq!(identity_of(&secret), Some(stored));
+        let days = |days: i64| now + SignedDuration::from_hours(24 * days);
+        assert!(!must_renew(&secret, days(243)));
+        assert!(must_renew(&secret, days(244)));
+    }
+
+    #[test]
+    fn previous_authority_stays_trusted() {
+        let (old, new) = (identity(), identity());
+        let bundle = format!("{}{}", new.authority, old.authority);
+        assert_eq!(first_certificate(&bundle), Some(&*new.authority));
+        assert_eq!(first_certificate("x"), None);
+        let chain = new.chain.as_bytes();
+        let certificate = ServingCertificate::from_pem(
+            chain,
+            new.key.as_bytes(),
+            hpa_serve::Handshake::default(),
+        );
+        assert!(certificate.is_ok());
+    }
+
+    #[test]
+    fn service_has_a_namespace() {
+        for text in ["adapter", "/adapter", "monitoring/", "a/b/c"] {
+            let error = ServiceName::parse(text).unwrap_err().to_string();
+            assert_eq!(error, format!("{text:?} is not NAMESPACE/NAME"));
+        }
+    }
+}

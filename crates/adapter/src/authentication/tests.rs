@@ -1,0 +1,461 @@
+//! Which credentials are accepted. No row lets a client in that shows no valid ones.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
+use super::{Authenticator, Peer, TokenAuthenticator, Trust};
+use crate::{
+    reviews::{ReviewError, TokenReviews},
+    user::User,
+};
+
+type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+fn authority(name: &str) -> Issuer {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A certificate to issue.
+#[derive(Clone)]
+struct Leaf {
+    common_name: &'static str,
+    organizations: &'static [&'static str],
+    usages: Vec<ExtendedKeyUsagePurpose>,
+    years: (i32, i32),
+    is_authority: bool,
+}
+
+fn leaf(common_name: &'static str) -> Leaf {
+    Leaf {
+        common_name,
+        organizations: &[],
+        usages: vec![ExtendedKeyUsagePurpose::ClientAuth],
+        years: (2020, 2100),
+        is_authority: false,
+    }
+}
+
+impl Leaf {
+    fn issued_by(&self, issuer: &Issuer) -> Vec<CertificateDer<'static>> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        for organization in self.organizations {
+            params.distinguished_name.push(DnType::OrganizationName, *organization);
+        }
+        if !self.common_name.is_empty() {
+            params.distinguished_name.push(DnType::CommonName, self.common_name);
+        }
+        params.extended_key_usages.clone_from(&self.usages);
+        if self.is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params.not_before = date_time_ymd(self.years.0, 1, 1);
+        params.not_after = date_time_ymd(self.years.1, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        vec![params.signed_by(&key, issuer).unwrap().der().clone()]
+    }
+}
+
+/// Knows two tokens. The API server fails for another one.
+#[derive(Default)]
+struct Tokens {
+    reviewed: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl TokenReviews for Tokens {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        self.reviewed.lock().push(token.to_owned());
+        match token {
+            "valid" => Ok(Some(User::new("system:serviceaccount:shop:web", &["shop"]))),
+            "unreviewed" => Err(ReviewError::Timeout),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The authorities of a cluster, and one that it doesn't know.
+struct Cluster {
+    front_proxy: Issuer,
+    clients: Issuer,
+    unknown: Issuer,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        Self {
+            front_proxy: authority("front-proxy-ca"),
+            clients: authority("kubernetes"),
+            // With the name of a known one.
+            unknown: authority("front-proxy-ca"),
+        }
+    }
+
+    fn trust(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) -> Trust {
+        let list = |names: &[&str]| serde_json::to_string(names).unwrap();
+        let mut data: BTreeMap<String, String> = [
+            ("requestheader-client-ca-file", self.front_proxy.pem()),
+            ("client-ca-file", self.clients.pem()),
+            ("requestheader-allowed-names", list(&["front-proxy-client"])),
+            ("requestheader-username-headers", list(&["X-Remote-User"])),
+            ("requestheader-uid-headers", list(&["X-Remote-Uid"])),
+            ("requestheader-group-headers", list(&["X-Remote-Group"])),
+            ("requestheader-extra-headers-prefix", list(&["X-Remote-Extra-"])),
+        ]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into();
+        change(&mut data);
+        Trust::from_cluster(&data).unwrap()
+    }
+}
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    headers
+}
+
+/// `NAME [GROUPS]`, or `refused`.
+async fn outcome(
+    trust: Trust,
+    chain: Option<Vec<CertificateDer<'static>>>,
+    pairs: &[(&str, &str)],
+) -> String {
+    let tokens = TokenAuthenticator::new(Arc::<Tokens>::default(), Duration::from_secs(10));
+    let authenticator = Authenticator::new(trust, Some(tokens));
+    let peer = chain.map(Peer::new);
+    match authenticator.authenticate(peer.as_ref(), &headers(pairs)).await {
+        Ok(User { name, groups, .. }) => format!("{name} [{}]", groups.join(",")),
+        Err(_) => "refused".to_owned(),
+    }
+}
+
+const ANONYMOUS: &str = "system:anonymous [system:unauthenticated]";
+const REFUSED: &str = "refused";
+/// What a client sends that pretends to be a front proxy.
+const FORGED: &[(&str, &str)] = &[("X-Remote-User", "admin"), ("X-Remote-Group", "system:masters")];
+const ADMIN: &str = "admin [system:masters,system:authenticated]";
+const WEB: &str = "system:serviceaccount:shop:web [shop,system:authenticated]";
+const BEARER: &[(&str, &str)] = &[("Authorization", "Bearer valid")];
+const TWO_TOKENS: &[(&str, &str)] =
+    &[("Authorization", "Bearer x"), ("Authorization", "Bearer valid")];
+
+/// A name, what a client shows, and who it is.
+type Row<'a> = (&'a str, Option<Vec<CertificateDer<'static>>>, &'a [(&'a str, &'a str)], &'a str);
+
+/// What a client shows, and who it is. The two parts of a row are the certificate
+/// and the headers.
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+async fn only_valid_credentials_name_a_user() {
+    let cluster = Cluster::new();
+    let (proxy, client, unknown) = (&cluster.front_proxy, &cluster.clients, &cluster.unknown);
+    let server_usage = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let mut tampered = leaf("front-proxy-client").issued_by(proxy);
+    tampered[0] = {
+        let mut der = tampered[0].to_vec();
+        let last = der.len() - 1;
+        der[last] ^= 1;
+        der.into()
+    };
+    let token_and_forged: Vec<(&str, &str)> = [BEARER, FORGED].concat();
+    let masters: &[&str] = &["system:masters"];
+    let garbage = CertificateDer::from(b"no certificate".to_vec());
+    let proxy_leaf = leaf("front-proxy-client");
+    let invalid_bearer: &[(&str, &str)] = &[("Authorization", "Bearer invalid")];
+    let rows: Vec<Row<'_>> = vec![
+        // Without a certificate.
+        ("nothing", None, &[], ANONYMOUS),
+        ("forged headers", None, FORGED, ANONYMOUS),
+        ("forged headers in lower case", None, &[("x-remote-user", "admin")], ANONYMOUS),
+        ("forged user twice", None, &[("X-Remote-User", "a"), ("X-Remote-User", "b")], ANONYMOUS),
+        ("forged UID", None, &[("X-Remote-Uid", "0")], ANONYMOUS),
+        ("forged group alone", None, &[("X-Remote-Group", "system:masters")], ANONYMOUS),
+        ("forged extra", None, &[("X-Remote-Extra-Scopes", "all")], ANONYMOUS),
+        ("impersonation", None, &[("Impersonate-User", "admin")], ANONYMOUS),
+        ("token", None, BEARER, WEB),
+        ("token with scheme in lower case", None, &[("Authorization", "bearer valid")], WEB),
+        ("token with forged headers", None, &token_and_forged, WEB),
+        ("invalid token", None, invalid_bearer, REFUSED),
+        (
+            "invalid token with forged headers",
+            None,
+            &[("Authorization", "Bearer invalid"), ("X-Remote-User", "admin")],
+            REFUSED,
+        ),
+        ("unreviewed token", None, &[("Authorization", "Bearer unreviewed")], REFUSED),
+        ("token in other case", None, &[("Authorization", "Bearer VALID")], REFUSED),
+        ("token with a suffix", None, &[("Authorization", "Bearer valid2")], REFUSED),
+        ("two tokens", None, TWO_TOKENS, REFUSED),
+        ("token after a comma", None, &[("Authorization", "Bearer x,Bearer valid")], REFUSED),
+        ("empty token", None, &[("Authorization", "Bearer ")], ANONYMOUS),
+        ("token after two spaces", None, &[("Authorization", "Bearer  valid")], ANONYMOUS),
+        ("basic authentication", None, &[("Authorization", "Basic dmFsaWQ6dmFsaWQ=")], ANONYMOUS),
+        ("token without scheme", None, &[("Authorization", "valid")], ANONYMOUS),
+        ("token that is not UTF-8", None, &[("Authorization", "Bearer \u{ff}valid")], REFUSED),
+        // With a certificate of the front proxy's authority.
+        ("front proxy", Some(proxy_leaf.issued_by(proxy)), FORGED, ADMIN),
+        (
+            "front proxy with an empty user",
+            Some(proxy_leaf.issued_by(proxy)),
+            &[("X-Remote-User", "")],
+            REFUSED,
+        ),
+        ("front proxy without a user", Some(proxy_leaf.issued_by(proxy)), &[], REFUSED),
+        (
+            "front proxy with a group only",
+            Some(proxy_leaf.issued_by(proxy)),
+            &[("X-Remote-Group", "system:masters")],
+            REFUSED,
+        ),
+        (
+            "front proxy for an anonymous user",
+            Some(proxy_leaf.issued_by(proxy)),
+            &[("X-Remote-User", "system:anonymous"), ("X-Remote-Group", "system:unauthenticated")],
+            ANONYMOUS,
+        ),
+        ("other name", Some(leaf("kubelet").issued_by(proxy)), FORGED, REFUSED),
+        ("no name", Some(leaf("").issued_by(proxy)), FORGED, REFUSED),
+        ("name with a suffix", Some(leaf("front-proxy-client2").issued_by(proxy)), FORGED, REFUSED),
+        ("name in other case", Some(leaf("Front-Proxy-Client").issued_by(proxy)), FORGED, REFUSED),
+        (
+            "name in the organization",
+            Some(Leaf { organizations: &["front-proxy-client"], ..leaf("x") }.issued_by(proxy)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "expired front proxy",
+            Some(Leaf { years: (2019, 2020), ..proxy_leaf.clone() }.issued_by(proxy)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "front proxy of the future",
+            Some(Leaf { years: (2090, 2100), ..proxy_leaf.clone() }.issued_by(proxy)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "serving certificate of the front proxy",
+            Some(Leaf { usages: server_usage.clone(), ..proxy_leaf.clone() }.issued_by(proxy)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "intermediate authority as front proxy",
+            Some(Leaf { is_authority: true, ..proxy_leaf.clone() }.issued_by(proxy)),
+            FORGED,
+            REFUSED,
+        ),
+        ("tampered front proxy", Some(tampered), FORGED, REFUSED),
+        ("the authority itself", Some(vec![proxy.der().clone()]), FORGED, REFUSED),
+        (
+            "front proxy of an unknown authority",
+            Some(proxy_leaf.issued_by(unknown)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "unknown front proxy with a known authority in the chain",
+            Some([proxy_leaf.issued_by(unknown), vec![proxy.der().clone()]].concat()),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "unknown front proxy before a valid one",
+            Some([proxy_leaf.issued_by(unknown), proxy_leaf.issued_by(proxy)].concat()),
+            FORGED,
+            REFUSED,
+        ),
+        ("garbage", Some(vec![garbage.clone()]), FORGED, REFUSED),
+        (
+            "garbage before a valid one",
+            Some([vec![garbage], proxy_leaf.issued_by(proxy)].concat()),
+            FORGED,
+            REFUSED,
+        ),
+        ("empty chain", Some(Vec::new()), FORGED, REFUSED),
+        // With a certificate of the clients' authority.
+        ("client", Some(leaf("jane").issued_by(client)), &[], "jane [system:authenticated]"),
+        (
+            "client with forged headers",
+            Some(leaf("jane").issued_by(client)),
+            FORGED,
+            "jane [system:authenticated]",
+        ),
+        (
+            "client with the name of the front proxy",
+            Some(proxy_leaf.issued_by(client)),
+            FORGED,
+            "front-proxy-client [system:authenticated]",
+        ),
+        (
+            "client in a group",
+            Some(Leaf { organizations: masters, ..leaf("jane") }.issued_by(client)),
+            &[],
+            "jane [system:masters,system:authenticated]",
+        ),
+        ("client without a name", Some(leaf("").issued_by(client)), &[], REFUSED),
+        (
+            "client without a name in a group",
+            Some(Leaf { organizations: masters, ..leaf("") }.issued_by(client)),
+            &[],
+            REFUSED,
+        ),
+        (
+            "expired client",
+            Some(Leaf { years: (2019, 2020), ..leaf("jane") }.issued_by(client)),
+            &[],
+            REFUSED,
+        ),
+        (
+            "serving certificate",
+            Some(Leaf { usages: server_usage, ..leaf("jane") }.issued_by(client)),
+            &[],
+            REFUSED,
+        ),
+        ("client of an unknown authority", Some(leaf("jane").issued_by(unknown)), &[], REFUSED),
+        (
+            "masters of an unknown authority",
+            Some(Leaf { organizations: masters, ..leaf("jane") }.issued_by(unknown)),
+            FORGED,
+            REFUSED,
+        ),
+        (
+            "masters of the front proxy's authority",
+            Some(Leaf { organizations: masters, ..leaf("jane") }.issued_by(proxy)),
+            &[],
+            REFUSED,
+        ),
+        // With a certificate and a token.
+        ("unknown certificate and token", Some(leaf("jane").issued_by(unknown)), BEARER, WEB),
+        (
+            "unknown certificate and invalid token",
+            Some(leaf("jane").issued_by(unknown)),
+            invalid_bearer,
+            REFUSED,
+        ),
+        (
+            "client and invalid token",
+            Some(leaf("jane").issued_by(client)),
+            invalid_bearer,
+            "jane [system:authenticated]",
+        ),
+    ];
+    assert!(rows.len() >= 40);
+    for (name, chain, pairs, expected) in rows {
+        let found = outcome(cluster.trust(|_| ()), chain, pairs).await;
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_trusted_without_authorities() {
+    let cluster = Cluster::new();
+    let proxy = || Some(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
+    let client = || Some(leaf("jane").issued_by(&cluster.clients));
+    let without = |key: &'static str| {
+        cluster.trust(move |data| {
+            data.remove(key);
+        })
+    };
+    let no_proxy = without("requestheader-client-ca-file");
+    assert_eq!(outcome(no_proxy, proxy(), FORGED).await, REFUSED);
+    let no_clients = without("client-ca-file");
+    assert_eq!(outcome(no_clients.clone(), client(), &[]).await, REFUSED);
+    assert_eq!(outcome(no_clients, proxy(), FORGED).await, ADMIN);
+    // Certificates mean nothing.
+    assert_eq!(outcome(Trust::default(), proxy(), FORGED).await, ANONYMOUS);
+    let no_names = without("requestheader-username-headers");
+    assert_eq!(outcome(no_names, proxy(), FORGED).await, REFUSED);
+    let any_name = without("requestheader-allowed-names");
+    let other = Some(leaf("kubelet").issued_by(&cluster.front_proxy));
+    assert_eq!(outcome(any_name, other, FORGED).await, ADMIN, "an empty list allows all names");
+}
+
+#[tokio::test]
+async fn headers_describe_the_user() {
+    let cluster = Cluster::new();
+    let trust = cluster.trust(|_| ());
+    let authenticator = Authenticator::new(trust, None);
+    let peer = Peer::new(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
+    let headers = headers(&[
+        ("X-Remote-User", "jane"),
+        ("X-Remote-User", "eve"),
+        ("X-Remote-Uid", "7"),
+        ("X-Remote-Group", "a"),
+        ("X-Remote-Group", ""),
+        ("X-Remote-Group", "b"),
+        ("X-Remote-Extra-Acme%2FProject", "x"),
+        ("X-Remote-Extra-acme%2fproject", "y"),
+    ]);
+    let user = authenticator.authenticate(Some(&peer), &headers).await.unwrap();
+    assert_eq!((&*user.name, &*user.uid), ("jane", "7"));
+    assert_eq!(user.groups, ["a", "b", "system:authenticated"]);
+    let extra: BTreeMap<_, _> =
+        [("acme/project".to_owned(), vec!["x".to_owned(), "y".to_owned()])].into();
+    assert_eq!(user.extra, extra);
+}
+
+#[tokio::test]
+async fn changed_authorities_count_for_open_connections() {
+    let cluster = Cluster::new();
+    let authenticator = Authenticator::new(cluster.trust(|_| ()), None);
+    let peer = Peer::new(leaf("front-proxy-client").issued_by(&cluster.front_proxy));
+    let forged = headers(FORGED);
+    assert!(authenticator.authenticate(Some(&peer), &forged).await.is_ok());
+    let unknown = cluster.unknown.pem();
+    authenticator.set_trust(cluster.trust(|data| {
+        data.insert("requestheader-client-ca-file".to_owned(), unknown);
+    }));
+    assert!(authenticator.authenticate(Some(&peer), &forged).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_reviews_are_cached_for_a_time() {
+    let reviews = Arc::<Tokens>::default();
+    let lifetime = Duration::from_secs(10);
+    let tokens = TokenAuthenticator::new(reviews.clone(), lifetime);
+    let authenticator = Authenticator::new(Trust::default(), Some(tokens));
+    for token in ["valid", "invalid", "unreviewed", "valid", "invalid", "unreviewed"] {
+        let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
+        authenticator.authenticate(None, &headers).await.ok();
+    }
+    // A failure is not an answer.
+    assert_eq!(*reviews.reviewed.lock(), ["valid", "invalid", "unreviewed", "unreviewed"]);
+    tokio::time::advance(lifetime).await;
+    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
+    assert_eq!(reviews.reviewed.lock().len(), 5);
+}
+
+#[test]
+fn invalid_configuration_is_refused() {
+    let data = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let error = |key, value| Trust::from_cluster(&data(key, value)).unwrap_err().to_string();
+    assert_eq!(error("client-ca-file", "x"), "client-ca-file is invalid");
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(
+        error("requestheader-client-ca-file", pem),
+        "requestheader-client-ca-file is invalid"
+    );
+    let mut list = data("requestheader-client-ca-file", &authority("x").pem());
+    list.extend(data("requestheader-allowed-names", "x"));
+    let error = Trust::from_cluster(&list).unwrap_err().to_string();
+    assert_eq!(error, "requestheader-allowed-names is not a JSON list of texts");
+}

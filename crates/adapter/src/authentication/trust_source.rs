@@ -1,0 +1,224 @@
+//! Where the trusted authorities come from: files, and a ConfigMap that kube-apiserver writes.
+
+use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc, time::Duration};
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, watcher},
+};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Authenticator,
+    authority::{Authority, AuthorityError},
+    front_proxy::FrontProxy,
+    trust::{Trust, TrustError},
+};
+use crate::describe::describe;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+
+/// How often files are read again.
+const FILE_INTERVAL: Duration = Duration::from_secs(60);
+
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where authorities come from.
+#[derive(Clone, Debug)]
+pub struct TrustSettings {
+    /// The authority of clients' certificates, instead of that in the ConfigMap.
+    pub client_ca_file: Option<PathBuf>,
+    /// The front proxies, instead of those in the ConfigMap.
+    pub front_proxy: Option<FrontProxyFlags>,
+    /// Whether the ConfigMap is read.
+    pub lookup: Lookup,
+}
+
+/// Front proxies that flags describe.
+#[derive(Clone, Debug)]
+pub struct FrontProxyFlags {
+    /// The authority of the proxies' certificates.
+    pub ca_file: PathBuf,
+    /// The common names that a proxy may have. Empty: any.
+    pub allowed_names: Vec<String>,
+    /// Headers with the name of the user.
+    pub username_headers: Vec<String>,
+    /// Headers with the UID of the user.
+    pub uid_headers: Vec<String>,
+    /// Headers with a group each.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with further information.
+    pub extra_header_prefixes: Vec<String>,
+}
+
+/// Whether the ConfigMap with the cluster's authorities is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It must be there.
+    Required,
+    /// If it can't be read, certificates of the cluster are not accepted until it can be.
+    Tolerated,
+    /// It is not read.
+    Skipped,
+}
+
+/// Why the authorities can't be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrustSourceError {
+    /// A file.
+    #[error("unable to read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The failure.
+        source: io::Error,
+    },
+    /// The content of a file.
+    #[error("unable to use {}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: AuthorityError,
+    },
+    /// The ConfigMap can't be read.
+    #[error(
+        "unable to read the ConfigMap {NAMESPACE}/{NAME} (the role \
+         extension-apiserver-authentication-reader permits it; \
+         --authentication-tolerate-lookup-failure starts without it)"
+    )]
+    Lookup(#[source] kube::Error),
+    /// The API server doesn't answer.
+    #[error("the API server sent no ConfigMap {NAMESPACE}/{NAME} within {} s", REQUEST_TIMEOUT.as_secs())]
+    Timeout,
+    /// The content of the ConfigMap.
+    #[error("unable to use the ConfigMap {NAMESPACE}/{NAME}")]
+    Trust(#[from] TrustError),
+}
+
+/// Loads authorities and keeps them up to date.
+pub struct TrustSource {
+    settings: TrustSettings,
+    client: Client,
+    cluster: Trust,
+}
+
+impl TrustSource {
+    /// Loads the authorities.
+    pub async fn load(
+        settings: TrustSettings,
+        client: Client,
+    ) -> Result<(Self, Trust), TrustSourceError> {
+        let mut source = Self { settings, client, cluster: Trust::default() };
+        if source.reads_cluster() {
+            match source.look_up().await {
+                Ok(trust) => source.cluster = trust,
+                Err(error) if source.settings.lookup == Lookup::Tolerated => {
+                    warn!(error = describe(&error), "starting without the cluster's authorities");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let trust = source.combine()?;
+        Ok((source, trust))
+    }
+
+    /// Whether the ConfigMap has anything that flags don't set.
+    fn reads_cluster(&self) -> bool {
+        let is_complete =
+            self.settings.client_ca_file.is_some() && self.settings.front_proxy.is_some();
+        self.settings.lookup != Lookup::Skipped && !is_complete
+    }
+
+    async fn look_up(&self) -> Result<Trust, TrustSourceError> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let map = timeout(REQUEST_TIMEOUT, maps.get(NAME)).await;
+        let map = map.map_err(|_| TrustSourceError::Timeout)?.map_err(TrustSourceError::Lookup)?;
+        Ok(Trust::from_cluster(&map.data.unwrap_or_default())?)
+    }
+
+    /// The authorities of the files, and those of the cluster for the rest.
+    fn combine(&self) -> Result<Trust, TrustSourceError> {
+        let mut trust = self.cluster.clone();
+        if let Some(path) = &self.settings.client_ca_file {
+            trust.client_authority = Some(read(path)?);
+        }
+        if let Some(flags) = &self.settings.front_proxy {
+            trust.front_proxy = Some(FrontProxy {
+                authority: read(&flags.ca_file)?,
+                allowed_names: flags.allowed_names.clone(),
+                username_headers: flags.username_headers.clone(),
+                uid_headers: flags.uid_headers.clone(),
+                group_headers: flags.group_headers.clone(),
+                extra_header_prefixes: flags.extra_header_prefixes.clone(),
+            });
+        }
+        Ok(trust)
+    }
+
+    /// Updates an authenticator when the ConfigMap or a file changes. Keeps the last authorities if
+    /// the new ones can't be used.
+    pub async fn run(mut self, authenticator: Arc<Authenticator>, stop: CancellationToken) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let of_map = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+        let maps = watcher(maps, of_map).default_backoff().applied_objects();
+        let reads_cluster = self.reads_cluster();
+        let mut maps = maps.inspect_err(log_watch_error).boxed();
+        let mut files = interval(FILE_INTERVAL);
+        files.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first tick is immediate, and the files have just been read.
+        files.tick().await;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = files.tick() => self.update(&authenticator, None),
+                Some(map) = maps.next(), if reads_cluster => {
+                    if let Ok(map) = map {
+                        self.update(&authenticator, Some(map.data.unwrap_or_default()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn update(&mut self, authenticator: &Authenticator, data: Option<BTreeMap<String, String>>) {
+        let changed = data.is_some();
+        let outcome = match data.map(|data| Trust::from_cluster(&data)) {
+            Some(Ok(trust)) => {
+                self.cluster = trust;
+                self.combine()
+            }
+            Some(Err(error)) => Err(error.into()),
+            None => self.combine(),
+        };
+        match outcome {
+            Ok(trust) => {
+                authenticator.set_trust(trust);
+                if changed {
+                    info!("loaded the certificate authorities of the cluster");
+                }
+            }
+            Err(error) => warn!(
+                error = describe(&error),
+                "unable to load the certificate authorities of clients; keeping the old ones"
+            ),
+        }
+    }
+}
+
+fn log_watch_error(error: &watcher::Error) {
+    warn!(error = describe(error), "unable to watch the ConfigMap {NAMESPACE}/{NAME}");
+}
+
+fn read(path: &PathBuf) -> Result<Authority, TrustSourceError> {
+    let bundle = std::fs::read(path)
+        .map_err(|source| TrustSourceError::File { path: path.clone(), source })?;
+    Authority::from_pem(&bundle)
+        .map_err(|source| TrustSourceError::Authority { path: path.clone(), source })
+}

@@ -1,0 +1,123 @@
+//! The server's own certificates, for servers that are given none.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+
+/// How long a certificate is valid. It is replaced when a third of the time is left.
+pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
+
+/// A certificate chain and its key in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The certificate of the server, and that of its authority.
+    pub chain: String,
+    /// The private key.
+    pub key: String,
+    /// The certificate of the authority.
+    pub authority: String,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// It can't be generated.
+    #[error("unable to generate a certificate")]
+    Generate(#[from] rcgen::Error),
+    /// A file can't be written.
+    #[error("unable to write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The failure.
+        source: io::Error,
+    },
+}
+
+impl Identity {
+    /// Generates an authority, and a certificate for DNS names and IP addresses, valid from a time
+    /// on. The authority's key is not kept.
+    pub fn generate(names: &[String], now: jiff::Timestamp) -> Result<Self, IdentityError> {
+        let seconds = |offset: i64| {
+            let at = now.as_second().saturating_add(offset);
+            // 1970 + seconds, as rcgen's dates are made of years, months and days.
+            jiff::Timestamp::from_second(at).unwrap_or(now)
+        };
+        let (from, until) = (seconds(-3600), seconds(LIFETIME.as_secs().cast_signed()));
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority.distinguished_name.push(DnType::CommonName, "hpa-adapter-ca");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        set_validity(&mut authority, from, until);
+        let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
+        let mut server = CertificateParams::new(names.to_vec())?;
+        let name = names.first().map_or("hpa-adapter", String::as_str);
+        // A common name has at most 64 characters.
+        let name: String = name.chars().take(64).collect();
+        server.distinguished_name.push(DnType::CommonName, name);
+        server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut server, from, until);
+        let key = KeyPair::generate()?;
+        let certificate = server.signed_by(&key, &issuer)?;
+        let authority = issuer.pem();
+        let chain = format!("{}{authority}", certificate.pem());
+        Ok(Self { chain, key: key.serialize_pem(), authority })
+    }
+}
+
+/// Sets the validity in whole days, which is what rcgen can express without another time library.
+fn set_validity(params: &mut CertificateParams, from: jiff::Timestamp, until: jiff::Timestamp) {
+    let date = |at: jiff::Timestamp, days: i8| {
+        let zoned = at.to_zoned(jiff::tz::TimeZone::UTC);
+        let date = zoned.date().saturating_add(jiff::Span::new().days(days));
+        let part = |number: i8| number.unsigned_abs();
+        rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
+    };
+    params.not_before = date(from, 0);
+    params.not_after = date(until, 1);
+}
+
+/// The certificate in a directory, as the reference names it: `apiserver.crt` and `apiserver.key`.
+/// If they don't exist, generates them for this host. `None` if the directory can't be written,
+/// for example because the root file system is read-only.
+pub fn in_directory(
+    directory: &Path,
+    now: jiff::Timestamp,
+) -> Result<(PathBuf, PathBuf), IdentityError> {
+    let files = (directory.join("apiserver.crt"), directory.join("apiserver.key"));
+    if files.0.is_file() && files.1.is_file() {
+        return Ok(files);
+    }
+    let identity = Identity::generate(&local_names(), now)?;
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| IdentityError::Write { path, source }
+    };
+    fs::create_dir_all(directory).map_err(failed(directory))?;
+    write_private(&files.1, &identity.key).map_err(failed(&files.1))?;
+    fs::write(&files.0, &identity.chain).map_err(failed(&files.0))?;
+    Ok(files)
+}
+
+/// The names of a certificate that isn't made for a Service.
+pub fn local_names() -> Vec<String> {
+    vec!["localhost".to_owned(), "127.0.0.1".to_owned()]
+}
+
+/// Writes a file that only its owner can read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}

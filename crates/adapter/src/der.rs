@@ -1,0 +1,141 @@
+//! The subject of a certificate. The rest of the certificate is left to the TLS library.
+
+/// The parts of a subject that name a user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// The common name. Of several, the last one. It may be empty.
+    pub(crate) common_name: String,
+    /// The organizations.
+    pub(crate) organizations: Vec<String>,
+}
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+/// The version of a certificate is optional and has this tag.
+const VERSION: u8 = 0xa0;
+/// Types of texts that are UTF-8, or a part of it.
+const TEXTS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
+/// Of `id-at-commonName` and `id-at-organizationName`.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+
+impl Subject {
+    /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or a name
+    /// is in an encoding that can't be compared reliably.
+    pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
+        let (certificate, _) = element(der, SEQUENCE)?;
+        let (signed, _) = element(certificate, SEQUENCE)?;
+        let signed = element(signed, VERSION).map_or(signed, |(_, rest)| rest);
+        // Serial number, algorithm, issuer and validity.
+        let (_, rest) = any(signed)?;
+        let (_, rest) = element(rest, SEQUENCE)?;
+        let (_, rest) = element(rest, SEQUENCE)?;
+        let (_, rest) = element(rest, SEQUENCE)?;
+        let (mut names, _) = element(rest, SEQUENCE)?;
+        let mut subject = Self::default();
+        while !names.is_empty() {
+            let (mut attributes, rest) = element(names, SET)?;
+            names = rest;
+            while !attributes.is_empty() {
+                let (attribute, rest) = element(attributes, SEQUENCE)?;
+                attributes = rest;
+                subject.add(attribute)?;
+            }
+        }
+        Some(subject)
+    }
+
+    fn add(&mut self, attribute: &[u8]) -> Option<()> {
+        let (identifier, value) = element(attribute, OBJECT_IDENTIFIER)?;
+        if identifier == COMMON_NAME {
+            self.common_name = text(value)?;
+        } else if identifier == ORGANIZATION {
+            self.organizations.push(text(value)?);
+        }
+        Some(())
+    }
+}
+
+fn text(value: &[u8]) -> Option<String> {
+    let (tag, content, _) = split(value)?;
+    let is_text = TEXTS.contains(&tag);
+    let text = std::str::from_utf8(content).ok().filter(|text| is_text && !text.contains('\0'))?;
+    Some(text.to_owned())
+}
+
+/// The content of an element with a tag, and what follows it.
+fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (found, content, rest) = split(bytes)?;
+    (found == tag).then_some((content, rest))
+}
+
+fn any(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (_, content, rest) = split(bytes)?;
+    Some((content, rest))
+}
+
+/// The tag and content of the first element, and what follows it.
+fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, bytes) = bytes.split_first()?;
+    let (&first, bytes) = bytes.split_first()?;
+    let (length, bytes) = if first < 0x80 {
+        (usize::from(first), bytes)
+    } else {
+        let (length, bytes) = bytes.split_at_checked(usize::from(first & 0x7f))?;
+        // Longer lengths are those of no certificate.
+        if length.is_empty() || length.len() > 3 {
+            return None;
+        }
+        (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), bytes)
+    };
+    let (content, rest) = bytes.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn certificate(names: &[(DnType, &str)]) -> Vec<u8> {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, value) in names {
+            params.distinguished_name.push(kind.clone(), *value);
+        }
+        let key = KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn subject_has_common_name_and_organization() {
+        let names = [
+            (DnType::CountryName, "AQ"),
+            (DnType::OrganizationName, "system:masters"),
+            (DnType::CommonName, "jane"),
+        ];
+        let subject = Subject::of_certificate(&certificate(&names)).unwrap();
+        assert_eq!(subject.common_name, "jane");
+        assert_eq!(subject.organizations, ["system:masters"]);
+        let empty = Subject::of_certificate(&certificate(&[])).unwrap();
+        assert_eq!(empty, Subject::default());
+    }
+
+    #[test]
+    fn malformed_certificates_have_no_subject() {
+        let valid = certificate(&[(DnType::CommonName, "jane")]);
+        let subject = Subject::of_certificate(&valid);
+        for length in 0..valid.len() {
+            assert_eq!(Subject::of_certificate(&valid[..length]), None, "{length}");
+        }
+        for index in 0..40.min(valid.len()) {
+            let mut changed = valid.clone();
+            changed[index] ^= 0xff;
+            // It must not panic, and must not invent another name.
+            let found = Subject::of_certificate(&changed);
+            assert!(found.is_none() || found == subject, "{index}");
+        }
+    }
+}

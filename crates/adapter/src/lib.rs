@@ -1,0 +1,43 @@
+//! An aggregated API server for the Kubernetes metrics APIs: authentication and authorization as
+//! kube-apiserver delegates them, and routes to a [`Provider`](hpa_provider::Provider).
+//!
+//! ```text
+//!  connection ──► TLS, certificate of the client
+//!      │
+//!      ▼ request
+//!  authentication   front proxy, client certificate, token, anonymous
+//!      │ user
+//!      ▼
+//!  authorization    system:masters, paths that are always allowed, SubjectAccessReview
+//!      │
+//!      ▼
+//!  routes           discovery, metrics ──► Provider
+//! ```
+//!
+//! The behavior is that of prometheus-adapter ("the reference" here), which is built on the
+//! libraries of kube-apiserver.
+
+#![warn(missing_docs)]
+
+mod api;
+pub mod api_service;
+pub mod authentication;
+pub mod authorization;
+pub mod certificates;
+mod der;
+mod describe;
+mod health;
+pub mod metrics;
+mod response;
+pub mod reviews;
+pub mod server;
+pub mod service;
+mod ttl_cache;
+pub mod user;
+
+pub use authentication::{Authenticator, Trust};
+pub use authorization::Authorizer;
+pub use metrics::Metrics;
+pub use server::Server;
+pub use service::{Adapter, AdapterOptions, Version};
+pub use user::User;

@@ -1,0 +1,171 @@
+//! Listens for connections and serves requests on them, over TLS with HTTP/1.1 and HTTP/2.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hpa_serve::ServingCertificate;
+use http::Request;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::server::TlsStream;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{debug, warn};
+
+use crate::{authentication::Peer, service::Adapter};
+
+/// How long a client may take to send a request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often an idle HTTP/2 connection is checked.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// How long requests in progress may take at shutdown.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Open connections. kube-apiserver keeps a few for each of its instances.
+const MAX_CONNECTIONS: usize = 4096;
+
+/// Requests of an HTTP/2 connection at a time, unless a flag sets it. As in kube-apiserver.
+const MAX_STREAMS: u32 = 250;
+
+/// How connections are served.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerOptions {
+    /// HTTP/1.1 only.
+    pub disable_http2: bool,
+    /// Requests of an HTTP/2 connection at a time. `None`: the default.
+    pub max_streams: Option<u32>,
+}
+
+impl ServerOptions {
+    /// The protocols of ALPN.
+    pub fn protocols(self) -> Vec<Vec<u8>> {
+        let http1 = b"http/1.1".to_vec();
+        if self.disable_http2 { vec![http1] } else { vec![b"h2".to_vec(), http1] }
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens on an address.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address, with the actual port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves connections until `stop` is cancelled, and then finishes requests in progress.
+    pub async fn serve(
+        self,
+        adapter: Arc<Adapter>,
+        certificate: Arc<ServingCertificate>,
+        options: ServerOptions,
+        stop: CancellationToken,
+    ) {
+        let tasks = TaskTracker::new();
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let connection = Connection { adapter, certificate, options, stop: stop.clone() };
+        let connection = Arc::new(connection);
+        loop {
+            let accepted = tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => accepted,
+            };
+            match (accepted, permits.clone().try_acquire_owned()) {
+                (Ok((stream, _)), Ok(permit)) => {
+                    let connection = connection.clone();
+                    tasks.spawn(async move {
+                        connection.serve(stream).await;
+                        drop(permit);
+                    });
+                }
+                (Ok((_, client)), Err(_)) => {
+                    warn!(%client, "closed a connection, because {MAX_CONNECTIONS} are open");
+                }
+                (Err(error), _) => {
+                    debug!(%error, "failed to accept a connection");
+                    // Without a pause, running out of file descriptors would become a busy loop.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        drop(self.listener);
+        tasks.close();
+        timeout(STOP_TIMEOUT, tasks.wait()).await.ok();
+    }
+}
+
+/// What connections share.
+struct Connection {
+    adapter: Arc<Adapter>,
+    certificate: Arc<ServingCertificate>,
+    options: ServerOptions,
+    stop: CancellationToken,
+}
+
+impl Connection {
+    async fn serve(&self, stream: TcpStream) {
+        stream.set_nodelay(true).ok();
+        let accepted = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
+        match accepted.await {
+            Ok(Ok(stream)) => self.serve_requests(stream).await,
+            Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+            Err(_) => debug!("TLS handshake timed out"),
+        }
+    }
+
+    async fn serve_requests(&self, stream: TlsStream<TcpStream>) {
+        let certificates = stream.get_ref().1.peer_certificates();
+        let peer = certificates.map(|chain| {
+            let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
+            Arc::new(Peer::new(chain.collect()))
+        });
+        let adapter = self.adapter.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (peer, adapter) = (peer.clone(), adapter.clone());
+            async move {
+                let (head, _) = request.into_parts();
+                Ok::<_, Infallible>(adapter.respond(&head, peer.as_deref()).await)
+            }
+        });
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
+        let builder = if self.options.disable_http2 { builder.http1_only() } else { builder };
+        let mut connection =
+            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let outcome = tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = outcome {
+            debug!(%error, "connection failed");
+        }
+    }
+}

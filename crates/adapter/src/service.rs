@@ -1,0 +1,271 @@
+//! From a request to a response: authentication, authorization, then what the path serves.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hpa_metrics_api::{
+    InstalledGroups, NoRoute, Query, RequestInfo, Route, StatusError, discovery, openapi, query,
+    status::Forbidden,
+};
+use hpa_provider::Provider;
+use hpa_rules::Compat;
+use http::{HeaderValue, Response, header, request::Parts};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use serde::Serialize;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    authentication::{Authenticator, Peer},
+    authorization::Authorizer,
+    describe::describe,
+    health::{self, Check},
+    metrics::{CONTENT_TYPE, Metrics},
+    response::{Preferences, Reply, for_method, json, reply, text},
+    user::{ANONYMOUS, User},
+};
+
+/// How long a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many requests may be answered at a time, as in kube-apiserver. Further ones are refused, so
+/// that clients try again.
+const MAX_REQUESTS: usize = 400;
+
+/// Paths besides those of the metrics APIs.
+const OTHER_PATHS: [&str; 7] =
+    ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+
+/// The version that `/version` returns.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Version {
+    /// The major version.
+    pub major: String,
+    /// The minor version.
+    pub minor: String,
+    /// The version.
+    pub git_version: String,
+    /// The revision.
+    pub git_commit: String,
+    /// When the binary was built.
+    pub build_date: String,
+    /// The compiler.
+    pub compiler: String,
+    /// The platform.
+    pub platform: String,
+}
+
+/// What a server serves.
+#[derive(Clone, Debug)]
+pub struct AdapterOptions {
+    /// The groups that are served.
+    pub groups: InstalledGroups,
+    /// Whether responses are those of the reference also where that can do harm.
+    pub compat: Compat,
+    /// The port, for discovery.
+    pub port: u16,
+    /// The version.
+    pub version: Version,
+}
+
+/// Answers requests.
+pub struct Adapter {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) options: AdapterOptions,
+    pub(crate) metrics: Arc<Metrics>,
+    authenticator: Arc<Authenticator>,
+    authorizer: Authorizer,
+    permits: Semaphore,
+    stopping: AtomicBool,
+}
+
+impl Adapter {
+    /// An adapter for a provider.
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        authenticator: Arc<Authenticator>,
+        authorizer: Authorizer,
+        metrics: Arc<Metrics>,
+        options: AdapterOptions,
+    ) -> Self {
+        let permits = Semaphore::new(MAX_REQUESTS);
+        let stopping = AtomicBool::new(false);
+        Self { provider, options, metrics, authenticator, authorizer, permits, stopping }
+    }
+
+    /// Makes `/readyz` fail, so that no further requests arrive.
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers a request of a client with a certificate, if it has presented one.
+    pub async fn respond(&self, request: &Parts, peer: Option<&Peer>) -> Response<Full<Bytes>> {
+        let started = Instant::now();
+        self.metrics.requests_in_flight.inc();
+        let query = Query::parse(request.uri.query().unwrap_or_default());
+        let info = query::decode(request.uri.path())
+            .map(|path| RequestInfo::new(request.method.as_str(), &path, &query));
+        let preferences = Preferences { headers: &request.headers, query: &query };
+        let response = match &info {
+            None => text(400, "the path is not percent-encoded UTF-8\n"),
+            Some(Err(error)) => internal_error(request.uri.path(), &error.to_string()),
+            Some(Ok(info)) => {
+                let response = self.respond_to(request, info, preferences, peer);
+                timeout(REQUEST_TIMEOUT, response)
+                    .await
+                    .unwrap_or_else(|_| preferences.error(&StatusError::timeout()))
+            }
+        };
+        self.metrics.requests_in_flight.dec();
+        let (group, verb) = match &info {
+            Some(Ok(info)) => self.labels(info),
+            _ => ("", "other"),
+        };
+        let code = response.status().as_u16();
+        self.metrics.observe_request(group, verb, code, started.elapsed());
+        for_method(&request.method, response)
+    }
+
+    async fn respond_to(
+        &self,
+        request: &Parts,
+        info: &RequestInfo,
+        preferences: Preferences<'_>,
+        peer: Option<&Peer>,
+    ) -> Reply {
+        let user = match self.authenticator.authenticate(peer, &request.headers).await {
+            Ok(user) => user,
+            Err(error) => {
+                self.metrics.observe_authentication("refused");
+                warn!(%error, path = info.path, "unable to authenticate a request");
+                return preferences.error(&StatusError::unauthorized());
+            }
+        };
+        let result = if user.name == ANONYMOUS { "anonymous" } else { "authenticated" };
+        self.metrics.observe_authentication(result);
+        if request.headers.contains_key("impersonate-user") {
+            // Ignored, it would grant the rights of the user instead of those that are asked for.
+            let message = "impersonation is not supported; send the request to kube-apiserver";
+            return preferences.error(&StatusError::bad_request(message));
+        }
+        let Ok(_permit) = self.permits.try_acquire() else {
+            let mut response = preferences.error(&StatusError::too_many_requests());
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return response;
+        };
+        if let Err(response) = self.authorize(&user, info, preferences).await {
+            return *response;
+        }
+        self.serve(request, info, preferences).await
+    }
+
+    async fn authorize(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        preferences: Preferences<'_>,
+    ) -> Result<(), Box<Reply>> {
+        match self.authorizer.authorize(user, info).await {
+            Ok(access) if access.allowed => {
+                self.metrics.observe_access("allowed");
+                Ok(())
+            }
+            Ok(access) => {
+                self.metrics.observe_access("forbidden");
+                debug!(user = user.name, path = info.path, "forbidden");
+                let forbidden =
+                    Forbidden { user: &user.name, request: info, reason: &access.reason };
+                Err(Box::new(preferences.error(&StatusError::forbidden(forbidden))))
+            }
+            Err(error) => {
+                self.metrics.observe_access("error");
+                let error = describe(&error);
+                warn!(error, user = user.name, path = info.path, "unable to authorize a request");
+                Err(Box::new(internal_error(&info.path, &error)))
+            }
+        }
+    }
+
+    async fn serve(
+        &self,
+        request: &Parts,
+        info: &RequestInfo,
+        preferences: Preferences<'_>,
+    ) -> Reply {
+        match info.path.as_str() {
+            "/" | "/index.html" => self.paths(200),
+            "/healthz" | "/livez" => health::respond(
+                info.path.trim_start_matches('/'),
+                &[Check { name: "ping", outcome: Ok(()) }],
+                preferences.query,
+            ),
+            "/readyz" => health::respond("readyz", &self.readiness(), preferences.query),
+            "/version" | "/version/" => json(200, &self.options.version),
+            "/metrics" => self.render_metrics(),
+            "/openapi/v2" => json(200, &openapi::v2(&self.options.version.git_version)),
+            "/openapi/v3" | "/openapi/v3/" => json(200, &openapi::v3()),
+            path => {
+                let (groups, method) = (self.options.groups, request.method.as_str());
+                match Route::find(groups, method, path, preferences.accept()) {
+                    Ok(route) => self.serve_route(route, info, preferences).await,
+                    Err(NoRoute::UnknownPath) => self.paths(404),
+                    Err(NoRoute::Refused(error)) => preferences.error(&error),
+                }
+            }
+        }
+    }
+
+    fn readiness(&self) -> [Check; 3] {
+        let discovery = match self.options.compat {
+            Compat::Off => self.provider.readiness(),
+            // The reference is ready before it has any metrics.
+            Compat::PrometheusAdapter => Ok(()),
+        };
+        let is_stopping = self.stopping.load(Ordering::Relaxed);
+        let shutdown = if is_stopping { Err(vec!["shutting down".to_owned()]) } else { Ok(()) };
+        [
+            Check { name: "ping", outcome: Ok(()) },
+            Check { name: "discovery", outcome: discovery },
+            Check { name: "shutdown", outcome: shutdown },
+        ]
+    }
+
+    fn render_metrics(&self) -> Reply {
+        match self.metrics.render() {
+            Ok(text) => reply(200, CONTENT_TYPE, text.into_bytes()),
+            Err(error) => text(500, format!("{}\n", describe(&error))),
+        }
+    }
+
+    /// The paths that exist.
+    fn paths(&self, code: u16) -> Reply {
+        json(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
+    }
+
+    /// The labels of a request's metrics. Other paths and verbs are not told apart, because there
+    /// is no limit to what clients send.
+    fn labels(&self, info: &RequestInfo) -> (&'static str, &'static str) {
+        const VERBS: [&str; 3] = ["get", "list", "watch"];
+        let group = info.resource.as_ref().map_or("", |resource| &resource.group);
+        let group = self.options.groups.iter().find(|known| known.name() == group);
+        let verb = VERBS.into_iter().find(|verb| *verb == info.verb).unwrap_or("other");
+        (group.map_or("", hpa_metrics_api::Group::name), verb)
+    }
+}
+
+/// 500 as a text, as kube-apiserver answers if it can't classify or authorize a request.
+fn internal_error(path: &str, message: &str) -> Reply {
+    let path = hpa_calc::go_text::Quoted(path);
+    let message = format!("Internal Server Error: {path}: {message}\n");
+    text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+}

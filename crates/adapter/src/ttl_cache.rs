@@ -1,0 +1,73 @@
+//! A cache whose entries expire.
+
+use std::{collections::HashMap, hash::Hash, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A bounded cache. Another entry replaces the one that expires first.
+#[derive(Debug)]
+pub(crate) struct TtlCache<K, V> {
+    capacity: usize,
+    entries: Mutex<HashMap<K, (V, Instant)>>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { capacity, entries: Mutex::default() }
+    }
+
+    /// The entry, unless it has expired.
+    pub(crate) fn get(&self, key: &K) -> Option<V> {
+        let mut entries = self.entries.lock();
+        let (value, expires) = entries.get(key)?;
+        if Instant::now() < *expires {
+            return Some(value.clone());
+        }
+        entries.remove(key);
+        None
+    }
+
+    /// Stores an entry for a time. A time of zero stores nothing.
+    pub(crate) fn insert(&self, key: K, value: V, lifetime: Duration) {
+        if lifetime.is_zero() {
+            return;
+        }
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        if entries.len() >= self.capacity {
+            entries.retain(|_, (_, expires)| now < *expires);
+        }
+        if entries.len() >= self.capacity {
+            let first = entries.iter().min_by_key(|(_, (_, expires))| *expires);
+            let first = first.map(|(key, _)| key.clone());
+            first.and_then(|key| entries.remove(&key));
+        }
+        entries.insert(key, (value, now + lifetime));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_expire() {
+        let cache = TtlCache::new(10);
+        cache.insert("a", 1, Duration::from_secs(10));
+        cache.insert("b", 2, Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!((cache.get(&"a"), cache.get(&"b")), (Some(1), None));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(cache.get(&"a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_cache_replaces_the_entry_that_expires_first() {
+        let cache = TtlCache::new(2);
+        cache.insert("a", 1, Duration::from_secs(10));
+        cache.insert("b", 2, Duration::from_secs(5));
+        cache.insert("c", 3, Duration::from_secs(7));
+        assert_eq!((cache.get(&"a"), cache.get(&"b"), cache.get(&"c")), (Some(1), None, Some(3)));
+    }
+}

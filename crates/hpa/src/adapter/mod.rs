@@ -1,0 +1,292 @@
+//! `hpa adapter`.
+
+mod exports;
+mod prometheus_url;
+mod serving;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::{Context, bail};
+use hpa_adapter::{
+    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Server, Version,
+    authentication::{FrontProxyFlags, Lookup, TokenAuthenticator, TrustSettings, TrustSource},
+    authorization::AuthorizerOptions,
+    server::ServerOptions,
+};
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use hpa_metrics_api::InstalledGroups;
+use hpa_prometheus::Client;
+use hpa_provider::{
+    DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, ResourceMapper,
+    RulesFile, Servers,
+};
+use hpa_rules::{Compat, Config, RuleSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    args::{AdapterArguments, to_std},
+    logging,
+    run::cancel_on_signal,
+    version,
+};
+use exports::Exports;
+
+/// How long an authorization is cached, if no flag says so. Autoscalers send each request every
+/// 15 s, so that the reference's 10 s would mean a review for each.
+const AUTHORIZED_SECONDS: i64 = 300;
+const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(arguments: AdapterArguments) -> anyhow::Result<()> {
+    let threads = usize::from(arguments.threads);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    logging::start(&arguments.log, None)?;
+    let outcome = runtime.block_on(serve(arguments));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
+    for flag in &arguments.ignored.given {
+        warn!("the flag --{flag} has no effect");
+    }
+    let stop = CancellationToken::new();
+    cancel_on_signal(&stop)?;
+    let metrics = Arc::new(Metrics::new()?);
+    let exports = Arc::new(Exports::new(&metrics)?);
+    let client = prometheus_client(&arguments, exports.clone()).await?;
+    let (file, config) = rules(&arguments)?;
+    check_intervals(&arguments, &config)?;
+    let clients = KubeClients::new(&arguments).await?;
+    let provider = provider(&arguments, config, client, &clients).await?;
+    let groups = groups(&arguments, &*provider);
+
+    let (trust_source, trust) =
+        TrustSource::load(trust_settings(&arguments), clients.authentication.clone())
+            .await
+            .context("unable to load the authorities of clients")?;
+    let token_lifetime = to_std(arguments.authentication.authentication_token_webhook_cache_ttl);
+    let tokens = TokenAuthenticator::new(Arc::new(clients.authentication.clone()), token_lifetime);
+    let authenticator = Arc::new(Authenticator::new(trust, Some(tokens)));
+    let authorizer =
+        Authorizer::new(Arc::new(clients.authorization.clone()), &authorizer_options(&arguments));
+
+    let address = SocketAddr::new(arguments.serving.bind_address, arguments.serving.secure_port);
+    let server = Server::bind(address).await.with_context(|| {
+        format!("unable to listen on {address} (--bind-address, --secure-port)")
+    })?;
+    let options = AdapterOptions {
+        groups,
+        compat: arguments.compat.mode(),
+        port: server.address().port(),
+        version: version(),
+    };
+    let server_options = server_options(&arguments);
+    let certificate =
+        serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
+            .await?;
+    exports.observe_rules(&metrics, provider.clone())?;
+    let adapter =
+        Adapter::new(provider.clone(), authenticator.clone(), authorizer, metrics, options);
+    let adapter = Arc::new(adapter);
+
+    tokio::spawn(async move { provider.run(file).await });
+    tokio::spawn(trust_source.run(authenticator, stop.clone()));
+    let names: Vec<&str> = groups.iter().map(hpa_metrics_api::Group::name).collect();
+    info!(address = %server.address(), groups = names.join(","), "serving");
+    let stopping = adapter.clone();
+    let on_stop = stop.clone();
+    tokio::spawn(async move {
+        on_stop.cancelled().await;
+        stopping.set_stopping();
+    });
+    server.serve(adapter, certificate, server_options, stop).await;
+    Ok(())
+}
+
+/// The client of Prometheus, and its files, which are read once for their errors.
+async fn prometheus_client(
+    arguments: &AdapterArguments,
+    exports: Arc<Exports>,
+) -> anyhow::Result<Client> {
+    let compat = arguments.compat.mode();
+    let flags = &arguments.prometheus;
+    let failed = "unable to construct Prometheus client";
+    if flags.prometheus_auth_incluster && flags.prometheus_auth_config.is_some() {
+        bail!(
+            "{failed}: may not use both in-cluster auth and an explicit kubeconfig at the same time"
+        );
+    }
+    let url = prometheus_url::for_mode(&flags.prometheus_url, compat).context(failed)?;
+    let settings = flags.settings(&url, compat).context(failed)?;
+    let client = Client::new(settings, exports).context(failed)?;
+    client.check_files().await.context(failed)?;
+    Ok(client)
+}
+
+/// The rules, and the file that they are from.
+fn rules(arguments: &AdapterArguments) -> anyhow::Result<(Option<RulesFile>, Config)> {
+    let failed = "unable to load metrics discovery config";
+    let Some(path) = &arguments.config else {
+        bail!(
+            "{failed}: no metrics discovery configuration file specified (make sure to use --config)"
+        );
+    };
+    let file = RulesFile::read(path.clone())
+        .with_context(|| format!("{failed}: unable to read {}", path.display()))?;
+    let config =
+        Config::parse(&file.text).with_context(|| format!("{failed}: {}", path.display()))?;
+    Ok((Some(file), config))
+}
+
+/// Series that are older than the interval would come and go with each discovery.
+fn check_intervals(arguments: &AdapterArguments, config: &Config) -> anyhow::Result<()> {
+    let flags = &arguments.prometheus;
+    // The reference checks it for custom metrics only.
+    if !config.rules.is_empty() && flags.max_age() < flags.metrics_relist_interval {
+        bail!("max age must not be less than relist interval (--metrics-max-age)");
+    }
+    Ok(())
+}
+
+/// Clients of the API server, by what they are for.
+struct KubeClients {
+    lister: kube::Client,
+    authentication: kube::Client,
+    authorization: kube::Client,
+}
+
+impl KubeClients {
+    async fn new(arguments: &AdapterArguments) -> anyhow::Result<Self> {
+        let cluster = &arguments.cluster;
+        let burst = cluster.client_burst;
+        let rate = cluster.client_qps.map(|qps| RateLimit { qps, burst });
+        let request_timeout = to_std(arguments.authorization.request_timeout);
+        let limits = ClientLimits { request_timeout, ..ClientLimits::default() };
+        let default = &cluster.lister_kubeconfig;
+        let client = async |path: &Option<std::path::PathBuf>, limits: ClientLimits| {
+            let source = match path.as_ref().or(default.as_ref()) {
+                Some(path) => ClientSource::Kubeconfig { path: Some(path.clone()), context: None },
+                None => ClientSource::Infer,
+            };
+            let config = ClientConfig {
+                source,
+                api: limits,
+                metrics: limits,
+                user_agent: version::user_agent(),
+            };
+            Clients::new(&config).await.map(|clients| clients.api)
+        };
+        Ok(Self {
+            lister: client(default, ClientLimits { rate, ..limits }).await?,
+            authentication: client(&arguments.authentication.authentication_kubeconfig, limits)
+                .await?,
+            authorization: client(&arguments.authorization.authorization_kubeconfig, limits)
+                .await?,
+        })
+    }
+}
+
+/// The provider, whose first discovery is still to come.
+async fn provider(
+    arguments: &AdapterArguments,
+    config: Config,
+    client: Client,
+    clients: &KubeClients,
+) -> anyhow::Result<Arc<PrometheusProvider>> {
+    let compat = arguments.compat.mode();
+    let mapper = Arc::new(DiscoveryMapper(clients.lister.clone()));
+    if compat == Compat::PrometheusAdapter {
+        // The reference doesn't start with a rule that it can't use.
+        let resources = mapper.load().await.context("unable to construct RESTMapper")?;
+        if let Some(rule) = RuleSet::compile(&config, &resources).first_error() {
+            bail!("unable to construct the metrics provider: {rule}");
+        }
+    }
+    let objects = KubeObjects::new(clients.lister.clone());
+    let objects = Arc::new(match compat {
+        Compat::Off => objects,
+        Compat::PrometheusAdapter => objects.listing_pods(),
+    });
+    let watched = objects.clone();
+    tokio::spawn(async move { watched.watch().await });
+    let settings = PrometheusSettings {
+        compat,
+        relist_interval: to_std(arguments.prometheus.metrics_relist_interval),
+        max_age: to_std(arguments.prometheus.max_age()),
+        ..PrometheusSettings::default()
+    };
+    let servers = Servers::new(Some(client), Arc::new(()));
+    let provider = PrometheusProvider::new(config, servers, settings, mapper, objects);
+    Ok(Arc::new(provider.context("unable to use the rules")?))
+}
+
+/// The groups that rules exist for, without those that are switched off.
+fn groups(arguments: &AdapterArguments, provider: &dyn Provider) -> InstalledGroups {
+    let groups = provider.groups();
+    InstalledGroups {
+        custom: groups.custom && arguments.custom_metrics,
+        external: groups.external && arguments.external_metrics,
+        resource: groups.resource && arguments.resource_metrics,
+    }
+}
+
+fn trust_settings(arguments: &AdapterArguments) -> TrustSettings {
+    let flags = &arguments.authentication;
+    let lookup = if flags.authentication_skip_lookup {
+        Lookup::Skipped
+    } else if flags.authentication_tolerate_lookup_failure {
+        Lookup::Tolerated
+    } else {
+        Lookup::Required
+    };
+    let front_proxy = flags.requestheader_client_ca_file.clone().map(|ca_file| FrontProxyFlags {
+        ca_file,
+        allowed_names: flags.requestheader_allowed_names.clone(),
+        username_headers: flags.requestheader_username_headers.clone(),
+        uid_headers: flags.requestheader_uid_headers.clone(),
+        group_headers: flags.requestheader_group_headers.clone(),
+        extra_header_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+    });
+    TrustSettings { client_ca_file: flags.client_ca_file.clone(), front_proxy, lookup }
+}
+
+fn authorizer_options(arguments: &AdapterArguments) -> AuthorizerOptions {
+    let flags = &arguments.authorization;
+    let default = match arguments.compat.mode() {
+        Compat::Off => AUTHORIZED_SECONDS,
+        Compat::PrometheusAdapter => COMPAT_AUTHORIZED_SECONDS,
+    };
+    let default = jiff::SignedDuration::from_secs(default);
+    let allowed = flags.authorization_webhook_cache_authorized_ttl.unwrap_or(default);
+    AuthorizerOptions {
+        always_allowed: flags.authorization_always_allow_paths.clone(),
+        allowed_lifetime: to_std(allowed),
+        denied_lifetime: to_std(flags.authorization_webhook_cache_unauthorized_ttl),
+    }
+}
+
+fn server_options(arguments: &AdapterArguments) -> ServerOptions {
+    let streams = arguments.serving.http2_max_streams_per_connection;
+    ServerOptions {
+        disable_http2: arguments.serving.disable_http2,
+        max_streams: (streams > 0).then_some(streams),
+    }
+}
+
+fn version() -> Version {
+    let build = version::build_info();
+    let mut numbers = build.version.split('.');
+    Version {
+        major: numbers.next().unwrap_or_default().to_owned(),
+        minor: numbers.next().unwrap_or_default().to_owned(),
+        git_version: format!("v{}", build.version),
+        git_commit: build.revision.to_string(),
+        build_date: build.date.to_string(),
+        compiler: "rustc".to_owned(),
+        platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}

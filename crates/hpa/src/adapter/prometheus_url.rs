@@ -1,0 +1,73 @@
+//! The URL of Prometheus.
+
+use anyhow::bail;
+use hpa_rules::Compat;
+use tracing::warn;
+
+/// A URL that no server has: each request fails, as those to an unusable URL do in
+/// prometheus-adapter.
+const UNUSABLE: &str = "http://unusable-prometheus-url.invalid";
+
+/// The URL to use. prometheus-adapter starts with any URL that Go can parse, and then its requests
+/// fail.
+pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
+    let is_http = ["http://", "https://"].iter().any(|scheme| {
+        url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    if compat == Compat::Off || is_http {
+        return Ok(url.to_owned());
+    }
+    if let Some(problem) = problem(url) {
+        bail!("invalid Prometheus URL {url:?}: {problem}");
+    }
+    warn!(url, "requests to Prometheus will fail, because the URL is not one of HTTP");
+    Ok(UNUSABLE.to_owned())
+}
+
+/// Why Go can't parse a URL without the scheme of HTTP.
+fn problem(url: &str) -> Option<&'static str> {
+    if url.chars().any(|char| char.is_ascii_control()) {
+        return Some("invalid control character in URL");
+    }
+    if url.starts_with(':') {
+        return Some("missing protocol scheme");
+    }
+    let is_scheme = |text: &str| {
+        text.starts_with(|char: char| char.is_ascii_alphabetic())
+            && text.chars().all(|char| char.is_ascii_alphanumeric() || "+-.".contains(char))
+    };
+    let has_scheme = url.split_once(':').is_some_and(|(scheme, _)| is_scheme(scheme));
+    let first_segment = url.split(['/', '?', '#']).next().unwrap_or_default();
+    if !has_scheme && first_segment.contains(':') {
+        return Some("first path segment in URL cannot contain colon");
+    }
+    let authority = url.split_once("//").map_or("", |(_, rest)| rest);
+    let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('[') && !authority.contains(']') {
+        return Some("missing ']' in host");
+    }
+    if authority.contains(' ') {
+        return Some("invalid character \" \" in host name");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", true)]
+    #[case("ftp://x", true)]
+    #[case("prometheus", true)]
+    #[case("prometheus:9090", true)]
+    #[case(":bad", false)]
+    #[case("ftp://[::1", false)]
+    #[case("1a:b", false)]
+    fn compatible_mode_starts_with_any_url_that_go_parses(#[case] url: &str, #[case] starts: bool) {
+        assert_eq!(for_mode(url, Compat::PrometheusAdapter).is_ok(), starts, "{url}");
+        assert_eq!(for_mode(url, Compat::Off).unwrap(), url, "the client reports it");
+    }
+}

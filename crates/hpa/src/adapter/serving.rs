@@ -1,0 +1,73 @@
+//! The serving certificate: from files, generated in a directory, or kept in a Secret.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use hpa_adapter::{
+    api_service::{Bootstrap, ServiceName},
+    authentication::RequestedCertificates,
+    certificates::{self, Identity},
+    server::ServerOptions,
+};
+use hpa_metrics_api::InstalledGroups;
+use hpa_serve::{Handshake, ServingCertificate};
+use jiff::Timestamp;
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::args::ServingArguments;
+
+/// The certificate that the flags describe.
+pub(super) async fn certificate(
+    arguments: &ServingArguments,
+    options: ServerOptions,
+    client: &kube::Client,
+    groups: InstalledGroups,
+    stop: &CancellationToken,
+) -> anyhow::Result<Arc<ServingCertificate>> {
+    let versions = match arguments.tls_min_version.as_str() {
+        "VersionTLS13" => vec![&TLS13],
+        _ => vec![&TLS13, &TLS12],
+    };
+    let handshake = Handshake {
+        client_verifier: Some(RequestedCertificates::new()),
+        protocols: options.protocols(),
+        versions,
+    };
+    if let (Some(service), Some(secret)) = (&arguments.service, &arguments.serving_secret) {
+        let service = ServiceName::parse(service).context("--service")?;
+        let bootstrap = Bootstrap::new(client.clone(), service, secret, groups);
+        let identity = bootstrap.identity().await?;
+        let certificate = ServingCertificate::from_pem(
+            identity.chain.as_bytes(),
+            identity.key.as_bytes(),
+            handshake,
+        );
+        let certificate = Arc::new(certificate?);
+        tokio::spawn(bootstrap.run(certificate.clone(), stop.clone()));
+        return Ok(certificate);
+    }
+    if let (Some(chain), Some(key)) = (&arguments.tls_cert_file, &arguments.tls_private_key_file) {
+        let certificate = ServingCertificate::from_files(chain.clone(), key.clone(), handshake)?;
+        return Ok(Arc::new(certificate));
+    }
+    let directory = &arguments.cert_dir;
+    if !directory.as_os_str().is_empty() {
+        match certificates::in_directory(directory, Timestamp::now()) {
+            Ok((chain, key)) => {
+                info!(certificate = %chain.display(), "using the certificate of --cert-dir");
+                let certificate = ServingCertificate::from_files(chain, key, handshake)?;
+                return Ok(Arc::new(certificate));
+            }
+            Err(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                warn!(%error, cause, "generating a certificate that is lost at the end");
+            }
+        }
+    }
+    let identity = Identity::generate(&certificates::local_names(), Timestamp::now())?;
+    let certificate =
+        ServingCertificate::from_pem(identity.chain.as_bytes(), identity.key.as_bytes(), handshake);
+    Ok(Arc::new(certificate?))
+}

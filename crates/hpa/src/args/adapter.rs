@@ -1,0 +1,320 @@
+use std::{net::IpAddr, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use hpa_rules::Compat;
+use jiff::SignedDuration;
+
+use super::{
+    LogArguments, PrometheusArguments,
+    boolean::{BOOL, accept_boolean},
+    ignored::IgnoredArguments,
+    values::{duration, positive_duration, rate},
+};
+
+const ADAPTER_EXAMPLES: &str = "\
+Examples:
+  Serve custom, external and resource metrics by the rules of a file:
+    hpa adapter --config rules.yaml --prometheus-url http://prometheus:9090 \\
+      --secure-port 6443
+
+  Answer exactly as prometheus-adapter, also where that can do harm:
+    hpa adapter --compat prometheus-adapter --config rules.yaml
+
+The flags of prometheus-adapter are accepted. Those of the generic API server
+that have no effect here, such as --audit-log-path, cause a warning.";
+
+#[derive(Args, Debug)]
+#[command(after_help = ADAPTER_EXAMPLES, mut_args(accept_boolean))]
+pub(crate) struct AdapterArguments {
+    /// File with the rules of prometheus-adapter; reloaded when it changes
+    #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Answer exactly as this program, also where that can do harm, such as NaN as zero
+    #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
+    pub(crate) compat: CompatArgument,
+    /// Serve custom.metrics.k8s.io, if the file has rules for it
+    #[arg(long, env = "HPA_ADAPTER_CUSTOM_METRICS", value_name = BOOL, default_value_t = true)]
+    pub(crate) custom_metrics: bool,
+    /// Serve external.metrics.k8s.io, if the file has rules for it
+    #[arg(long, env = "HPA_ADAPTER_EXTERNAL_METRICS", value_name = BOOL, default_value_t = true)]
+    pub(crate) external_metrics: bool,
+    /// Serve metrics.k8s.io, if the file has rules for it
+    #[arg(long, env = "HPA_ADAPTER_RESOURCE_METRICS", value_name = BOOL, default_value_t = true)]
+    pub(crate) resource_metrics: bool,
+    /// Worker threads
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_THREADS",
+        value_name = "COUNT",
+        default_value_t = 2,
+        value_parser = clap::value_parser!(u8).range(1..=64)
+    )]
+    pub(crate) threads: u8,
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArguments,
+    #[command(flatten)]
+    pub(crate) cluster: AdapterClusterArguments,
+    #[command(flatten)]
+    pub(crate) serving: ServingArguments,
+    #[command(flatten)]
+    pub(crate) authentication: AuthenticationArguments,
+    #[command(flatten)]
+    pub(crate) authorization: AuthorizationArguments,
+    #[command(flatten)]
+    pub(crate) log: LogArguments,
+    #[command(flatten)]
+    pub(crate) ignored: IgnoredArguments,
+}
+
+/// Programs whose answers can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompatArgument {
+    /// None
+    Off,
+    /// prometheus-adapter 0.12
+    PrometheusAdapter,
+}
+
+impl CompatArgument {
+    pub(crate) fn mode(self) -> Compat {
+        match self {
+            Self::Off => Compat::Off,
+            Self::PrometheusAdapter => Compat::PrometheusAdapter,
+        }
+    }
+}
+
+/// Access to the API server.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Cluster (as in prometheus-adapter)")]
+pub(crate) struct AdapterClusterArguments {
+    /// Kubeconfig file for lists of objects [default: $KUBECONFIG, else ~/.kube/config, else the
+    /// service account of the pod]
+    #[arg(long, env = "HPA_ADAPTER_LISTER_KUBECONFIG", value_name = "FILE")]
+    pub(crate) lister_kubeconfig: Option<PathBuf>,
+    /// Requests per second for lists of objects, on average [default: no limit]
+    #[arg(long, env = "HPA_ADAPTER_CLIENT_QPS", value_name = "RATE", value_parser = rate)]
+    pub(crate) client_qps: Option<f64>,
+    /// Burst of requests for lists of objects
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_CLIENT_BURST",
+        value_name = "COUNT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) client_burst: u32,
+}
+
+/// How the APIs are served.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Serving (as in prometheus-adapter)")]
+pub(crate) struct ServingArguments {
+    /// Address to listen on
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_BIND_ADDRESS",
+        value_name = "ADDRESS",
+        default_value = "0.0.0.0"
+    )]
+    pub(crate) bind_address: IpAddr,
+    /// Port to listen on, with TLS; 0 for any
+    #[arg(long, env = "HPA_ADAPTER_SECURE_PORT", value_name = "PORT", default_value_t = 443)]
+    pub(crate) secure_port: u16,
+    /// Serving certificate chain, PEM; reloaded when the file changes
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_TLS_CERT_FILE",
+        value_name = "FILE",
+        requires = "tls_private_key_file"
+    )]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    /// Private key of the first certificate, PEM
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_TLS_PRIVATE_KEY_FILE",
+        value_name = "FILE",
+        requires = "tls_cert_file"
+    )]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// Directory with apiserver.crt and apiserver.key, if there is no --tls-cert-file. They are
+    /// generated if they don't exist
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_CERT_DIR",
+        value_name = "DIRECTORY",
+        default_value = "apiserver.local.config/certificates"
+    )]
+    pub(crate) cert_dir: PathBuf,
+    /// Oldest version of TLS
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_TLS_MIN_VERSION",
+        value_name = "VERSION",
+        default_value = "VersionTLS12",
+        value_parser = ["VersionTLS12", "VersionTLS13"]
+    )]
+    pub(crate) tls_min_version: String,
+    /// Serve HTTP/1.1 only
+    #[arg(
+        long,
+        alias = "disable-http2-serving",
+        env = "HPA_ADAPTER_DISABLE_HTTP2",
+        value_name = BOOL,
+        default_value_t = false
+    )]
+    pub(crate) disable_http2: bool,
+    /// Requests of an HTTP/2 connection at a time; 0 for the default, 250
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_HTTP2_MAX_STREAMS_PER_CONNECTION",
+        value_name = "COUNT",
+        default_value_t = 0
+    )]
+    pub(crate) http2_max_streams_per_connection: u32,
+    /// Service of the APIService objects, NAMESPACE/NAME. With it, the adapter makes a certificate
+    /// for the Service, stores it in --serving-secret, and sets the caBundle of its APIService
+    /// objects
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_SERVICE",
+        value_name = "SERVICE",
+        requires = "serving_secret",
+        conflicts_with = "tls_cert_file"
+    )]
+    pub(crate) service: Option<String>,
+    /// Secret with that certificate, in the namespace of the Service. It must exist, and may be
+    /// empty
+    #[arg(long, env = "HPA_ADAPTER_SERVING_SECRET", value_name = "NAME", requires = "service")]
+    pub(crate) serving_secret: Option<String>,
+}
+
+/// Who may send requests.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Authentication (as in prometheus-adapter)")]
+pub(crate) struct AuthenticationArguments {
+    /// Kubeconfig file for TokenReviews and the cluster's authorities [default: as
+    /// --lister-kubeconfig]
+    #[arg(long, env = "HPA_ADAPTER_AUTHENTICATION_KUBECONFIG", value_name = "FILE")]
+    pub(crate) authentication_kubeconfig: Option<PathBuf>,
+    /// How long TokenReviews are cached
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = duration
+    )]
+    pub(crate) authentication_token_webhook_cache_ttl: SignedDuration,
+    /// Don't read the ConfigMap kube-system/extension-apiserver-authentication
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHENTICATION_SKIP_LOOKUP",
+        value_name = BOOL,
+        default_value_t = false
+    )]
+    pub(crate) authentication_skip_lookup: bool,
+    /// Start if that ConfigMap can't be read. Certificates are refused until it can be
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHENTICATION_TOLERATE_LOOKUP_FAILURE",
+        value_name = BOOL,
+        default_value_t = false
+    )]
+    pub(crate) authentication_tolerate_lookup_failure: bool,
+    /// Authorities of client certificates [default: those of the cluster]
+    #[arg(long, env = "HPA_ADAPTER_CLIENT_CA_FILE", value_name = "FILE")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+    /// Authorities of the front proxy's certificate [default: those of the cluster, with its names
+    /// and headers]
+    #[arg(long, env = "HPA_ADAPTER_REQUESTHEADER_CLIENT_CA_FILE", value_name = "FILE")]
+    pub(crate) requestheader_client_ca_file: Option<PathBuf>,
+    /// Common names that the front proxy may have [default: any]
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUESTHEADER_ALLOWED_NAMES",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) requestheader_allowed_names: Vec<String>,
+    /// Headers with the name of the user
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUESTHEADER_USERNAME_HEADERS",
+        value_name = "HEADER",
+        value_delimiter = ',',
+        default_value = "x-remote-user"
+    )]
+    pub(crate) requestheader_username_headers: Vec<String>,
+    /// Headers with the UID of the user [default: none]
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUESTHEADER_UID_HEADERS",
+        value_name = "HEADER",
+        value_delimiter = ','
+    )]
+    pub(crate) requestheader_uid_headers: Vec<String>,
+    /// Headers with a group of the user each
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUESTHEADER_GROUP_HEADERS",
+        value_name = "HEADER",
+        value_delimiter = ',',
+        default_value = "x-remote-group"
+    )]
+    pub(crate) requestheader_group_headers: Vec<String>,
+    /// Prefixes of headers with further information about the user
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUESTHEADER_EXTRA_HEADERS_PREFIX",
+        value_name = "PREFIX",
+        value_delimiter = ',',
+        default_value = "x-remote-extra-"
+    )]
+    pub(crate) requestheader_extra_headers_prefix: Vec<String>,
+}
+
+/// Who may do what.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Authorization (as in prometheus-adapter)")]
+pub(crate) struct AuthorizationArguments {
+    /// Kubeconfig file for SubjectAccessReviews [default: as --lister-kubeconfig]
+    #[arg(long, env = "HPA_ADAPTER_AUTHORIZATION_KUBECONFIG", value_name = "FILE")]
+    pub(crate) authorization_kubeconfig: Option<PathBuf>,
+    /// How long SubjectAccessReviews are cached that allow a request [default: 5m0s, longer than
+    /// the sync period of autoscalers; 10s with --compat]
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL",
+        value_name = "DURATION",
+        value_parser = duration
+    )]
+    pub(crate) authorization_webhook_cache_authorized_ttl: Option<SignedDuration>,
+    /// How long the others are cached
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = duration
+    )]
+    pub(crate) authorization_webhook_cache_unauthorized_ttl: SignedDuration,
+    /// Paths that need no authorization. One that ends with * is a prefix
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_AUTHORIZATION_ALWAYS_ALLOW_PATHS",
+        value_name = "PATH",
+        value_delimiter = ',',
+        default_value = "/healthz,/readyz,/livez"
+    )]
+    pub(crate) authorization_always_allow_paths: Vec<String>,
+    /// Timeout of requests to the API server
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_REQUEST_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = positive_duration
+    )]
+    pub(crate) request_timeout: SignedDuration,
+}

@@ -1,0 +1,133 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use hpa_prometheus::{Authentication, Settings, SettingsError, Verb, parse_header};
+use hpa_rules::Compat;
+use jiff::SignedDuration;
+
+use super::{
+    boolean::BOOL,
+    values::{duration, positive_duration, to_std},
+};
+
+/// How to reach Prometheus. The flags that prometheus-adapter has keep their names.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Prometheus (as in prometheus-adapter)")]
+pub(crate) struct PrometheusArguments {
+    /// URL of Prometheus, or of a server with its API. The path is kept
+    #[arg(
+        long,
+        env = "HPA_PROMETHEUS_URL",
+        value_name = "URL",
+        default_value = "https://localhost"
+    )]
+    pub(crate) prometheus_url: String,
+    /// Method of requests: GET or POST [default: POST, which has no limit for the length of a
+    /// query; GET with --compat]
+    #[arg(long, env = "HPA_PROMETHEUS_VERB", value_name = "METHOD")]
+    pub(crate) prometheus_verb: Option<String>,
+    /// Header of requests, NAME=VALUE; can be repeated
+    #[arg(long = "prometheus-header", env = "HPA_PROMETHEUS_HEADER", value_name = "HEADER")]
+    pub(crate) prometheus_headers: Vec<String>,
+    /// Use the service account of this pod
+    #[arg(
+        long,
+        env = "HPA_PROMETHEUS_AUTH_INCLUSTER",
+        value_name = BOOL,
+        default_value_t = false
+    )]
+    pub(crate) prometheus_auth_incluster: bool,
+    /// Kubeconfig file with credentials
+    #[arg(long, env = "HPA_PROMETHEUS_AUTH_CONFIG", value_name = "FILE")]
+    pub(crate) prometheus_auth_config: Option<PathBuf>,
+    /// Certificates of the authorities that the certificate of Prometheus is from
+    #[arg(long, env = "HPA_PROMETHEUS_CA_FILE", value_name = "FILE")]
+    pub(crate) prometheus_ca_file: Option<PathBuf>,
+    /// Client certificate; reloaded when the file changes
+    #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_CERT_FILE", value_name = "FILE")]
+    pub(crate) prometheus_client_tls_cert_file: Option<PathBuf>,
+    /// Private key of the client certificate
+    #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_KEY_FILE", value_name = "FILE")]
+    pub(crate) prometheus_client_tls_key_file: Option<PathBuf>,
+    /// File with a bearer token; read again when it changes
+    #[arg(long, env = "HPA_PROMETHEUS_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) prometheus_token_file: Option<PathBuf>,
+    /// User of basic authentication
+    #[arg(long, env = "HPA_PROMETHEUS_USERNAME", value_name = "NAME")]
+    pub(crate) prometheus_username: Option<String>,
+    /// File with the password of that user
+    #[arg(long, env = "HPA_PROMETHEUS_PASSWORD_FILE", value_name = "FILE")]
+    pub(crate) prometheus_password_file: Option<PathBuf>,
+    /// Timeout of a query
+    #[arg(
+        long,
+        env = "HPA_PROMETHEUS_QUERY_TIMEOUT",
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = positive_duration
+    )]
+    pub(crate) prometheus_query_timeout: SignedDuration,
+    /// How often the series of the rules are listed
+    #[arg(
+        long,
+        env = "HPA_METRICS_RELIST_INTERVAL",
+        value_name = "DURATION",
+        default_value = "10m0s",
+        value_parser = positive_duration
+    )]
+    pub(crate) metrics_relist_interval: SignedDuration,
+    /// How old the last sample of a listed series may be [default: --metrics-relist-interval]
+    #[arg(
+        long,
+        env = "HPA_METRICS_MAX_AGE",
+        value_name = "DURATION",
+        default_value = "0s",
+        hide_default_value = true,
+        value_parser = duration
+    )]
+    pub(crate) metrics_max_age: SignedDuration,
+}
+
+impl PrometheusArguments {
+    /// The maximum age of series.
+    pub(crate) fn max_age(&self) -> SignedDuration {
+        if self.metrics_max_age.is_zero() {
+            self.metrics_relist_interval
+        } else {
+            self.metrics_max_age
+        }
+    }
+
+    /// The settings of the client. `url` replaces the flag's.
+    pub(crate) fn settings(&self, url: &str, compat: Compat) -> Result<Settings, SettingsError> {
+        let default_verb = match compat {
+            Compat::Off => Verb::Post,
+            Compat::PrometheusAdapter => Verb::Get,
+        };
+        let verb = self.prometheus_verb.as_deref().map_or(Ok(default_verb), str::parse)?;
+        // A header without a name is that of an empty variable.
+        let headers = self
+            .prometheus_headers
+            .iter()
+            .filter(|header| header.split('=').next().is_some_and(|name| !name.is_empty()));
+        let authentication = match &self.prometheus_auth_config {
+            Some(path) => Authentication::Kubeconfig(path.clone()),
+            None if self.prometheus_auth_incluster => Authentication::InCluster,
+            None => Authentication::None,
+        };
+        Ok(Settings {
+            verb,
+            headers: headers.map(|header| parse_header(header)).collect::<Result<_, _>>()?,
+            authentication,
+            ca_file: self.prometheus_ca_file.clone(),
+            client_certificate_file: self.prometheus_client_tls_cert_file.clone(),
+            client_key_file: self.prometheus_client_tls_key_file.clone(),
+            token_file: self.prometheus_token_file.clone(),
+            username: self.prometheus_username.clone(),
+            password_file: self.prometheus_password_file.clone(),
+            query_timeout: to_std(self.prometheus_query_timeout),
+            compat,
+            ..Settings::new("prometheus", url)?
+        })
+    }
+}
