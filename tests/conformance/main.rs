@@ -12,6 +12,7 @@
     reason = "a test runner, which stops at broken data and prints results"
 )]
 
+mod adapter;
 mod admission;
 mod calculators;
 mod compare;
@@ -37,7 +38,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 8] = [
+const CHECKS: [(&str, bool, Check); 9] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -46,10 +47,11 @@ const CHECKS: [(&str, bool, Check); 8] = [
     ("selector", true, values::selector),
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
+    ("prometheus_adapter_http", true, adapter::http::check),
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 10;
+const DEFAULT_FILES: usize = 11;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

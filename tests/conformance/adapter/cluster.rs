@@ -1,0 +1,202 @@
+//! A cluster with recorded objects, as far as the adapter asks for them.
+
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+
+use hpa_calc::Selector;
+use hpa_metrics_api::Query;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// A resource of the recorded cluster.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Kind {
+    group: String,
+    version: String,
+    kind: String,
+    plural: String,
+    singular: String,
+    namespaced: bool,
+}
+
+impl Kind {
+    fn api_version(&self) -> String {
+        match self.group.as_str() {
+            "" => self.version.clone(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
+/// The cluster, and what was asked of it.
+pub(super) struct Cluster {
+    kinds: Vec<Kind>,
+    objects: Vec<Value>,
+    asked: Mutex<Asked>,
+}
+
+/// What the adapter asked the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Paths of lists, with the decoded selector.
+    pub(super) lists: Vec<String>,
+    /// Attributes of access reviews.
+    pub(super) accesses: Vec<Value>,
+}
+
+impl Cluster {
+    pub(super) fn new(header: &Value, objects: &Value) -> Result<Arc<Self>, String> {
+        let kinds = header.get("kinds").cloned().unwrap_or_default();
+        let kinds = serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
+        let objects = objects.as_array().cloned().unwrap_or_default();
+        Ok(Arc::new(Self { kinds, objects, asked: Mutex::default() }))
+    }
+
+    /// A client whose requests this cluster answers.
+    pub(super) fn client(self: &Arc<Self>) -> kube::Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                Ok::<_, Infallible>(cluster.answer(&head, &body).await.map(Body::from))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// What was asked since the last call.
+    pub(super) fn take(&self) -> Asked {
+        std::mem::take(&mut *self.asked.lock())
+    }
+
+    pub(super) async fn answer(
+        &self,
+        head: &http::request::Parts,
+        body: &[u8],
+    ) -> Response<Vec<u8>> {
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        if query.get("watch").is_some_and(|watch| watch != "false") {
+            // Nothing changes.
+            return std::future::pending().await;
+        }
+        let path = head.uri.path();
+        let answer = if head.method == Method::POST && path.ends_with("/subjectaccessreviews") {
+            self.review(body)
+        } else if let Some(document) = self.discovery(path) {
+            Some(document)
+        } else {
+            self.list(path, &query)
+        };
+        let (status, body) = match answer {
+            Some(body) => (StatusCode::OK, body),
+            None => {
+                let body = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": format!("{path} is unknown"), "reason": "NotFound", "code": 404,
+                });
+                (StatusCode::NOT_FOUND, body)
+            }
+        };
+        let mut response = Response::new(body.to_string().into_bytes());
+        *response.status_mut() = status;
+        let json = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, json);
+        response
+    }
+
+    /// Everything is allowed.
+    fn review(&self, body: &[u8]) -> Option<Value> {
+        let mut review: Value = serde_json::from_slice(body).ok()?;
+        let spec = review.get("spec")?;
+        let attributes =
+            spec.get("resourceAttributes").or_else(|| spec.get("nonResourceAttributes"))?;
+        self.asked.lock().accesses.push(attributes.clone());
+        review["status"] = json!({ "allowed": true });
+        Some(review)
+    }
+
+    /// The documents of discovery, without aggregation.
+    fn discovery(&self, path: &str) -> Option<Value> {
+        match path {
+            "/version" => return Some(json!({ "major": "1", "minor": "36" })),
+            "/api" => return Some(json!({ "kind": "APIVersions", "versions": ["v1"] })),
+            "/apis" => return Some(self.groups()),
+            _ => {}
+        }
+        let api_version =
+            path.strip_prefix("/apis/").or_else(|| path.strip_prefix("/api/"))?.to_owned();
+        let resources = self.kinds.iter().filter(|kind| kind.api_version() == api_version);
+        let resources: Vec<Value> = resources
+            .map(|kind| {
+                json!({
+                    "name": kind.plural, "singularName": kind.singular, "kind": kind.kind,
+                    "namespaced": kind.namespaced, "verbs": ["get", "list", "watch"],
+                })
+            })
+            .collect();
+        (!resources.is_empty()).then(|| {
+            json!({
+                "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version,
+                "resources": resources,
+            })
+        })
+    }
+
+    fn groups(&self) -> Value {
+        let mut versions: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for kind in self.kinds.iter().filter(|kind| !kind.group.is_empty()) {
+            let version = json!({ "groupVersion": kind.api_version(), "version": kind.version });
+            let versions = versions.entry(&kind.group).or_default();
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        let groups = versions.into_iter().map(|(name, versions)| {
+            json!({ "name": name, "preferredVersion": versions.first(), "versions": versions })
+        });
+        json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups.collect::<Vec<_>>() })
+    }
+
+    /// A list of objects, in the recorded order.
+    fn list(&self, path: &str, query: &Query) -> Option<Value> {
+        let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let (api_version, rest) = match segments.as_slice() {
+            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
+            _ => return None,
+        };
+        let (namespace, plural) = match rest {
+            [plural] => (None, *plural),
+            ["namespaces", namespace, plural] => (Some(*namespace), *plural),
+            _ => return None,
+        };
+        let known = |kind: &&Kind| kind.plural == plural && kind.api_version() == api_version;
+        let kind = self.kinds.iter().find(known)?;
+        let selector = query.get("labelSelector").unwrap_or_default();
+        let parameters = match selector {
+            "" => String::new(),
+            selector => format!("?labelSelector={selector}"),
+        };
+        self.asked.lock().lists.push(format!("{path}{parameters}"));
+        let selector = Selector::parse(selector).ok()?;
+        let only_running = query.get("fieldSelector") == Some("status.phase=Running");
+        let items = self.objects.iter().filter(|object| {
+            let labels: BTreeMap<String, String> =
+                serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
+            object["kind"] == *kind.kind
+                && object["apiVersion"] == *api_version
+                && namespace.is_none_or(|own| object["metadata"]["namespace"] == own)
+                && (!only_running || object["status"]["phase"] == "Running")
+                && selector.matches(&labels)
+        });
+        Some(json!({
+            "kind": format!("{}List", kind.kind), "apiVersion": api_version,
+            "metadata": { "resourceVersion": "1" }, "items": items.collect::<Vec<_>>(),
+        }))
+    }
+}

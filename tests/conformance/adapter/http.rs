@@ -1,0 +1,243 @@
+//! `prometheus_adapter_http`: requests to the adapter, and what it asks Prometheus and the cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_adapter::{
+    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, Version,
+    authorization::AuthorizerOptions,
+};
+use hpa_metrics_api::InstalledGroups;
+use hpa_prometheus::{Client, Settings, Verb, parse_header};
+use hpa_provider::{
+    FixedMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, Servers,
+};
+use hpa_rules::{Compat, Config};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+
+use super::{cluster::Cluster, normalize, prometheus::Prometheus};
+use crate::{compare::difference, rules};
+
+const COMPAT: Compat = Compat::PrometheusAdapter;
+const PORT: u16 = 61_234;
+const TOKEN: &str = "tok-123";
+
+/// Compares a line: all requests to an adapter with a configuration.
+pub(crate) fn check(line: &Value, header: &Value) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(check_line(line, header))
+}
+
+async fn check_line(line: &Value, header: &Value) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let prometheus = Prometheus::start().await.map_err(text)?;
+    let cluster = Cluster::new(header, &line["objects"])?;
+    let token = tempfile::NamedTempFile::new().map_err(text)?;
+    std::fs::write(token.path(), TOKEN).map_err(text)?;
+    let flags = Flags::parse(line, &prometheus, token.path())?;
+    let yaml = line["config"].as_str().unwrap_or_default();
+    let config = Config::parse(yaml).map_err(|error| format!("config: {error}"))?;
+    let client =
+        Client::new(flags.settings, Arc::new(())).map_err(|error| format!("flags: {error}"))?;
+    let objects = Arc::new(KubeObjects::new(cluster.client()).listing_pods());
+    let watched = objects.clone();
+    let watch = tokio::spawn(async move { watched.watch().await });
+    while !objects.has_synced() {
+        tokio::task::yield_now().await;
+    }
+    let settings = PrometheusSettings {
+        compat: COMPAT,
+        relist_interval: flags.relist_interval,
+        max_age: flags.max_age,
+        ..PrometheusSettings::default()
+    };
+    let provider = PrometheusProvider::new(
+        config,
+        Servers::new(Some(client), Arc::new(())),
+        settings,
+        Arc::new(FixedMapper(rules::resources(header)?)),
+        objects,
+    );
+    let provider = Arc::new(provider.map_err(|error| error.to_string())?);
+    prometheus.expect(&line["discovery"]);
+    // A failure is part of some recordings.
+    provider.relist().await.ok();
+    let asked = without_responses(&json!(prometheus.asked()));
+    same("discovery", &without_responses(&line["discovery"]), &asked)?;
+    let adapter = adapter(provider, &cluster)?;
+    cluster.take();
+    let requests = line["requests"].as_array().into_iter().flatten();
+    for (index, recorded) in requests.enumerate() {
+        let outcome = check_request(&adapter, &prometheus, &cluster, recorded).await;
+        outcome.map_err(|difference| {
+            let (method, path) = (&recorded["method"], &recorded["path"]);
+            format!("request {index} {method} {path} {}: {difference}", recorded["headers"])
+        })?;
+    }
+    watch.abort();
+    Ok(())
+}
+
+struct Flags {
+    settings: Settings,
+    relist_interval: Duration,
+    max_age: Duration,
+}
+
+impl Flags {
+    fn parse(
+        line: &Value,
+        prometheus: &Prometheus,
+        token: &std::path::Path,
+    ) -> Result<Self, String> {
+        let flags = line["flags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let flags: Vec<(&str, &str)> =
+            flags.map(|flag| flag.split_once('=').unwrap_or((flag, ""))).collect();
+        let last =
+            |name: &str| flags.iter().rev().find(|(own, _)| *own == name).map(|(_, value)| *value);
+        let url = last("--prometheus-url").unwrap_or("http://prometheus");
+        let url = url.replace("http://prometheus", &format!("http://{}", prometheus.address));
+        let mut settings =
+            Settings::new("prometheus", &url).map_err(|error| format!("url: {error}"))?;
+        settings.compat = COMPAT;
+        settings.verb = last("--prometheus-verb")
+            .map_or(Ok(Verb::Get), str::parse)
+            .map_err(|error| error.to_string())?;
+        settings.token_file = last("--prometheus-token-file").map(|_| token.to_owned());
+        let headers = flags.iter().filter(|(name, _)| *name == "--prometheus-header");
+        settings.headers = headers
+            .map(|(_, value)| parse_header(value))
+            .collect::<Result<_, _>>()
+            .map_err(|error| error.to_string())?;
+        let duration = |name: &str| {
+            let duration = last(name).map(str::parse::<jiff::SignedDuration>).transpose();
+            duration.map_err(|error| format!("{name}: {error}"))
+        };
+        let relist_interval = duration("--metrics-relist-interval")?;
+        let relist_interval =
+            relist_interval.map_or(Duration::from_secs(600), jiff::SignedDuration::unsigned_abs);
+        let max_age = duration("--metrics-max-age")?;
+        let max_age = max_age.map_or(relist_interval, jiff::SignedDuration::unsigned_abs);
+        Ok(Self { settings, relist_interval, max_age })
+    }
+}
+
+fn adapter(provider: Arc<PrometheusProvider>, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
+    let groups = provider.groups();
+    let options = AdapterOptions {
+        groups: InstalledGroups {
+            custom: groups.custom,
+            external: groups.external,
+            resource: groups.resource,
+        },
+        compat: COMPAT,
+        port: PORT,
+        version: Version::default(),
+    };
+    let authorizer = AuthorizerOptions {
+        always_allowed: ["/healthz", "/readyz", "/livez"].map(str::to_owned).to_vec(),
+        // Each request is recorded with its review.
+        allowed_lifetime: Duration::ZERO,
+        denied_lifetime: Duration::ZERO,
+    };
+    let authorizer = Authorizer::new(Arc::new(cluster.client()), &authorizer);
+    let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
+    let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
+    Ok(Adapter::new(provider, authenticator, authorizer, metrics, options))
+}
+
+async fn check_request(
+    adapter: &Adapter,
+    prometheus: &Prometheus,
+    cluster: &Cluster,
+    recorded: &Value,
+) -> Result<(), String> {
+    prometheus.expect(&recorded["prometheus"]);
+    let method = recorded["method"].as_str().unwrap_or_default();
+    let mut request =
+        Request::builder().method(method).uri(recorded["path"].as_str().unwrap_or_default());
+    for (name, value) in recorded["headers"].as_object().into_iter().flatten() {
+        request = request.header(name, value.as_str().unwrap_or_default());
+    }
+    let request = request.body(()).map_err(|error| error.to_string())?;
+    let response = adapter.respond(&request.into_parts().0, None).await;
+    same("status", &recorded["status"], &json!(response.status().as_u16()))?;
+    let content_type = response.headers().get(http::header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    same("contentType", &recorded["contentType"], &json!(content_type))?;
+    let body = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    check_body(recorded, &body)?;
+    let asked = cluster.take();
+    same("lists", &json!(without_caches(&recorded["lists"], &asked.lists)), &asked.lists)?;
+    let access = asked.accesses.first();
+    same("authorization", &recorded["authorization"], &json!(access))?;
+    let expected = without_responses(&recorded["prometheus"]);
+    same("prometheus", &expected, &without_responses(&json!(prometheus.asked())))
+}
+
+fn check_body(recorded: &Value, body: &[u8]) -> Result<(), String> {
+    if let Some(expected) = recorded.get("bodyText") {
+        let text = normalize::times(&String::from_utf8_lossy(body));
+        return same("bodyText", expected, &json!(text));
+    }
+    if let Some(expected) = recorded.get("bodyBytes") {
+        return Err(format!("{expected} bytes of protobuf are recorded, which is not served"));
+    }
+    let mut found = serde_json::from_slice(body).map_err(|error| {
+        format!("the body is not JSON: {error}: {}", String::from_utf8_lossy(body))
+    })?;
+    normalize::body(&mut found, PORT);
+    same("body", &recorded["body"], &found)
+}
+
+/// The recorded lists, without those by which the caches of pods and nodes were filled again in the
+/// meantime.
+fn without_caches<'v>(recorded: &'v Value, found: &[String]) -> &'v [Value] {
+    let recorded = recorded.as_array().map(Vec::as_slice).unwrap_or_default();
+    match recorded {
+        [lists @ .., pods, nodes]
+            if pods == "/api/v1/pods" && nodes == "/api/v1/nodes" && lists.len() == found.len() =>
+        {
+            lists
+        }
+        _ => recorded,
+    }
+}
+
+/// Requests without their responses, sorted. Of those that were repeated because the connection was
+/// closed, one; and without those of a redirection that was followed.
+fn without_responses(exchanges: &Value) -> Value {
+    let exchanges = exchanges.as_array().into_iter().flatten();
+    let exchanges = exchanges.filter(|exchange| exchange["path"] != "/login");
+    let mut requests: Vec<Value> = exchanges
+        .map(|exchange| {
+            let mut request = exchange.clone();
+            if let Some(fields) = request.as_object_mut() {
+                fields.remove("response");
+            }
+            for pair in request["params"].as_array_mut().into_iter().flatten() {
+                if let Some(text) = pair[1].as_str() {
+                    pair[1] = json!(normalize::sort_alternatives(text));
+                }
+            }
+            request
+        })
+        .collect();
+    requests.sort_by_key(ToString::to_string);
+    requests.dedup();
+    requests.into()
+}
+
+fn same<T: serde::Serialize + ?Sized>(
+    field: &str,
+    expected: &Value,
+    found: &T,
+) -> Result<(), String> {
+    let found = serde_json::to_value(found).map_err(|error| error.to_string())?;
+    let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if is_empty(expected) && is_empty(&found) {
+        return Ok(());
+    }
+    difference(field, expected, &found).map_or(Ok(()), Err)
+}
