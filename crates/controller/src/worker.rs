@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// All workers. A reconcile has a worker while it computes, reads or writes objects, and none while
-/// it waits for metrics. So a metrics API that hangs occupies no worker.
+/// it waits for metrics or for slow requests. So an API that hangs occupies no worker.
 pub(crate) struct Workers {
     pub(crate) queue: Arc<WorkQueue<HpaKey>>,
     pub(crate) reconciler: Arc<Reconciler>,
@@ -42,14 +42,14 @@ impl Workers {
         while running.join_next().await.is_some() {}
     }
 
-    async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, mut slot: WorkerSlot) {
+    async fn process(self: Arc<Self>, item: WorkItem<HpaKey>, due: Instant, slot: WorkerSlot) {
         let Self { queue, reconciler, telemetry, sync_period, suspension, .. } = &*self;
         suspension.check();
         let started = Instant::now();
         let key = item.key().clone();
         telemetry.dequeued(&key, started - due, *sync_period);
         // A panic on one autoscaler must not stop the others.
-        let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &mut slot)).catch_unwind();
+        let reconcile = AssertUnwindSafe(reconciler.reconcile_in(&key, &slot)).catch_unwind();
         if reconcile.await.is_err() {
             let _span = trace::reconcile(&key).entered();
             error!("reconcile panicked; retrying at the next sync");

@@ -1,6 +1,7 @@
 //! A dependency that fails must not affect autoscalers that don't need it.
 
 mod metrics_apis;
+mod targets;
 
 use std::time::Duration;
 

@@ -24,8 +24,8 @@ pub(super) struct Attempt<'a> {
     pub(super) pause: Pause,
     /// Start of the reconcile, in monotonic time.
     started: Duration,
-    /// Free for other reconciles while this one waits for metrics.
-    pub(super) slot: &'a mut WorkerSlot,
+    /// Free for other reconciles while this one waits for metrics or for slow requests.
+    pub(super) slot: &'a WorkerSlot,
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may
     /// be stale, and lacks a write of this controller whose response was lost.
     pub(super) latest: Option<HorizontalPodAutoscaler>,
@@ -54,7 +54,7 @@ impl<'a> Attempt<'a> {
         autoscaler: &'a Arc<Autoscaler>,
         pause: Pause,
         started: Duration,
-        slot: &'a mut WorkerSlot,
+        slot: &'a WorkerSlot,
     ) -> Self {
         Self {
             reconciler,

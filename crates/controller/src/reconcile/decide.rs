@@ -60,7 +60,8 @@ impl<'a> Attempt<'a> {
             // unreadable.
             self.reconciler.selectors.set(self.key, None);
         }
-        let mut target = self.target().await;
+        let slot = self.slot;
+        let mut target = slot.release_if_slow(self.target()).await;
         if let Ok(target) = &target {
             let replicas = target.read.scale.spec_replicas;
             let now = self.reconciler.clock.instants();
@@ -68,14 +69,14 @@ impl<'a> Attempt<'a> {
         }
         loop {
             if let Ok(target) = &target {
-                self.list_pods_if_cache_incomplete(&target.read.scale).await;
+                slot.release_if_slow(self.list_pods_if_cache_incomplete(&target.read.scale)).await;
             }
             let decided = self.decide(&target).await;
             let (Some(replicas), Ok(found)) = (decided.decision.scale_to(), &mut target) else {
                 let now = decided.at.wall;
                 return Some(decided.conclude(Ok(()), now));
             };
-            match self.scale(&decided.decision, found, replicas).await {
+            match slot.release_if_slow(self.scale(&decided.decision, found, replicas)).await {
                 ScaleWrite::Done(result) => {
                     let now = self.now_since(decided.at);
                     return Some(decided.conclude(result, now));
@@ -96,7 +97,7 @@ impl<'a> Attempt<'a> {
                     debug!(
                         "the API server refused the cached scale, reading it and deciding again"
                     );
-                    target = self.read_target().await;
+                    target = slot.release_if_slow(self.read_target()).await;
                 }
             }
         }
@@ -190,7 +191,7 @@ impl<'a> Attempt<'a> {
         for event in events {
             reconciler.record(key, hpa, event);
         }
-        let stored = self.write_status(status).await;
+        let stored = self.slot.release_if_slow(self.write_status(status)).await;
         let (current, desired) = (explanation.current_replicas, explanation.desired_replicas);
         let is_decided = stored && error.as_ref().is_none_or(ReconcileError::is_partial);
         autoscaler.set_undecided(!is_decided);

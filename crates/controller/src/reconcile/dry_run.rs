@@ -32,13 +32,14 @@ impl Reconciler {
         key: &HpaKey,
         autoscaler: &Arc<Autoscaler>,
         hpa: &Arc<HorizontalPodAutoscaler>,
-        slot: &mut WorkerSlot,
+        slot: &WorkerSlot,
     ) {
         let started = self.clock.instants().monotonic;
         let record = self.shadow.record(key, autoscaler, hpa, &self.settings, started);
         let observation = record.lock().observe(hpa);
         let peer = &hpa.status;
-        let Some(scale) = self.scale_to_compare(key, hpa, observation.as_ref()).await else {
+        let scale = self.scale_to_compare(key, hpa, observation.as_ref());
+        let Some(scale) = slot.release_if_slow(scale).await else {
             debug!("the peer's status does not have the current replicas yet");
             return;
         };

@@ -50,13 +50,13 @@ impl Reconciler {
     /// Reconciles an autoscaler once, without a limit of workers. Does nothing if the cache doesn't
     /// have it. Failures become conditions, events and log lines of that autoscaler.
     pub async fn reconcile(&self, key: &HpaKey) {
-        let mut slot = WorkerSlots::new(1).acquire().await;
-        self.reconcile_in(key, &mut slot).await;
+        let slot = WorkerSlots::new(1).acquire().await;
+        self.reconcile_in(key, &slot).await;
     }
 
     /// [`Reconciler::reconcile`] in a slot, which is free for others while the reconcile waits for
-    /// metrics.
-    pub async fn reconcile_in(&self, key: &HpaKey, slot: &mut WorkerSlot) {
+    /// metrics or for slow requests.
+    pub async fn reconcile_in(&self, key: &HpaKey, slot: &WorkerSlot) {
         let reconcile = async {
             if self.reconcile_once(key, slot).await {
                 // If it changes a second time, the next sync handles it.
@@ -68,7 +68,7 @@ impl Reconciler {
 
     /// Returns `true` if the spec changed during the reconcile, so that nothing was decided. The
     /// cache has the new spec from this reconcile's own read: no watch event will requeue the key.
-    async fn reconcile_once(&self, key: &HpaKey, slot: &mut WorkerSlot) -> bool {
+    async fn reconcile_once(&self, key: &HpaKey, slot: &WorkerSlot) -> bool {
         let Some(autoscaler) = self.decodable_autoscaler(key).await else { return false };
         let started = self.clock.instants().monotonic;
         let hpa = autoscaler.object();

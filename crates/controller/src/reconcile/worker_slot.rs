@@ -1,9 +1,16 @@
 //! The right to use a worker.
 
-use std::{pin::pin, sync::Arc, task::Poll};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::poll;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+/// After this time, a request is slow. Each slow request occupies a worker for so long.
+const SLOW: Duration = Duration::from_millis(200);
 
 /// One slot for each worker, `--concurrent-horizontal-pod-autoscaler-syncs`.
 #[derive(Clone, Debug)]
@@ -16,7 +23,7 @@ impl WorkerSlots {
 
     /// Waits for a slot. Callers get slots in the order in which they wait.
     pub async fn acquire(&self) -> WorkerSlot {
-        WorkerSlot { slots: self.clone(), permit: self.permit().await }
+        WorkerSlot { slots: self.clone(), permit: Mutex::new(self.permit().await) }
     }
 
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
@@ -29,20 +36,31 @@ impl WorkerSlots {
 #[derive(Debug)]
 pub struct WorkerSlot {
     slots: WorkerSlots,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl WorkerSlot {
     /// Waits without occupying the slot, unless `wait` is ready at once. Until then,
     /// another reconcile can use it.
-    pub(super) async fn release_during<F: Future>(&mut self, wait: F) -> F::Output {
+    pub(super) async fn release_during<F: Future>(&self, wait: F) -> F::Output {
         let mut wait = pin!(wait);
         if let Poll::Ready(output) = poll!(wait.as_mut()) {
             return output;
         }
-        self.permit = None;
+        *self.permit.lock() = None;
         let output = wait.await;
-        self.permit = self.slots.permit().await;
+        let permit = self.slots.permit().await;
+        *self.permit.lock() = permit;
         output
+    }
+
+    /// Sends requests, and stops occupying the slot if they are slow. Usually they aren't, so that
+    /// the number of workers limits the load on the API server.
+    pub(super) async fn release_if_slow<F: Future>(&self, requests: F) -> F::Output {
+        let mut requests = pin!(requests);
+        match timeout(SLOW, requests.as_mut()).await {
+            Ok(output) => output,
+            Err(_) => self.release_during(requests).await,
+        }
     }
 }

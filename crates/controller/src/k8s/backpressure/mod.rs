@@ -1,4 +1,7 @@
-//! Holds requests back after a 429 response (`TooManyRequests`).
+//! Holds requests back: after a 429 response (`TooManyRequests`), and while too many requests for
+//! the same API group wait for their responses.
+
+mod group_limit;
 
 use std::{
     collections::HashMap,
@@ -13,11 +16,14 @@ use http::{HeaderMap, Request, Response, StatusCode, header};
 use kube::client::Body;
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::{
     BoxError, Layer, Service, ServiceExt,
     buffer::{Buffer, future::ResponseFuture},
 };
+
+use self::group_limit::GroupLimit;
 
 /// For a 429 without a usable `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -35,6 +41,8 @@ const BUFFER: usize = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct BackpressureLayer {
     pub(super) max_delay: Duration,
+    /// How many requests for one API group may wait for their responses.
+    pub(super) group_concurrency: usize,
 }
 
 impl<S> Layer<S> for BackpressureLayer
@@ -52,6 +60,7 @@ where
             inner: Buffer::new(inner, BUFFER),
             max_delay: self.max_delay,
             blocked: Arc::default(),
+            limit: Arc::new(GroupLimit::new(self.group_concurrency)),
             wait: None,
         }
     }
@@ -62,6 +71,7 @@ pub(super) struct Backpressure<F> {
     inner: Buffer<Request<Body>, F>,
     max_delay: Duration,
     blocked: Arc<Mutex<Blocked>>,
+    limit: Arc<GroupLimit>,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -123,20 +133,24 @@ where
         let group: Box<str> = api_group(request.uri().path()).into();
         let blocked = self.blocked.clone();
         let is_blocked = blocked.lock().group_until(&group).is_some();
-        let response = if is_blocked {
-            let (inner, group) = (self.inner.clone(), Box::clone(&group));
-            Either::Right(Box::pin(send_when_unblocked(inner, blocked, group, request)) as _)
-        } else {
+        let limit = self.limit.of(&group);
+        let permit = limit.clone().try_acquire_owned().ok().filter(|_| !is_blocked);
+        let response = if permit.is_some() {
             Either::Left(self.inner.call(request))
+        } else {
+            let (inner, group) = (self.inner.clone(), Box::clone(&group));
+            Either::Right(Box::pin(send_later(inner, blocked, limit, group, request)) as _)
         };
         let (blocked, max_delay) = (self.blocked.clone(), self.max_delay);
-        BackpressureFuture { response, blocked, group, max_delay }
+        BackpressureFuture { response, blocked, group, max_delay, permit }
     }
 }
 
-async fn send_when_unblocked<F, C, E>(
+/// Sends a request when its group is neither blocked nor at its limit.
+async fn send_later<F, C, E>(
     inner: Buffer<Request<Body>, F>,
     blocked: Arc<Mutex<Blocked>>,
+    limit: Arc<Semaphore>,
     group: Box<str>,
     request: Request<Body>,
 ) -> Result<Response<C>, BoxError>
@@ -145,9 +159,13 @@ where
     E: Into<BoxError> + 'static,
 {
     loop {
+        let permit = limit.acquire().await;
         let until = blocked.lock().group_until(&group);
         match until {
-            Some(until) => sleep_until(until).await,
+            Some(until) => {
+                drop(permit);
+                sleep_until(until).await;
+            }
             None => return inner.oneshot(request).await,
         }
     }
@@ -161,6 +179,8 @@ pin_project! {
         blocked: Arc<Mutex<Blocked>>,
         group: Box<str>,
         max_delay: Duration,
+        // Held until the response arrives.
+        permit: Option<OwnedSemaphorePermit>,
     }
 }
 
@@ -169,7 +189,9 @@ impl<F: Future<Output = Result<Response<C>, E>>, C, E> Future for BackpressureFu
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.response.poll(cx))?;
+        let response = ready!(this.response.poll(cx));
+        *this.permit = None;
+        let response = response?;
         if response.status() == StatusCode::TOO_MANY_REQUESTS {
             let headers = response.headers();
             let delay = retry_after(headers).unwrap_or(DEFAULT_RETRY_AFTER).min(*this.max_delay);

@@ -35,6 +35,10 @@ const EXTERNAL: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/ns/queu
 const RESOURCE: &str = "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods";
 const CORE: &str = "/api/v1/pods";
 
+fn layer() -> BackpressureLayer {
+    BackpressureLayer { max_delay: Duration::from_secs(10), group_concurrency: 2 }
+}
+
 /// When each of the requests for these paths reaches the server, in seconds. All are sent at once
 /// after the server has answered the first one, which has this status and these headers.
 async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&str]) -> Vec<u64> {
@@ -51,7 +55,7 @@ async fn sent(status: u16, headers: &[(&'static str, &'static str)], paths: &[&s
         }
         async move { Ok::<_, Infallible>(response.body(()).expect("a response")) }
     });
-    let mut service = BackpressureLayer { max_delay: Duration::from_secs(10) }.layer(server);
+    let mut service = layer().layer(server);
     let mut responses = Vec::new();
     for (at, path) in paths.iter().enumerate() {
         let request = Request::get(*path).header("path", at).body(Body::empty());
@@ -106,4 +110,42 @@ async fn delay_is_limited() {
 #[tokio::test(start_paused = true)]
 async fn other_errors_do_not_delay_requests() {
     assert_eq!(sent(503, &[("retry-after", "3")], &[CORE, CORE]).await, [0, 0]);
+}
+
+/// Requests for one group never get a response.
+#[tokio::test(start_paused = true)]
+async fn hanging_group_leaves_connections_to_other_groups() {
+    let received: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = received.clone();
+    let server = service_fn(move |request: Request<Body>| {
+        let path = request.uri().path().to_owned();
+        log.lock().push(path.clone());
+        async move {
+            if path == EXTERNAL {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, Infallible>(Response::new(()))
+        }
+    });
+    let server = tower::ServiceBuilder::new().concurrency_limit(4).service(server);
+    let mut service = layer().layer(server);
+    let mut send = async |path: &str| {
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        let response = service.ready().await.expect("ready").call(request);
+        tokio::spawn(response)
+    };
+    let mut hanging = Vec::new();
+    for _ in 0..5 {
+        hanging.push(send(EXTERNAL).await);
+    }
+    for path in [RESOURCE, CORE, RESOURCE] {
+        let response = tokio::time::timeout(Duration::from_secs(1), send(path).await).await;
+        response.expect("a response in time").expect("no panic").expect("a response");
+    }
+    let of_hanging = received.lock().iter().filter(|path| *path == EXTERNAL).count();
+    assert_eq!(of_hanging, 2);
+    // Two of them time out, and two others are sent.
+    hanging.drain(..2).for_each(|request| request.abort());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(received.lock().iter().filter(|path| *path == EXTERNAL).count(), 4);
 }

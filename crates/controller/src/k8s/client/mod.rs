@@ -174,6 +174,9 @@ where
         .with_layer(&RequestObserverLayer::new(observer, host))
         .with_layer(&ConcurrencyLimitLayer::new(limits.concurrency.get()))
         .with_layer(&option_layer(limits.rate.map(RateLimitLayer)))
-        .with_layer(&BackpressureLayer { max_delay: MAX_BACKPRESSURE })
+        .with_layer(&BackpressureLayer {
+            max_delay: MAX_BACKPRESSURE,
+            group_concurrency: limits.concurrency.get().div_ceil(2),
+        })
         .build()
 }

@@ -1,0 +1,48 @@
+//! Targets whose API hangs, as with a conversion webhook that doesn't respond.
+
+use hpa_testbed::{Effect, Fault, Match};
+
+use super::{cluster, reconciles};
+use crate::{
+    NAMESPACE, PERIOD,
+    random::CONTROLLER,
+    targets::{Id, Kind, Source, Target, definition},
+};
+
+/// More than there are workers, and more than the requests that the client sends at a time.
+const FLEETS: usize = 100;
+
+fn fleet(index: usize) -> Target {
+    let id = Id::new(NAMESPACE, &format!("fleet-{index}"));
+    Target { id, kind: Kind::Fleet, source: Source::External, to_zero: false }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hanging_custom_resources_delay_no_other_autoscaler() {
+    let (cluster, faults) = cluster().await;
+    cluster.apply(definition());
+    for target in (0..FLEETS).map(fleet) {
+        cluster.loads.set_of(&target.id, 2);
+        cluster.apply(target.workload(2));
+        cluster.apply(target.autoscaler());
+    }
+    cluster.sleep(4 * PERIOD).await;
+    let requests = Match::any().group("example.com").client(CONTROLLER);
+    faults.add(Fault::on(requests).effect(Effect::Stall));
+    // Each of them has to be scaled.
+    (0..FLEETS).map(fleet).for_each(|target| cluster.loads.set_of(&target.id, 6));
+    let since = cluster.clock.age();
+    cluster.sleep(20 * PERIOD).await;
+    let (count, longest_gap) = reconciles(&cluster, "web", since);
+    assert!(longest_gap <= 2 * PERIOD, "{count} times, after {longest_gap:?}");
+    faults.clear();
+    for target in (0..FLEETS).map(fleet) {
+        let start = cluster.clock.age();
+        while cluster.replicas(&target) != 6 {
+            let waited = cluster.clock.age().saturating_sub(start);
+            assert!(waited < 4 * PERIOD, "{} is not scaled", target.id);
+            cluster.sleep(PERIOD / 15).await;
+        }
+    }
+    cluster.shut_down().await;
+}
