@@ -1,0 +1,14 @@
+//! Any response of a metrics API is decoded as with plain decoding.
+#![no_main]
+
+#[path = "../../crates/metrics-client/tests/decoding/model.rs"]
+mod model;
+
+use hpa_test_json::fuzz_input;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    model::check_pod_metrics(&fuzz_input(&model::POD_METRICS, data));
+    model::check_metric_values(&fuzz_input(&model::METRIC_VALUES, data));
+    model::check_external_metrics(&fuzz_input(&model::EXTERNAL_METRICS, data));
+});

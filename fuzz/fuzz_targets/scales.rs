@@ -1,0 +1,7 @@
+//! Any scale is decoded, or derived from an object, as with plain decoding.
+#![no_main]
+
+use hpa_controller::fuzzing::check_scales;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| check_scales(data));
