@@ -28,7 +28,8 @@ pub(crate) const METRIC_VALUES: [&str; 2] = [
             "timestamp":"2026-01-01T00:00:10Z","windowSeconds":30,"value":"500m"}]}"#,
     r#"{"kind":"MetricValueList","apiVersion":"custom.metrics.k8s.io/v1beta1","metadata":{},
         "items":[{"describedObject":{"name":"web-1"},"metricName":"m",
-            "timestamp":null,"window":30,"value":1.5,"selector":null},{"value":"2"}]}"#,
+            "timestamp":null,"window":30,"value":1.5,"selector":null},
+            {"windowSeconds":5,"window":6,"value":"2"}]}"#,
 ];
 
 pub(crate) const EXTERNAL_METRICS: [&str; 1] = [r#"{"kind":"ExternalMetricValueList",
