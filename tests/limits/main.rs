@@ -40,14 +40,14 @@ const DEADLINE: Duration = Duration::from_mins(4);
 
 /// The autoscalers whose status has one of the reasons.
 struct Reasons {
-    reasons: &'static [&'static str],
+    any_of: &'static [&'static str],
     names: Mutex<HashSet<String>>,
     count: watch::Sender<usize>,
 }
 
 impl Reasons {
     fn new(reasons: &'static [&'static str]) -> Arc<Self> {
-        Arc::new(Self { reasons, names: Mutex::default(), count: watch::Sender::new(0) })
+        Arc::new(Self { any_of: reasons, names: Mutex::default(), count: watch::Sender::new(0) })
     }
 
     async fn reach(&self, count: usize) {
@@ -55,7 +55,7 @@ impl Reasons {
         let reached = timeout(DEADLINE, reached).await;
         let now = *self.count.borrow();
         reached
-            .unwrap_or_else(|_| panic!("{now} of {count} have {:?}", self.reasons))
+            .unwrap_or_else(|_| panic!("{now} of {count} have {:?}", self.any_of))
             .expect("alive");
     }
 }
@@ -66,7 +66,7 @@ impl ChangeListener for Reasons {
         let Some(new) = change.new.filter(|_| is_autoscaler) else { return };
         let conditions = new["status"]["conditions"].as_array().into_iter().flatten();
         let has_reason =
-            |condition: &Value| self.reasons.iter().any(|reason| condition["reason"] == *reason);
+            |condition: &Value| self.any_of.iter().any(|reason| condition["reason"] == *reason);
         if conditions.into_iter().any(has_reason) {
             let mut names = self.names.lock();
             names.insert(new["metadata"]["name"].as_str().unwrap_or_default().to_owned());
