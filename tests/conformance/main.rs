@@ -38,7 +38,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 9] = [
+const CHECKS: [(&str, bool, Check); 10] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -48,10 +48,11 @@ const CHECKS: [(&str, bool, Check); 9] = [
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
     ("prometheus_adapter_http", true, adapter::http::check),
+    ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 11;
+const DEFAULT_FILES: usize = 12;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

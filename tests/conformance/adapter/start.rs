@@ -1,0 +1,153 @@
+//! `prometheus_adapter_start`: which files and flags the adapter starts with.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, OnceLock},
+};
+
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::{Bytes, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::cluster::Cluster;
+use crate::compare::difference;
+
+/// Compares a line: the adapter starts, or exits with a status.
+pub(crate) fn check(line: &Value) -> Result<(), String> {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    static KUBECONFIG: OnceLock<Result<tempfile::TempDir, String>> = OnceLock::new();
+    let binary = BINARY.get_or_init(hpa_test_harness::hpa_binary);
+    let cluster = KUBECONFIG.get_or_init(serve_cluster).as_ref().map_err(Clone::clone)?;
+    let kubeconfig = cluster.path().join("kubeconfig");
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mut command = Command::new(binary);
+    command.current_dir(folder.path()).env_clear().arg("adapter");
+    command.args(["--compat=prometheus-adapter", "--secure-port=0", "--bind-address=127.0.0.1"]);
+    command.args(["--cert-dir=certificates", "--authentication-skip-lookup"]);
+    command.arg(format!("--lister-kubeconfig={}", kubeconfig.display()));
+    if !line["config"].is_null() {
+        let config = folder.path().join("CONFIG");
+        let text = line["config"].as_str().unwrap_or_default();
+        std::fs::write(&config, text).map_err(|error| error.to_string())?;
+        command.arg("--config=CONFIG");
+    }
+    let flags = line["flags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    command.args(flags);
+    let found = start(command)?;
+    let mut expected = json!({ "result": line["result"] });
+    if line["result"] == "started" {
+        expected["groups"] = line.get("groups").cloned().unwrap_or_else(|| json!([]));
+    } else if line["exitCode"] == 2 {
+        // Fatal errors have status 255 there and 1 here; those of flags have 2 in both.
+        expected["exitCode"] = json!(2);
+    } else {
+        expected["exitCode"] = json!(1);
+    }
+    match difference("", &expected, &found.outcome) {
+        Some(difference) => Err(format!("{difference}\n      {}", found.log.trim())),
+        None => Ok(()),
+    }
+}
+
+struct Outcome {
+    outcome: Value,
+    log: String,
+}
+
+/// Ends the process when it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// Starts the adapter and waits until it serves or exits.
+fn start(mut command: Command) -> Result<Outcome, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = Running(command.spawn().map_err(|error| error.to_string())?);
+    let stderr = running.0.stderr.take().ok_or("no log")?;
+    let mut log = String::new();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        log.push_str(&line);
+        log.push('\n');
+        if let Some((_, groups)) = line.split_once(" groups=").filter(|_| line.contains("serving"))
+        {
+            let groups = groups.trim_matches('"').split(',').filter(|group| !group.is_empty());
+            let groups: Vec<&str> = groups.map(str::trim).collect();
+            let outcome = json!({ "result": "started", "groups": groups });
+            return Ok(Outcome { outcome, log });
+        }
+    }
+    let status = running.0.wait().map_err(|error| error.to_string())?;
+    let outcome = json!({ "result": "exit", "exitCode": status.code() });
+    Ok(Outcome { outcome, log })
+}
+
+/// Serves the cluster of `prometheus_adapter_http` until the process ends. Its kubeconfig is in the
+/// directory.
+fn serve_cluster() -> Result<tempfile::TempDir, String> {
+    let header = header()?;
+    let cluster = Cluster::new(&header, &json!([]))?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        runtime.block_on(async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            sender.send(listener.local_addr().expect("an address")).expect("a receiver");
+            while let Ok((stream, _)) = listener.accept().await {
+                let cluster = cluster.clone();
+                tokio::spawn(async move {
+                    let service = service_fn(|request| respond(cluster.clone(), request));
+                    let _ =
+                        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+    });
+    let address = receiver.recv().map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{ "name": "test", "cluster": { "server": format!("http://{address}") } }],
+        "users": [{ "name": "test", "user": {} }],
+        "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+    });
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(path, kubeconfig.to_string()).map_err(|error| error.to_string())?;
+    Ok(folder)
+}
+
+async fn respond(
+    cluster: Arc<Cluster>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    Ok(cluster.answer(&head, &body).await.map(|body| Full::new(body.into())))
+}
+
+/// The first line of `prometheus_adapter_http`: the kinds of the cluster.
+fn header() -> Result<Value, String> {
+    let name = "prometheus_adapter_http.jsonl.gz";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance").join(name);
+    let file =
+        std::fs::File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut line = String::new();
+    BufReader::new(flate2::read::GzDecoder::new(file))
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
+    serde_json::from_str(&line).map_err(|error| error.to_string())
+}
