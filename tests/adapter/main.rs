@@ -1,0 +1,207 @@
+//! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
+//! through the aggregation layer. Skipped, with a line that says so, without the programs.
+
+#![allow(clippy::expect_used, clippy::print_stdout, reason = "a failed step fails the test")]
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use axum::{Form, Json, Router, routing::post};
+use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, process::Command};
+
+const MANIFESTS: &str = include_str!("manifests.yaml");
+const RULES: &str = include_str!("rules.yaml");
+
+/// A program on a loaded machine.
+const PATIENCE: &str = "--timeout=120s";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
+    let assets = match assets::find() {
+        Ok(assets) => assets,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    let cluster = Cluster::start(&assets).await?;
+    let apis = ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"];
+    for api in apis {
+        let name = format!("apiservice/{api}.metrics.k8s.io");
+        cluster.kubectl(&["wait", "--for=condition=Available", PATIENCE, &name]).await?;
+    }
+    cluster.check_requests().await?;
+    cluster.check_rights().await?;
+    cluster.check_scaling().await
+}
+
+/// An API server with an adapter in front of a Prometheus.
+struct Cluster {
+    assets: PathBuf,
+    dir: tempfile::TempDir,
+    server: KubeApiserver,
+    adapter: Process,
+}
+
+impl Cluster {
+    async fn start(assets: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("hpa-adapter-").tempdir()?;
+        let server = KubeApiserver::start(Options::new(assets), dir.path()).await?;
+        let write = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text)?;
+            Ok(path)
+        };
+        let [port] = free_ports()?;
+        write("admin.kubeconfig", &server.kubeconfig(ADMIN).to_string())?;
+        let manifests = MANIFESTS.replace("PORT", &port.to_string());
+        let manifests = write("manifests.yaml", &manifests)?.display().to_string();
+        kubectl(assets, dir.path(), "admin", &["apply", "-f", &manifests]).await?;
+        let running = r#"{"status":{"phase":"Running","conditions":[
+            {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+        let patch = ["-n", "shop", "patch", "pod", "web-0", "--subresource=status", "-p", running];
+        kubectl(assets, dir.path(), "admin", &patch).await?;
+
+        let token = server.service_account("kube-system", "hpa-adapter").await?;
+        let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
+        let visitor = server.service_account("shop", "visitor").await?;
+        write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
+        let rules = write("rules.yaml", RULES)?;
+        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        command.arg("adapter").args([
+            format!("--config={}", rules.display()),
+            format!("--prometheus-url={}", serve_prometheus().await?),
+            format!("--lister-kubeconfig={}", kubeconfig.display()),
+            format!("--secure-port={port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--service=kube-system/hpa-adapter".to_owned(),
+            "--serving-secret=hpa-adapter-serving".to_owned(),
+        ]);
+        let adapter = Process::start(dir.path(), "hpa-adapter", command)?;
+        Ok(Self { assets: assets.to_owned(), dir, server, adapter })
+    }
+
+    /// Runs kubectl as an administrator.
+    async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let output = kubectl(&self.assets, self.dir.path(), "admin", arguments).await;
+        output.with_context(|| format!("hpa adapter:\n{}", self.adapter.tail(20, "")))
+    }
+
+    async fn get_raw(&self, path: &str) -> Result<Value> {
+        let text = self.kubectl(&["get", "--raw", path]).await?;
+        serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
+    }
+
+    async fn check_requests(&self) -> Result<()> {
+        let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
+                      http_requests_per_second?labelSelector=app%3Dweb";
+        let list = self.get_raw(custom).await?;
+        ensure!(list["items"][0]["value"] == "20", "{list}");
+        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+        let list = self.get_raw(external).await?;
+        ensure!(list["items"][0]["metricLabels"]["queue"] == "mail", "{list}");
+        let table = self.kubectl(&["get", "podmetrics", "-n", "shop"]).await?;
+        ensure!(table.contains("web-0") && table.contains("250m"), "{table}");
+        let top = self.kubectl(&["top", "pods", "-n", "shop", "--containers"]).await?;
+        ensure!(top.contains("web-0") && top.contains("64Mi"), "{top}");
+        let resources =
+            self.kubectl(&["api-resources", "--api-group=metrics.k8s.io", "--no-headers"]).await?;
+        ensure!(resources.contains("PodMetrics"), "{resources}");
+        Ok(())
+    }
+
+    /// A client without rights is refused, also if it doesn't ask kube-apiserver.
+    async fn check_rights(&self) -> Result<()> {
+        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+        let arguments = ["get", "--raw", external];
+        let refused = kubectl(&self.assets, self.dir.path(), "visitor", &arguments).await;
+        let error = refused.err().context("the visitor has no rights")?.to_string();
+        ensure!(error.contains("cannot list resource"), "{error}");
+        let _ = &self.server;
+        Ok(())
+    }
+
+    /// kube-controller-manager scales by a metric of the adapter: 20 per pod, with a target of 5.
+    async fn check_scaling(&self) -> Result<()> {
+        let binary = self.assets.join("kube-controller-manager");
+        if !binary.is_file() {
+            println!("skipped: {} does not exist", binary.display());
+            return Ok(());
+        }
+        let mut command = Command::new(binary);
+        command.args([
+            "--controllers=horizontal-pod-autoscaler-controller",
+            "--horizontal-pod-autoscaler-sync-period=1s",
+            "--leader-elect=false",
+            "--secure-port=0",
+        ]);
+        let kubeconfig = self.dir.path().join("admin.kubeconfig");
+        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
+        let manager = Process::start(self.dir.path(), "kube-controller-manager", command)?;
+        let scaled =
+            ["wait", "-n", "shop", "--for=jsonpath={.spec.replicas}=4", PATIENCE, "deployment/web"];
+        self.kubectl(&scaled)
+            .await
+            .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))?;
+        Ok(())
+    }
+}
+
+/// Runs kubectl. Fails with what it prints.
+async fn kubectl(assets: &Path, dir: &Path, user: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(assets.join("kubectl"));
+    command.env("KUBECONFIG", dir.join(format!("{user}.kubeconfig"))).env("HOME", dir);
+    let output = tokio::time::timeout(Duration::from_secs(180), command.args(arguments).output());
+    let output = output.await.context("kubectl hangs")??;
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("kubectl {}: {stdout}{stderr}", arguments.join(" "));
+    }
+    Ok(stdout)
+}
+
+#[derive(Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    query: String,
+    #[serde(default, rename = "match[]")]
+    selector: String,
+}
+
+/// Serves a Prometheus with a web pod, a node and a queue, and returns its URL.
+async fn serve_prometheus() -> Result<String> {
+    let series = async |Form(parameters): Form<Parameters>| {
+        let name = parameters.selector.split('{').next().unwrap_or_default().to_owned();
+        let labels =
+            json!({ "__name__": name, "namespace": "shop", "pod": "web-0", "queue": "mail" });
+        Json(json!({ "status": "success", "data": [labels] }))
+    };
+    let query = async |Form(parameters): Form<Parameters>| {
+        let value = match parameters.query.as_str() {
+            query if query.contains("http_requests_total") => "20",
+            query if query.contains("container_cpu") => "0.25",
+            query if query.contains("container_memory") => "67108864",
+            _ => "1",
+        };
+        let labels = json!({
+            "namespace": "shop", "pod": "web-0", "container": "web", "queue": "mail",
+        });
+        let now = jiff::Timestamp::now().as_second();
+        let result = json!([{ "metric": labels, "value": [now, value] }]);
+        let data = json!({ "resultType": "vector", "result": result });
+        Json(json!({ "status": "success", "data": data }))
+    };
+    let router =
+        Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(url)
+}
