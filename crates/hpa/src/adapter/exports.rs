@@ -41,15 +41,14 @@ impl Exports {
         metrics.register(exports.failures.clone())?;
         Ok(exports)
     }
+}
 
-    /// Exports the state of each rule.
-    pub(super) fn observe_rules(
-        &self,
-        metrics: &Metrics,
-        provider: Arc<PrometheusProvider>,
-    ) -> Result<(), MetricsError> {
-        metrics.register(RuleCollector::new(provider)?)
-    }
+/// Exports the state of each rule.
+pub(super) fn observe_rules(
+    metrics: &Metrics,
+    provider: Arc<PrometheusProvider>,
+) -> Result<(), MetricsError> {
+    metrics.register(RuleCollector::new(provider)?)
 }
 
 impl RequestObserver for Exports {
@@ -116,6 +115,6 @@ impl Collector for RuleCollector {
                 self.last_success.with_label_values(&labels).set(time.as_second() as f64);
             }
         }
-        self.gauges().into_iter().flat_map(|gauge| gauge.collect()).collect()
+        self.gauges().into_iter().flat_map(Collector::collect).collect()
     }
 }

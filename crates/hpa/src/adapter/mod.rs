@@ -30,7 +30,7 @@ use crate::{
     run::cancel_on_signal,
     version,
 };
-use exports::Exports;
+use exports::{Exports, observe_rules};
 
 /// How long an authorization is cached, if no flag says so. Autoscalers send each request every
 /// 15 s, so that the reference's 10 s would mean a review for each.
@@ -57,7 +57,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
     let exports = Arc::new(Exports::new(&metrics)?);
-    let client = prometheus_client(&arguments, exports.clone()).await?;
+    let client = prometheus_client(&arguments, exports).await?;
     let (file, config) = rules(&arguments)?;
     check_intervals(&arguments, &config)?;
     let clients = KubeClients::new(&arguments).await?;
@@ -88,7 +88,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let certificate =
         serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
             .await?;
-    exports.observe_rules(&metrics, provider.clone())?;
+    observe_rules(&metrics, provider.clone())?;
     let adapter =
         Adapter::new(provider.clone(), authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
@@ -284,8 +284,8 @@ fn version() -> Version {
         major: numbers.next().unwrap_or_default().to_owned(),
         minor: numbers.next().unwrap_or_default().to_owned(),
         git_version: format!("v{}", build.version),
-        git_commit: build.revision.to_string(),
-        build_date: build.date.to_string(),
+        git_commit: build.revision.clone(),
+        build_date: build.date.clone(),
         compiler: "rustc".to_owned(),
         platform: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
     }
