@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::watch;
 
 /// Deadline of every wait.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// Identifies a process. A restarted instance has a new ID.
 pub(crate) type InstanceId = usize;

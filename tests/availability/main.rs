@@ -7,8 +7,9 @@
 //! HPA_LONG_TESTS=1 cargo test --test availability   # 50 leader changes
 //! ```
 //!
-//! The binary is built first, unless `HPA_BINARY` names one. The lease is much shorter than the
-//! default, to keep the test fast.
+//! The binary is built first, unless `HPA_BINARY` names one. The lease is shorter than the
+//! default, to keep the test fast. All times are real: bounds are generous, so that a busy machine
+//! doesn't fail the test.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,11 +35,11 @@ use crate::{
     log::{Events, InstanceId, Log},
 };
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(3);
 const ELECTION: [&str; 3] = [
-    "--leader-elect-lease-duration=1s",
-    "--leader-elect-renew-deadline=700ms",
-    "--leader-elect-retry-period=100ms",
+    "--leader-elect-lease-duration=3s",
+    "--leader-elect-renew-deadline=2500ms",
+    "--leader-elect-retry-period=200ms",
 ];
 /// Number of leader changes: every fault, with a scale-up and with a scale-down.
 const ROUNDS: usize = 10;
@@ -227,7 +228,8 @@ async fn every_scaling_happens_exactly_once_despite_leader_failures() {
         "{} takeovers, time from a free lease to the first reconcile: median {median:?}, longest {longest:?}",
         takeovers.len()
     );
-    assert!(longest < Duration::from_secs(2), "{takeovers:?}");
+    // Milliseconds on an idle machine. A takeover that waits for a second expiry takes longer.
+    assert!(median < LEASE, "{takeovers:?}");
 }
 
 #[tokio::test]
@@ -252,12 +254,14 @@ async fn sigterm_hands_over_immediately() {
 
 #[tokio::test]
 async fn stabilization_window_survives_the_leader() {
-    const WINDOW: Duration = Duration::from_secs(10);
+    const WINDOW: Duration = Duration::from_secs(20);
+    // How late a busy machine may be.
+    const SLACK: Duration = Duration::from_secs(5);
     // With a dozen autoscalers, the history is stored every five seconds.
     const AUTOSCALERS: usize = 12;
     let flags = [
         "--horizontal-pod-autoscaler-sync-period=250ms",
-        "--horizontal-pod-autoscaler-downscale-stabilization=10s",
+        "--horizontal-pod-autoscaler-downscale-stabilization=20s",
     ];
     let cluster = Cluster::new(AUTOSCALERS, &flags);
     let leader = cluster.leader().await;
@@ -279,12 +283,12 @@ async fn stabilization_window_survives_the_leader() {
     let scaled = scaled.await;
     for scaled in &scaled {
         let after = scaled.at.duration_since(dropped);
-        assert!(
-            scaled.instance != leader && after + Duration::from_millis(500) > WINDOW,
-            "early: after {after:?}"
-        );
+        assert!(scaled.instance != leader && after + SLACK > WINDOW, "early: after {after:?}");
         // A restarted window would end later by the time that had already passed.
-        assert!(scaled.at < killed + WINDOW && after < WINDOW + 2 * LEASE, "late: after {after:?}");
+        assert!(
+            scaled.at < killed + WINDOW && after < WINDOW + LEASE + SLACK,
+            "late: after {after:?}"
+        );
     }
     assert_eq!(scaled.len(), AUTOSCALERS);
     assert!((0..AUTOSCALERS).all(|index| cluster.replicas(index) == 3));
