@@ -15,8 +15,10 @@ use crate::{MAX, PERIOD, WINDOW, cluster::Shape};
 /// When loads and users change things, in seconds.
 pub(super) const BUSY: [u64; 2] = [60, 240];
 
-/// After this time, a watch that stays silent is replaced.
-const STALENESS: Duration = Duration::from_secs(295);
+/// Until a watch that stays silent is replaced, and two reconciles have followed.
+const STALENESS: Duration = Duration::from_secs(4 * PERIOD.as_secs());
+/// Until a server that uses resource versions again has passed those that the controller knows.
+const REWIND: Duration = Duration::from_secs(295);
 /// Until a new leader replaces one that has just ended: the lease duration, the interval at which
 /// standbys try, and the restart of the process.
 const ELECTION: Duration = Duration::from_secs(30);
@@ -96,9 +98,11 @@ impl Plan {
     /// How much longer the recovery takes.
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
-        let is_stale = self.restores() || self.faults.iter().any(|fault| fault.is_lasting);
-        let election = if self.shape.is_elected { ELECTION } else { Duration::ZERO };
-        window + election + if is_stale { STALENESS } else { Duration::ZERO }
+        let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
+        let extras =
+            [(self.shape.is_elected, ELECTION), (is_stale, STALENESS), (self.restores(), REWIND)];
+        let extras = extras.into_iter().filter(|(is_needed, _)| *is_needed);
+        window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }
 
     /// Whether a controller starts during the run. It stabilizes what it finds for a window, and
