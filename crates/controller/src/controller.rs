@@ -6,7 +6,7 @@ use std::{
 };
 
 use hpa_metrics_client::{
-    Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient,
+    Coalescing, Isolating, IsolationSettings, KubeMetricsClient, MetricsClient, MetricsSource,
 };
 use kube::{Api, Client};
 use tokio::{sync::watch, task::JoinSet};
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    cache::Caches,
+    cache::{Caches, PodLookup},
     clock::{Clock, SystemClock},
     config::Options,
     events::{EventRecorder, EventWriterConfig},
@@ -56,6 +56,8 @@ pub struct Dependencies {
     pub clients: Clients,
     pub mapper: Arc<RestMapper>,
     pub metrics: Arc<dyn MetricsClient>,
+    /// Receives the controller's pods when it starts.
+    pub pods: PodLookup,
     /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
     /// Receives every reconcile, in addition to `telemetry`.
@@ -78,24 +80,28 @@ impl Dependencies {
 
     /// [`Dependencies::new`] with this telemetry.
     pub fn with_telemetry(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::build(clients, options, telemetry, false)
+        Self::with_source(clients, options, telemetry, false, |cluster, _| cluster)
     }
 
     /// [`Dependencies::with_telemetry`] for a dry run.
     pub fn for_dry_run(clients: Clients, options: &Options, telemetry: Arc<Telemetry>) -> Self {
-        Self::build(clients, options, telemetry, true)
+        Self::with_source(clients, options, telemetry, true, |cluster, _| cluster)
     }
 
-    fn build(
+    /// Dependencies with another source of metrics. `source` gets that of the API server and the
+    /// mapper of kinds.
+    pub fn with_source<S: MetricsSource>(
         clients: Clients,
         options: &Options,
         telemetry: Arc<Telemetry>,
         dry_run: bool,
+        source: impl FnOnce(KubeMetricsClient, Arc<RestMapper>) -> S,
     ) -> Self {
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), options.mapper_config()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let settings = options.metrics_client_settings();
-        let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
+        let cluster = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
+        let source = source(cluster, mapper.clone());
         let source = ObservedSource::new(source, telemetry.clone(), clock.clone());
         let isolation = IsolationSettings::for_sync_period(options.sync_period);
         let source = Isolating::new(source, isolation);
@@ -104,6 +110,7 @@ impl Dependencies {
             clients,
             mapper,
             metrics: Arc::new(metrics),
+            pods: PodLookup::default(),
             clock,
             observer: Arc::new(()),
             telemetry,
@@ -152,6 +159,7 @@ pub async fn run(
         dry_run: dependencies.dry_run,
         field_manager: dependencies.field_manager(),
     };
+    dependencies.pods.attach(informers.caches.pods.clone());
     let shadow = Arc::new(ShadowRecords::default());
     telemetry.attach(Sources {
         autoscalers: informers.caches.autoscalers.clone(),

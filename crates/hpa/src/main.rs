@@ -12,6 +12,7 @@ mod convert;
 mod demo;
 #[cfg(test)]
 mod export_tests;
+mod in_process;
 mod logging;
 mod man;
 #[cfg(feature = "otlp")]
@@ -59,7 +60,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
-        Command::Rules(arguments) => return rules::run(&arguments),
+        Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,

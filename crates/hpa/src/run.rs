@@ -18,7 +18,7 @@ use tracing::info;
 use crate::otlp::Traces;
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
-    logging, serve, version,
+    in_process, logging, serve, version,
 };
 
 /// The exit status after a second signal, as shells report SIGINT.
@@ -64,10 +64,11 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let build = version::build_info();
     info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let dependencies = if arguments.dry_run {
-        Dependencies::for_dry_run(clients, &options, telemetry)
-    } else {
-        Dependencies::with_telemetry(clients, &options, telemetry)
+    let metrics = in_process::Metrics::new(&arguments, &clients).await?;
+    let dependencies = match metrics {
+        Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run),
+        None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),
+        None => Dependencies::with_telemetry(clients, &options, telemetry),
     };
     let dependencies = Dependencies { election, apis, ..dependencies };
     #[cfg(feature = "otlp")]

@@ -8,6 +8,7 @@
 //!   status with which prometheus-adapter ("the reference" here) answers.
 //! - [`objects`] is the interface to the objects of the cluster, and [`KubeObjects`] implements it.
 //! - [`PrometheusProvider`] reads metrics from Prometheus, by the rules of the reference.
+//! - [`ProviderSource`] makes a provider the controller's source of metrics.
 
 #![warn(missing_docs)]
 
@@ -18,6 +19,7 @@ pub mod objects;
 pub mod prometheus;
 pub mod provider;
 pub mod request;
+mod source;
 pub mod test_doubles;
 pub mod value;
 
@@ -30,3 +32,4 @@ pub use prometheus::{
 };
 pub use provider::{ApiGroups, Provider};
 pub use request::{CustomRequest, ExternalRequest, ObjectKey};
+pub use source::ProviderSource;

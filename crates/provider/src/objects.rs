@@ -67,4 +67,7 @@ pub enum ListError {
     /// The cache of the objects has not synced yet.
     #[error("the cache of {0} has not synced yet")]
     NotSynced(&'static str),
+    /// Objects of this resource are not cached, and may not be listed.
+    #[error("{0} can't be selected: they are not cached")]
+    NotCached(String),
 }

@@ -27,6 +27,7 @@
 pub mod compat;
 pub mod config;
 pub mod explain;
+pub mod generate;
 pub mod labels;
 pub mod name;
 pub mod query;

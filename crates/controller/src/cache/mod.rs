@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
 pub(crate) use hpas::{MetricProposal, NextDue, PeerWrite, ReconcileDetail, desired_state_eq};
-pub use pods::{PodIndex, Pods};
+pub use pods::{PodIndex, PodLookup, Pods};
 pub(crate) use scales::ScaleCache;
 pub use selectors::SelectorIndex;
 pub(crate) use str_pair::StrPair;

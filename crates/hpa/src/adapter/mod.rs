@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    args::{AdapterArguments, to_std},
+    args::{AdapterArguments, DEFAULT_URL, to_std},
     logging,
     run::cancel_on_signal,
     version,
@@ -120,7 +120,9 @@ async fn prometheus_client(
             "{failed}: may not use both in-cluster auth and an explicit kubeconfig at the same time"
         );
     }
-    let url = prometheus_url::for_mode(&flags.prometheus_url, compat).context(failed)?;
+    let url =
+        prometheus_url::for_mode(flags.prometheus_url.as_deref().unwrap_or(DEFAULT_URL), compat)
+            .context(failed)?;
     let settings = flags.settings(&url, compat).context(failed)?;
     let client = Client::new(settings, exports).context(failed)?;
     client.check_files().await.context(failed)?;

@@ -39,8 +39,11 @@ pub(crate) use self::{
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
     man::ManArguments,
-    prometheus::PrometheusArguments,
-    rules::{RulesArguments, RulesCommand},
+    prometheus::{DEFAULT_URL, PrometheusArguments},
+    rules::{
+        CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, ResourceArguments,
+        RulesArguments, RulesCommand,
+    },
     rules_compare::RulesCompareArguments,
     run::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
@@ -70,7 +73,7 @@ pub(crate) enum Command {
     Adapter(Box<AdapterArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
-    /// Work with the rules of metrics from Prometheus
+    /// Check, explain, generate and compare rules for metrics from Prometheus
     Rules(RulesArguments),
     /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,

@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hpa_prometheus::{Authentication, Settings, SettingsError, Verb, parse_header};
+use hpa_provider::PrometheusSettings;
 use hpa_rules::Compat;
 use jiff::SignedDuration;
 
@@ -14,14 +15,10 @@ use super::{
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Prometheus (as in prometheus-adapter)")]
 pub(crate) struct PrometheusArguments {
-    /// URL of Prometheus, or of a server with its API. The path is kept
-    #[arg(
-        long,
-        env = "HPA_PROMETHEUS_URL",
-        value_name = "URL",
-        default_value = "https://localhost"
-    )]
-    pub(crate) prometheus_url: String,
+    /// URL of Prometheus, or of a server with its API. The path is kept [default of hpa adapter:
+    /// https://localhost]
+    #[arg(long, env = "HPA_PROMETHEUS_URL", value_name = "URL")]
+    pub(crate) prometheus_url: Option<String>,
     /// Method of requests: GET or POST [default: POST, which has no limit for the length of a
     /// query; GET with --compat]
     #[arg(long, env = "HPA_PROMETHEUS_VERB", value_name = "METHOD")]
@@ -88,7 +85,26 @@ pub(crate) struct PrometheusArguments {
     pub(crate) metrics_max_age: SignedDuration,
 }
 
+/// The default URL of the reference.
+pub(crate) const DEFAULT_URL: &str = "https://localhost";
+
 impl PrometheusArguments {
+    /// The server of rules that name none, if there is a URL.
+    pub(crate) fn server(&self, compat: Compat) -> Result<Option<Settings>, SettingsError> {
+        let url = self.prometheus_url.as_deref();
+        url.map(|url| self.settings(url, compat)).transpose()
+    }
+
+    /// How often series are read, and how old they may be.
+    pub(crate) fn discovery(&self, compat: Compat) -> PrometheusSettings {
+        PrometheusSettings {
+            compat,
+            relist_interval: to_std(self.metrics_relist_interval),
+            max_age: to_std(self.max_age()),
+            ..PrometheusSettings::default()
+        }
+    }
+
     /// The maximum age of series.
     pub(crate) fn max_age(&self) -> SignedDuration {
         if self.metrics_max_age.is_zero() {

@@ -1,7 +1,38 @@
-use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
-use super::rules_compare::RulesCompareArguments;
+use clap::{Args, Subcommand, ValueEnum};
 
+use super::{
+    PrometheusArguments, boolean::accept_boolean, rules_compare::RulesCompareArguments,
+    values::namespace,
+};
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  Check the syntax only:
+    hpa rules check rules.yaml
+
+  Check that each rule has series and that its query works:
+    hpa rules check rules.yaml --prometheus-url http://localhost:9090
+
+The exit status is 1 if a rule is refused, has no series, or its sample query
+has no result. Warnings don't change it.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  Why do the pods of the namespace shop have (or not have) a metric?
+    hpa rules explain custom pods/http_requests -n shop \\
+      --config rules.yaml --prometheus-url http://localhost:9090
+
+  The same for one object:
+    hpa rules explain custom ingresses/http_requests -n shop --name main ...
+
+  Which query reads an external metric?
+    hpa rules explain external queue_length -n shop --selector queue=mail ...
+
+The exit status is 1 if the metric is not found or has no value.";
+
+/// The arguments of `hpa rules`.
 #[derive(Args, Debug)]
 pub(crate) struct RulesArguments {
     #[command(subcommand)]
@@ -10,6 +41,85 @@ pub(crate) struct RulesArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
+    /// Check a rules file, and with a Prometheus URL what each rule finds there
+    Check(Box<CheckArguments>),
+    /// Say for a metric which rules were considered, why it is found or not, and the query
+    Explain(Box<ExplainArguments>),
+    /// Print rules for metrics that follow the usual conventions, as prometheus-adapter's config-gen
+    Generate(GenerateArguments),
     /// Compare the metrics that two servers of the metrics APIs have, and their values
     Compare(Box<RulesCompareArguments>),
+    /// Print the JSON Schema of rules files, for editors
+    Schema,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = CHECK_EXAMPLES, mut_args(accept_boolean))]
+pub(crate) struct CheckArguments {
+    /// The rules file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) resources: ResourceArguments,
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = EXPLAIN_EXAMPLES, mut_args(accept_boolean))]
+pub(crate) struct ExplainArguments {
+    /// The API of the metric
+    #[arg(value_name = "API")]
+    pub(crate) api: MetricsApi,
+    /// RESOURCE/METRIC of custom metrics, for example pods/http_requests; the name of an external
+    /// metric
+    #[arg(value_name = "METRIC")]
+    pub(crate) metric: String,
+    /// The name of an object; can be repeated [default: all objects that have series]
+    #[arg(long = "name", value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+    /// The rules file
+    #[arg(long, value_name = "FILE", default_value = "rules.yaml")]
+    pub(crate) config: PathBuf,
+    /// The namespace of the request
+    #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
+    pub(crate) namespace: Option<String>,
+    /// Selects series of the metric: the metric's selector in an autoscaler
+    #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
+    pub(crate) selector: String,
+    #[command(flatten)]
+    pub(crate) resources: ResourceArguments,
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArguments,
+}
+
+/// An API with metrics of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetricsApi {
+    /// Metrics of objects: custom.metrics.k8s.io
+    Custom,
+    /// Metrics that belong to no object: external.metrics.k8s.io
+    External,
+}
+
+/// Where the resources of the API come from.
+#[derive(Args, Debug)]
+pub(crate) struct ResourceArguments {
+    /// Read the resources from the API server of this kubeconfig file, for rules about custom
+    /// resources [default: the resources of Kubernetes itself]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The kubeconfig's context [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArguments {
+    /// The window of rates, four times the scrape interval or more
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub(crate) rate_interval: String,
+    /// What the labels with names of objects start with, for example kube_
+    #[arg(long, value_name = "PREFIX", default_value = "")]
+    pub(crate) label_prefix: String,
 }

@@ -66,6 +66,10 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
     #[command(flatten)]
+    pub(crate) metrics: MetricsArguments,
+    #[command(flatten)]
+    pub(crate) prometheus: super::PrometheusArguments,
+    #[command(flatten)]
     pub(crate) election: ElectionArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,
@@ -74,6 +78,17 @@ pub(crate) struct RunArguments {
     #[cfg(feature = "otlp")]
     #[command(flatten)]
     pub(crate) traces: super::TraceArguments,
+}
+
+/// Where metrics come from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Metrics")]
+pub(crate) struct MetricsArguments {
+    /// Read metrics from Prometheus by the rules of this file, which is a configuration of
+    /// prometheus-adapter. Metrics that no rule has come from the metrics APIs of the cluster. The
+    /// file is read again when it changes
+    #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
+    pub(crate) metrics_config: Option<PathBuf>,
 }
 
 /// The flags of kube-controller-manager's horizontal pod autoscaler controller, with their names

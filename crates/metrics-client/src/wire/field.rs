@@ -206,6 +206,12 @@ impl Usage {
     }
 }
 
+impl FromIterator<(ResourceName, MilliValue)> for Usage {
+    fn from_iter<I: IntoIterator<Item = (ResourceName, MilliValue)>>(usage: I) -> Self {
+        Self(usage.into_iter().collect())
+    }
+}
+
 impl<'de> Deserialize<'de> for Usage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(UsageVisitor)

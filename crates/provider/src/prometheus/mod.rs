@@ -2,6 +2,7 @@
 
 mod answer;
 mod discovery;
+mod inspect;
 mod reload;
 mod servers;
 mod state;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use tokio::time::{Instant, timeout_at};
 
+pub use inspect::{InspectedMetric, RuleInspection};
 pub use reload::{ReloadError, RulesFile};
 pub use servers::{ServerError, Servers};
 pub use state::RuleStatus;
@@ -140,6 +142,15 @@ impl PrometheusProvider {
             // The end of the interval, or a changed file that is valid.
             _ = timeout_at(started + delay, wait).await;
         }
+    }
+
+    /// Reads the files of all connections, so that their errors are reported early.
+    pub async fn check_files(&self) -> Result<(), Arc<hpa_prometheus::ConnectionError>> {
+        let servers = self.rules.read().servers.clone();
+        for client in servers.all() {
+            client.check_files().await?;
+        }
+        Ok(())
     }
 
     /// The state of each rule, in the order of the file.

@@ -327,3 +327,40 @@ fields!(ResourceRule {
     "resources" => resources,
     "containerLabel" => container_label,
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The properties of an object in the schema.
+    fn properties(definition: &serde_json::Value) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            definition["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn schema_has_the_fields_of_the_file() {
+        let schema: serde_json::Value = serde_json::from_str(super::super::JSON_SCHEMA).unwrap();
+        let expected: [(&str, &[&str]); 9] = [
+            ("", Config::NAMES),
+            ("rule", DiscoveryRule::NAMES),
+            ("filter", RegexFilter::NAMES),
+            ("resources", ResourceMapping::NAMES),
+            ("groupResource", OverrideTarget::NAMES),
+            ("name", NameMapping::NAMES),
+            ("resourceRules", ResourceRules::NAMES),
+            ("resourceRule", ResourceRule::NAMES),
+            ("server", Server::NAMES),
+        ];
+        assert_eq!(schema["$defs"].as_object().unwrap().len(), expected.len() - 1);
+        for (name, fields) in expected {
+            let definition = if name.is_empty() { &schema } else { &schema["$defs"][name] };
+            let mut fields = fields.to_vec();
+            fields.sort_unstable();
+            assert_eq!(properties(definition), fields, "{name}");
+            assert_eq!(definition["additionalProperties"], false, "{name}");
+        }
+    }
+}

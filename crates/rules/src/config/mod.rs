@@ -21,6 +21,9 @@ pub use overrides::{OverrideTarget, Overrides};
 /// The maximum length of a file in bytes.
 pub const MAX_FILE_LEN: usize = 1 << 22;
 
+/// The JSON Schema of a rules file, for editors.
+pub const JSON_SCHEMA: &str = include_str!("../../rules.schema.json");
+
 /// A rules file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {

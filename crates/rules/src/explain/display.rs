@@ -143,6 +143,9 @@ impl fmt::Display for Warning {
                 "the query selects no objects: use <<.LabelMatchers>> in metricsQuery, or the \
                  result can be that of other objects",
             ),
+            Self::Unit { series, unit, hint } => {
+                write!(f, "the values of {series} are in {unit}: {hint}")
+            }
             Self::NotGroupedBy { label } => write!(
                 f,
                 "the query aggregates, but not by `{label}`: use by (<<.GroupBy>>), or no object \

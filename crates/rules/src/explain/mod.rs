@@ -156,6 +156,15 @@ pub enum Warning {
     },
     /// The query doesn't select the objects, so it reads all of them.
     NoMatchers,
+    /// The series' name says that its values are not in base units.
+    Unit {
+        /// The series.
+        series: String,
+        /// The unit of the values.
+        unit: &'static str,
+        /// What a value of the unit means for a target.
+        hint: &'static str,
+    },
     /// The query aggregates, but not by the label that names the objects.
     NotGroupedBy {
         /// The label.
@@ -324,6 +333,15 @@ fn verdict(
     }
 }
 
+/// Units that targets are often not written in, by the end of a series' name.
+const UNITS: [(&[&str], &str, &str); 5] = [
+    (&["_milliseconds", "_ms"], "milliseconds", "a target of 500m is half a millisecond"),
+    (&["_microseconds", "_us"], "microseconds", "a target of 1 is a microsecond"),
+    (&["_kilobytes", "_kb", "_megabytes", "_mb"], "multiples of bytes", "don't use Ki, Mi or Gi"),
+    (&["_percent", "_percentage"], "percent", "a target of 80 is 80 percent"),
+    (&["_ratio"], "a ratio from 0 to 1", "80 percent are a target of 800m"),
+];
+
 /// What looks like a mistake. The checks are rough, because a query can be anything.
 fn warnings(source: &Source, series: &str, query: &str, label: Option<&str>) -> Vec<Warning> {
     let mut warnings = Vec::new();
@@ -332,6 +350,10 @@ fn warnings(source: &Source, series: &str, query: &str, label: Option<&str>) -> 
     let rates = ["rate(", "increase(", "delta(", "deriv(", "resets(", "changes("];
     if is_counter && !rates.iter().any(|rate| query.contains(rate)) {
         warnings.push(Warning::CounterWithoutRate { series: series.to_owned() });
+    }
+    let unit = UNITS.iter().find(|(ends, ..)| ends.iter().any(|end| series.ends_with(end)));
+    if let Some((_, unit, hint)) = unit {
+        warnings.push(Warning::Unit { series: series.to_owned(), unit, hint });
     }
     let template = source.rule.query_template().text();
     if !template.contains("LabelMatchers") && !template.contains("LabelValuesByName") {

@@ -1,6 +1,7 @@
 //! The cache of pods, with an index by namespace and label.
 
 mod index;
+mod lookup;
 mod namespace;
 mod scoped;
 #[cfg(test)]
@@ -8,4 +9,5 @@ mod tests;
 mod undecodable;
 
 pub use index::PodIndex;
+pub use lookup::PodLookup;
 pub use scoped::Pods;

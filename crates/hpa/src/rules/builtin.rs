@@ -1,0 +1,34 @@
+//! The resources of Kubernetes that metrics are about.
+
+use hpa_rules::{ApiResource, ApiResources, GroupResource};
+
+/// Group, version, plural, kind.
+const RESOURCES: [(&str, &str, &str, &str); 18] = [
+    ("", "v1", "pods", "Pod"),
+    ("", "v1", "services", "Service"),
+    ("", "v1", "nodes", "Node"),
+    ("", "v1", "namespaces", "Namespace"),
+    ("", "v1", "persistentvolumes", "PersistentVolume"),
+    ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    ("", "v1", "endpoints", "Endpoints"),
+    ("", "v1", "configmaps", "ConfigMap"),
+    ("", "v1", "secrets", "Secret"),
+    ("", "v1", "serviceaccounts", "ServiceAccount"),
+    ("apps", "v1", "deployments", "Deployment"),
+    ("apps", "v1", "statefulsets", "StatefulSet"),
+    ("apps", "v1", "daemonsets", "DaemonSet"),
+    ("apps", "v1", "replicasets", "ReplicaSet"),
+    ("batch", "v1", "jobs", "Job"),
+    ("batch", "v1", "cronjobs", "CronJob"),
+    ("networking.k8s.io", "v1", "ingresses", "Ingress"),
+    ("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+];
+
+pub(super) fn resources() -> ApiResources {
+    ApiResources::new(RESOURCES.map(|(group, version, plural, kind)| ApiResource {
+        group_resource: GroupResource::new(group, plural),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    }))
+}

@@ -1,0 +1,295 @@
+//! `hpa run --metrics-config`: an autoscaler on requests per second, with a fake Prometheus and a
+//! real one.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+use std::{
+    collections::HashMap,
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    pin::pin,
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{Form, Json, Router, routing::any};
+use futures::StreamExt;
+use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, runtime::watcher::watch_object};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    process::{Child, Command},
+    time::timeout,
+};
+
+/// Timeout of every wait, more than ten times the expected duration.
+const LIMIT: Duration = Duration::from_secs(100);
+
+const RULES: &str = r#"
+rules:
+- seriesQuery: '{__name__="http_requests_total",namespace!="",pod!=""}'
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
+"#;
+
+const FLAGS: [&str; 4] = [
+    "--horizontal-pod-autoscaler-sync-period=1s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+    "--metrics-relist-interval=2s",
+    "--metrics-max-age=1m",
+];
+
+/// Requests per second of each pod.
+type Load = Arc<AtomicU64>;
+
+async fn serve(router: Router) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// The testbed with two pods, and the controller.
+struct Cluster {
+    testbed: Testbed,
+    served: ServedTestbed,
+}
+
+impl Cluster {
+    async fn new() -> Self {
+        let testbed = Testbed::new(Config::default());
+        testbed.apply_all([
+            objects::namespace(),
+            objects::running_deployment("web", 2),
+            objects::pod("web", 0),
+            objects::pod("web", 1),
+            objects::hpa("web", 1..=9, [objects::pods_metric("http_requests_per_second", "10")]),
+        ]);
+        let served = ServedTestbed::new(&testbed).await;
+        Self { testbed, served }
+    }
+
+    fn start(&self, url: &str) -> Child {
+        let rules = self.served.dir.path().join("rules.yaml");
+        fs::write(&rules, RULES).unwrap();
+        let (rules, url) =
+            (format!("--metrics-config={}", rules.display()), format!("--prometheus-url={url}"));
+        let mut flags = FLAGS.to_vec();
+        flags.extend([&*rules, &*url]);
+        self.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[])
+    }
+
+    /// Waits until the Deployment has this number of replicas.
+    async fn replicas(&self, expected: i32) {
+        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), NAMESPACE);
+        let mut changes = pin!(watch_object(deployments, "web"));
+        let reached = async {
+            while let Some(change) = changes.next().await {
+                let replicas = change.unwrap().and_then(|object| object.spec.replicas);
+                if replicas == Some(expected) {
+                    return;
+                }
+            }
+        };
+        if timeout(LIMIT, reached).await.is_err() {
+            let condition = self.testbed.condition("web", "ScalingActive");
+            panic!("not {expected} replicas, {condition:?}: {}", self.served.log());
+        }
+    }
+}
+
+/// Answers every query with the load of each pod.
+fn fake_prometheus(load: &Load) -> Router {
+    let load = load.clone();
+    let series = json!([
+        { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0", "code": "200" },
+    ]);
+    let query = move |Form(form): Form<HashMap<String, String>>| async move {
+        let expected = format!(
+            "sum(rate(http_requests_total{{namespace={NAMESPACE:?},pod=~\"web-0|web-1\"}}[10s])) \
+             by (pod)"
+        );
+        let is_expected = form.get("query") == Some(&expected);
+        let value = load.load(Ordering::SeqCst).to_string();
+        let sample = |pod: &str| json!({ "metric": { "pod": pod }, "value": [1.0, value] });
+        let samples = if is_expected { vec![sample("web-0"), sample("web-1")] } else { Vec::new() };
+        success(json!({ "resultType": "vector", "result": samples }))
+    };
+    Router::new()
+        .route("/prefix/api/v1/series", any(async move || success(series.clone())))
+        .route("/prefix/api/v1/query", any(query))
+}
+
+fn success(data: Value) -> Json<Value> {
+    Json(json!({ "status": "success", "data": data }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_per_second_scale_both_ways() {
+    let load = Load::new(30.into());
+    let prometheus = serve(fake_prometheus(&load)).await;
+    let cluster = Cluster::new().await;
+    let _controller = cluster.start(&format!("http://{prometheus}/prefix/"));
+    cluster.replicas(6).await;
+    load.store(5, Ordering::SeqCst);
+    cluster.replicas(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_per_second_of_a_real_prometheus_scale_both_ways() {
+    let load = Load::new(30.into());
+    let application = serve(application(&load)).await;
+    let cluster = Cluster::new().await;
+    let Some((_prometheus, url)) = start_prometheus(cluster.served.dir.path(), application) else {
+        eprintln!("skipped: there is no program `prometheus`");
+        return;
+    };
+    let _controller = cluster.start(&url);
+    cluster.replicas(6).await;
+    check_and_explain(&cluster, &url).await;
+    load.store(5, Ordering::SeqCst);
+    cluster.replicas(1).await;
+}
+
+/// Runs `hpa rules`, and returns its output and whether it succeeded.
+async fn rules(arguments: &[&str], url: &str) -> (String, bool) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .arg("rules")
+        .args(arguments)
+        .args(["--prometheus-url", url])
+        .env_clear()
+        .output()
+        .await
+        .unwrap();
+    let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    (text, output.status.success())
+}
+
+async fn check_and_explain(cluster: &Cluster, url: &str) {
+    let good = cluster.served.dir.path().join("rules.yaml").display().to_string();
+    let (report, is_good) = rules(&["check", &good], url).await;
+    assert!(is_good, "{report}");
+    assert!(report.contains("pods/http_requests_per_second <- http_requests_total"), "{report}");
+    assert!(report.contains("/web-0 = "), "{report}");
+    let explain = async |file: &str, metric: &str, flags: &[&str]| {
+        let arguments = ["explain", "custom", metric, "--config", file];
+        rules(&[&arguments, flags].concat(), url).await
+    };
+    let flags = ["-n", NAMESPACE];
+    let (text, is_found) = explain(&good, "pods/http_requests_per_second", &flags).await;
+    assert!(is_found && text.contains("web-1 = "), "{text}");
+
+    let bad = cluster.served.dir.path().join("bad.yaml");
+    fs::write(&bad, MISTAKES).unwrap();
+    let bad = bad.display().to_string();
+    for (metric, flags, expected) in [
+        ("pods/wrong_label", &flags[..], "No series has the label `kubernetes_pod`"),
+        ("pods/filtered", &flags, "seriesFilters[0].is `_sum$` doesn't match it"),
+        ("ingresses/missing_override", &flags, "Add an override for the label"),
+        ("pods/counter", &flags, "looks like a counter"),
+        ("pods/clash", &flags, "rule 5 has the metric, too, and the last rule counts"),
+        ("pods/counter", &[], "metrics of pods are read in a namespace: add it"),
+        ("pods/typo", &flags, "can't evaluate field Serie"),
+        ("pods/http_requests_total", &flags, "its metric is named `counter`: ask for that name"),
+        ("pods/absent", &flags, "Prometheus has no series for the seriesQuery `absent`"),
+    ] {
+        let (text, _) = explain(&bad, metric, flags).await;
+        assert!(text.contains(expected), "{metric}: {text}");
+    }
+    let (report, is_good) = rules(&["check", &bad], url).await;
+    assert!(!is_good && report.contains("problem: Prometheus has no such series"), "{report}");
+}
+
+/// What rules often have wrong.
+const MISTAKES: &str = "
+rules:
+- seriesQuery: http_requests_total
+  name: {as: wrong_label}
+  resources: {overrides: {kubernetes_pod: {resource: pod}}}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
+- seriesQuery: http_requests_total
+  seriesFilters: [{is: _sum$}]
+  resources: {template: <<.Resource>>}
+- seriesQuery: http_requests_total
+  name: {as: missing_override}
+  resources: {overrides: {pod: {resource: pod}}}
+- seriesQuery: http_requests_total
+  name: {as: counter}
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: http_requests_total
+  name: {as: clash}
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: http_requests_total
+  name: {as: clash}
+  resources: {template: <<.Resource>>}
+  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: http_requests_total
+  name: {as: typo}
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Serie>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: absent
+  resources: {template: <<.Resource>>}
+";
+
+/// An exposition whose counters grow with the load.
+fn application(load: &Load) -> Router {
+    let load = load.clone();
+    let counted = Arc::new(parking_lot::Mutex::new((Instant::now(), 0.0)));
+    let metrics = async move || {
+        let mut counted = counted.lock();
+        let rate = u32::try_from(load.load(Ordering::SeqCst)).map_or(0.0, f64::from);
+        counted.1 += counted.0.elapsed().as_secs_f64() * rate;
+        counted.0 = Instant::now();
+        let series = ["web-0", "web-1"].map(|pod| {
+            let total = counted.1;
+            format!("http_requests_total{{namespace={NAMESPACE:?},pod={pod:?}}} {total}\n")
+        });
+        format!("# TYPE http_requests_total counter\n{}", series.concat())
+    };
+    Router::new().route("/metrics", any(metrics))
+}
+
+/// Starts Prometheus, if it is installed. It scrapes the application every second.
+fn start_prometheus(dir: &Path, application: SocketAddr) -> Option<(Child, String)> {
+    let config = dir.join("prometheus.yml");
+    let text = format!(
+        "global: {{scrape_interval: 1s}}\n\
+         scrape_configs: [{{job_name: app, static_configs: [{{targets: ['{application}']}}]}}]\n"
+    );
+    fs::write(&config, text).unwrap();
+    // A port that was free just now.
+    let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let child = Command::new("prometheus")
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address={address}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    Some((child, format!("http://{address}")))
+}
