@@ -126,7 +126,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
-    all.extend(with_adapter(&helm.with_chart(&ADAPTER), report));
+    all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),
         Ok(assets) => {
@@ -140,7 +140,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
 }
 
 /// The objects of the adapter's chart, by set of values.
-fn with_adapter(helm: &Helm, report: &mut Report) -> Vec<(String, Vec<Value>)> {
+fn with_adapter(helm: &Helm, binary: &Path, report: &mut Report) -> Vec<(String, Vec<Value>)> {
     let mut all = Vec::new();
     for set in ADAPTER.sets {
         let Some(objects) = render(helm, set, report) else { continue };
@@ -149,6 +149,7 @@ fn with_adapter(helm: &Helm, report: &mut Report) -> Vec<(String, Vec<Value>)> {
         report.line(&name("rules_are_valid"), adapter::rules(&objects, set));
         report.line(&name("apis_have_a_certificate"), adapter::api_services(&objects, set));
         report.line(&name("permissions_only_read"), adapter::permissions(&objects));
+        report.line(&name("flags_are_valid"), rendered::flags(&objects, binary));
         all.push((format!("adapter/{set}"), objects));
     }
     report.line("adapter::arguments_follow_the_values", adapter::arguments(helm));

@@ -244,10 +244,11 @@ pub(crate) fn alert_links(helm: &Helm) -> Result<()> {
     Ok(())
 }
 
-/// `hpa run` accepts all flags and values. It parses them before it handles `--help`.
+/// The command accepts all flags and values. It parses them before it handles `--help`.
 pub(crate) fn flags(objects: &[Value], binary: &Path) -> Result<()> {
     let arguments = arguments(objects)?;
-    ensure!(arguments.first().is_some_and(|first| first == "run"), "{arguments:?}");
+    let command = arguments.first().map(String::as_str);
+    ensure!(matches!(command, Some("run" | "adapter")), "{arguments:?}");
     let output = Command::new(binary).args(&arguments).arg("--help").output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(())
