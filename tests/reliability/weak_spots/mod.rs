@@ -1,6 +1,7 @@
 //! Known weak spots of the reference. The tests check that this controller does not share them.
 
 mod bounded;
+mod custom_resources;
 mod events;
 mod peers;
 mod races;

@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use hashbrown::{HashMap, HashSet};
 use hpa_calc::api::Scale;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 
 use crate::{
     cache::{str_pair::StrPair, watch_age::WatchAge},
@@ -20,6 +21,7 @@ pub(crate) struct ScaleCache {
     state: RwLock<State>,
     max_age: Duration,
     watch_age: Arc<WatchAge>,
+    contradicted: Notify,
 }
 
 #[derive(Default)]
@@ -41,6 +43,7 @@ struct ListInProgress {
 type Name = (Box<str>, Box<str>);
 
 /// A scale in little memory: there may be many more scales than autoscalers.
+#[derive(PartialEq, Eq)]
 struct CompactScale {
     spec_replicas: i32,
     status_replicas: i32,
@@ -79,15 +82,36 @@ fn is_newer(version: &str, than: &str) -> bool {
     matches!((version, than), (Ok(version), Ok(than)) if version > than)
 }
 
+impl CompactScale {
+    /// Whether both are of the same version of an object, and yet differ. Then they were derived in
+    /// different ways.
+    fn contradicts(&self, other: &Self) -> bool {
+        !self.resource_version.is_empty()
+            && self.resource_version == other.resource_version
+            && self != other
+    }
+}
+
 impl ScaleCache {
     /// An empty cache, which is not read if its watch last confirmed it longer than `max_age` ago.
     pub(crate) fn new(max_age: Duration) -> Self {
-        Self { state: RwLock::default(), max_age, watch_age: Arc::default() }
+        Self {
+            state: RwLock::default(),
+            max_age,
+            watch_age: Arc::default(),
+            contradicted: Notify::new(),
+        }
     }
 
     /// How long ago the watch confirmed the cache.
     pub(crate) fn watch_age(&self) -> &Arc<WatchAge> {
         &self.watch_age
+    }
+
+    /// Waits until a scale in a response differs from the one that was derived from the same
+    /// version of the object.
+    pub(crate) async fn contradicted(&self) {
+        self.contradicted.notified().await;
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<ScaleObject> {
@@ -100,25 +124,40 @@ impl ScaleCache {
 
     /// Stores the API server's response to a read or write, if it is newer than the cached scale.
     /// A scale that isn't cached is left to the watch: it may have been deleted since the response.
+    /// A cached scale that the response contradicts is removed.
     pub(crate) fn observe_response(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
-        let Some(cached) = state.scales.get_mut(&StrPair(namespace, name)) else { return };
-        if !is_newer(&scale.resource_version, &cached.resource_version) {
+        let key = StrPair(namespace, name);
+        let Some(cached) = state.scales.get_mut(&key) else { return };
+        let response = CompactScale::from(scale);
+        if cached.contradicts(&response) {
+            state.scales.remove(&key);
+            self.contradicted.notify_one();
             return;
         }
-        *cached = scale.into();
+        if !is_newer(&response.resource_version, &cached.resource_version) {
+            return;
+        }
+        *cached = response;
         if let Some(list) = &mut state.list {
             list.updated_by_response.insert((namespace.into(), name.into()));
         }
     }
 
-    /// Stores a scale from a watch event, unless a response already delivered a newer one.
+    /// Stores a scale from a watch event, unless a response already delivered a newer one. If a
+    /// response contradicts it, the cached scale is removed.
     pub(crate) fn apply(&self, namespace: &str, name: &str, scale: &ScaleObject) {
         let mut state = self.state.write();
-        match state.scales.get_mut(&StrPair(namespace, name)) {
-            Some(cached) if is_newer(&cached.resource_version, &scale.resource_version) => {}
-            Some(cached) => *cached = scale.into(),
-            None => _ = state.scales.insert((namespace.into(), name.into()), scale.into()),
+        let key = StrPair(namespace, name);
+        let event = CompactScale::from(scale);
+        match state.scales.get_mut(&key) {
+            Some(cached) if is_newer(&cached.resource_version, &event.resource_version) => {}
+            Some(cached) if cached.contradicts(&event) => {
+                state.scales.remove(&key);
+                self.contradicted.notify_one();
+            }
+            Some(cached) => *cached = event,
+            None => _ = state.scales.insert((namespace.into(), name.into()), event),
         }
     }
 

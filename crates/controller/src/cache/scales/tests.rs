@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use futures::FutureExt;
 use hpa_calc::api::Scale;
 use tokio::time::{Instant, advance};
 
@@ -61,6 +62,26 @@ fn older_response_is_ignored() {
     let cache = listed("5", 2);
     cache.observe_response("shop", "web", &scale("4", 9));
     assert_eq!(cached(&cache), Some((2, "5".into())));
+}
+
+#[test]
+fn response_that_contradicts_the_cached_scale_removes_it() {
+    let cache = listed("5", 2);
+    assert_eq!(cache.contradicted().now_or_never(), None);
+    cache.observe_response("shop", "web", &scale("5", 9));
+    assert_eq!(cached(&cache), None);
+    assert_eq!(cache.contradicted().now_or_never(), Some(()));
+}
+
+#[test]
+fn event_that_contradicts_a_response_removes_the_scale() {
+    let cache = listed("5", 2);
+    cache.observe_response("shop", "web", &scale("9", 4));
+    cache.apply("shop", "web", &scale("9", 4));
+    assert_eq!(cache.contradicted().now_or_never(), None);
+    cache.apply("shop", "web", &scale("9", 2));
+    assert_eq!(cached(&cache), None);
+    assert_eq!(cache.contradicted().now_or_never(), Some(()));
 }
 
 #[test]

@@ -11,13 +11,16 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 use serde_json::{Value, value::RawValue};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, info};
 
 use super::workload::{PartialWorkload, ScalePaths, ScaleSource, replicas};
-use crate::scale_target::{Mapping, ScaleObject};
+use crate::{
+    cache::ScaleCache,
+    scale_target::{Mapping, ScaleObject},
+};
 
-/// The delay before a watch that is forbidden, or a missing definition, is requested again.
+/// The delay before a watch that is forbidden, or a definition, is requested again.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Spec and status stay text: a custom resource may be nested deeper than a `Value`, and
@@ -177,6 +180,31 @@ pub(super) async fn scale_paths(client: &Client, mapping: &Mapping) -> ScalePath
             Err(_) => {}
         }
         sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Waits until a kind's definition has other scale paths than `paths`. Reads the definition when a
+/// response contradicts a cached scale, and every now and then: outdated paths may go unnoticed. A
+/// definition can be a megabyte, so it isn't read more often than every `min_interval`.
+pub(super) async fn scale_paths_changed(
+    client: &Client,
+    mapping: &Mapping,
+    paths: &ScalePaths,
+    cache: &ScaleCache,
+    min_interval: Duration,
+) {
+    loop {
+        // A contradiction that is noticed meanwhile is not lost.
+        sleep(min_interval).await;
+        let max_wait = RETRY_INTERVAL.saturating_sub(min_interval);
+        _ = timeout(max_wait, cache.contradicted()).await;
+        match read_definition(client, mapping).await {
+            Ok(definition) if definition.paths(&mapping.version).as_ref() != Some(paths) => return,
+            Ok(_) => {}
+            Err(error) => {
+                debug!(kind = %mapping, error = describe(&error), "unable to read the definition");
+            }
+        }
     }
 }
 

@@ -149,11 +149,7 @@ async fn run_watch(
             let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age);
             fill_cache(stream, &cache, &ScalePaths::default()).await;
         } else {
-            // Nothing is watched without the paths.
-            age.set_unwatched();
-            let paths = custom::scale_paths(&client, &mapping).await;
-            let stream = stream::<Custom>(&client, &mapping, &scope, intervals, age);
-            fill_cache(stream, &cache, &paths).await;
+            fill_custom_cache(&client, &mapping, &scope, intervals, &cache).await;
         }
         if !std::mem::replace(&mut is_logged, true) {
             info!(
@@ -162,6 +158,30 @@ async fn run_watch(
             );
         }
         sleep(RETRY_INTERVAL).await;
+    }
+}
+
+/// Keeps the cache of a custom resource's kind up to date, also if the paths of the scale change.
+/// Returns when the watch is forbidden.
+async fn fill_custom_cache(
+    client: &Client,
+    mapping: &Mapping,
+    scope: &Scope,
+    intervals: WatchIntervals,
+    cache: &ScaleCache,
+) {
+    let age = cache.watch_age();
+    loop {
+        // Nothing is watched without the paths.
+        age.set_unwatched();
+        let paths = custom::scale_paths(client, mapping).await;
+        let stream = stream::<Custom>(client, mapping, scope, intervals, age);
+        tokio::select! {
+            () = fill_cache(stream, cache, &paths) => return,
+            () = custom::scale_paths_changed(client, mapping, &paths, cache, intervals.relist) => {}
+        }
+        cache.invalidate();
+        info!(kind = %mapping, "the scale paths in the kind's definition changed, listing again");
     }
 }
 

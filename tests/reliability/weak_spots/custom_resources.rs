@@ -1,0 +1,109 @@
+//! Definitions of custom resources that change while the controller runs.
+
+use std::time::Duration;
+
+use hpa_test_harness::{TestbedExt, objects};
+use hpa_testbed::{Effect, Match};
+use serde_json::{Value, json};
+
+use super::{cluster, finish, on, periods};
+use crate::{NAMESPACE, PERIOD, cluster::Cluster};
+
+const API_VERSION: &str = "example.com/v1";
+
+/// The definition of widgets, with these paths of replicas and selector.
+fn definition(replicas: &str, selector: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {
+                "kind": "Widget", "listKind": "WidgetList", "plural": "widgets",
+                "singular": "widget",
+            },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                } },
+                "subresources": { "scale": {
+                    "specReplicasPath": replicas,
+                    "statusReplicasPath": ".status.replicas",
+                    "labelSelectorPath": selector,
+                } },
+            }],
+        },
+    })
+}
+
+/// A cluster with an autoscaled widget of two pods, whose scale is cached.
+async fn cluster_with_widget() -> (Cluster, hpa_testbed::Faults) {
+    let (cluster, faults) = cluster().await;
+    cluster.apply(definition(".spec.replicas", ".status.selector"));
+    cluster.apply(json!({
+        "apiVersion": API_VERSION, "kind": "Widget",
+        "metadata": { "name": "widget", "namespace": NAMESPACE },
+        "spec": { "replicas": 2 },
+        "status": { "replicas": 2, "selector": "app=widget" },
+    }));
+    for index in 0..2 {
+        cluster.apply(objects::pod("widget", index));
+    }
+    cluster.loads.set("widget", 2);
+    let mut hpa = objects::hpa("widget", 1..=8, [objects::cpu_metric(50)]);
+    hpa["spec"]["scaleTargetRef"] =
+        json!({ "apiVersion": API_VERSION, "kind": "Widget", "name": "widget" });
+    cluster.apply(hpa);
+    periods(&cluster, 4).await;
+    assert_eq!(scaling_active(&cluster), "True");
+    let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
+    periods(&cluster, 4).await;
+    assert_eq!(faults.hits(reads), 0, "the scale is cached");
+    faults.remove(reads);
+    (cluster, faults)
+}
+
+fn reads_of_scale() -> Match {
+    Match::verb("get").resource("widgets").subresource("scale")
+}
+
+fn scaling_active(cluster: &Cluster) -> String {
+    let [status, ..] = cluster.testbed.condition("widget", "ScalingActive").expect("a condition");
+    status
+}
+
+fn edit_widget(cluster: &Cluster, change: impl FnOnce(&mut Value)) {
+    cluster.edit(cluster.testbed.get(API_VERSION, "Widget", NAMESPACE, "widget"), change);
+}
+
+/// The old path of the selector has another selector, which matches no pod.
+#[tokio::test(start_paused = true)]
+async fn changed_selector_path_is_noticed_when_the_api_server_returns_another_scale() {
+    let (cluster, faults) = cluster_with_widget().await;
+    cluster.apply(definition(".spec.replicas", ".status.podSelector"));
+    edit_widget(&cluster, |widget| {
+        widget["status"]["podSelector"] = json!("app=widget");
+        widget["status"]["selector"] = json!("app=none");
+    });
+    periods(&cluster, 3).await;
+    let reads = faults.add(on(reads_of_scale(), Effect::Slow { by: Duration::ZERO }));
+    for _ in 0..20 {
+        assert_eq!(scaling_active(&cluster), "True", "at {:?}", cluster.clock.age());
+        cluster.sleep(PERIOD).await;
+    }
+    assert_eq!(faults.hits(reads), 0, "the scale is cached again");
+    finish(cluster).await;
+}
+
+/// No response contradicts the cache, because no reconcile reads the scale.
+#[tokio::test(start_paused = true)]
+async fn changed_replicas_path_is_noticed_within_ten_minutes() {
+    let (cluster, _faults) = cluster_with_widget().await;
+    edit_widget(&cluster, |widget| widget["spec"]["size"] = json!(3));
+    cluster.apply(definition(".spec.size", ".status.selector"));
+    cluster.sleep(Duration::from_mins(10) + 2 * PERIOD).await;
+    let status = cluster.testbed.hpa("widget").expect("an autoscaler")["status"].clone();
+    assert_eq!(status["currentReplicas"], json!(3), "{status}");
+    finish(cluster).await;
+}
