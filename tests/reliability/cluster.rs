@@ -273,11 +273,24 @@ impl Cluster {
         election(self.testbed.client_named(identity), NAMESPACE, identity)
     }
 
+    /// Like [`Self::start_elected`], with other clients.
+    pub(crate) fn start_elected_with(&mut self, clients: Clients, identity: &str) {
+        let election = Some(self.election(identity));
+        self.controller = Some(self.instance_with(clients, identity, election));
+    }
+
     fn instance(&mut self, name: &str, election: Option<Election>) -> Instance {
+        let service = self.testbed.service_named(name);
+        self.instance_with(Clients::from_service(service, &client_limits()), name, election)
+    }
+
+    fn instance_with(
+        &mut self,
+        clients: Clients,
+        name: &str,
+        election: Option<Election>,
+    ) -> Instance {
         let options = Options { workers: self.shape.workers, ..options() };
-        let limits =
-            ClientLimits { request_timeout: options.request_timeout, ..ClientLimits::default() };
-        let clients = Clients::from_service(self.testbed.service_named(name), &limits);
         self.telemetry = Arc::default();
         let dependencies = Dependencies {
             clock: Arc::new(self.controller_clock.clone()),
@@ -363,6 +376,10 @@ impl Instance {
 /// The identity of the nth elected instance.
 pub(crate) fn identity(number: usize) -> String {
     format!("instance-{number}")
+}
+
+pub(crate) fn client_limits() -> ClientLimits {
+    ClientLimits { request_timeout: options().request_timeout, ..ClientLimits::default() }
 }
 
 fn options() -> Options {

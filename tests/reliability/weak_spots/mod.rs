@@ -3,6 +3,7 @@
 mod bounded;
 mod custom_resources;
 mod events;
+mod late_writes;
 mod peers;
 mod races;
 mod scale_cache;

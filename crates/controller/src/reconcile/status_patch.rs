@@ -36,6 +36,17 @@ pub(crate) fn keep_scaled_to_zero(
     }
 }
 
+/// Replaces the fields that this controller doesn't know by those of a newer version of the status.
+pub(crate) fn with_unknown_fields_of(
+    mut status: HorizontalPodAutoscalerStatus,
+    latest: &HorizontalPodAutoscalerStatus,
+) -> HorizontalPodAutoscalerStatus {
+    let targets = status.unknown.remove_entry(TARGETS_FIELD);
+    status.unknown.clone_from(&latest.unknown);
+    status.unknown.extend(targets);
+    status
+}
+
 /// Sets the column `Targets` of an object of the custom API. If nothing but this text would be new,
 /// it isn't added: a CRD of an older version drops it, and each reconcile would write it again.
 pub(crate) fn set_targets(
@@ -50,13 +61,14 @@ pub(crate) fn set_targets(
 
 /// The JSON merge patch (RFC 7386) from the object's status to `status`; `None` if they are equal.
 ///
-/// The patch has the object's UID, so that the API server refuses it for a re-created object. It
-/// has no resource version, so that a concurrent edit of the spec doesn't cause a conflict.
+/// The patch has the object's UID, so that the API server refuses it for a re-created object, and
+/// its resource version, so that it refuses a delayed patch of a former leader.
 pub(crate) fn patch<'a>(
     object: &'a HorizontalPodAutoscaler,
     status: &'a HorizontalPodAutoscalerStatus,
 ) -> Option<StatusPatch<'a>> {
-    let metadata = Identity { uid: &object.metadata.uid };
+    let metadata =
+        Identity { uid: &object.metadata.uid, resource_version: &object.metadata.resource_version };
     let changes = Changes { old: &object.status, new: status };
     (object.status != *status).then_some(StatusPatch { metadata, status: changes })
 }
@@ -69,8 +81,10 @@ pub(crate) struct StatusPatch<'a> {
 }
 
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Identity<'a> {
     uid: &'a str,
+    resource_version: &'a str,
 }
 
 /// The fields that differ between two statuses. A field that is unset, or a zero that is omitted on
@@ -235,6 +249,23 @@ mod tests {
         }]))
         .expect("metrics");
         (object, status)
+    }
+
+    #[test]
+    fn unknown_fields_of_a_newer_status_stay() {
+        let status = |unknown: Value| -> HorizontalPodAutoscalerStatus {
+            serde_json::from_value(unknown).expect("a status")
+        };
+        let mut latest = HorizontalPodAutoscaler {
+            status: status(json!({ "new": 1, "targets": "cpu: 8%/50%" })),
+            ..object()
+        };
+        latest.metadata.resource_version = "7".into();
+        let decided = status(json!({ "old": 2, "targets": "cpu: 9%/50%" }));
+        let merged = with_unknown_fields_of(decided, &latest.status);
+        let patch = patch(&latest, &merged).expect("a change");
+        assert_eq!(patch["metadata"], json!({ "uid": "a", "resourceVersion": "7" }));
+        assert_eq!(patch["status"], json!({ "targets": "cpu: 9%/50%" }));
     }
 
     #[test]

@@ -10,13 +10,19 @@ use tracing::{debug, warn};
 use super::{
     attempt::Attempt,
     reconciler::Reconciler,
-    status_patch::{StatusPatch, as_stored, keep_scaled_to_zero, patch, set_targets},
+    status_patch::{
+        StatusPatch, as_stored, keep_scaled_to_zero, patch, set_targets, with_unknown_fields_of,
+    },
 };
 use crate::{
     k8s::{ApiError, DecodeError, HpaResponse, StoredHpa},
     key::{AutoscalerApi, HpaKey},
     trace::TARGET,
 };
+
+/// The maximum number of status writes in one reconcile, not counting a premarked zero. A conflict
+/// makes another one necessary.
+const MAX_STATUS_WRITES: usize = 3;
 
 /// Why a request for an autoscaler failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +36,10 @@ pub(super) enum HpaRequestError {
 impl HpaRequestError {
     pub(super) fn is_not_found(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_not_found())
+    }
+
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request(ApiError::Refused(status)) if status.is_conflict())
     }
 
     /// Whether the API server refused a patch because the autoscaler doesn't exist, or another one
@@ -92,17 +102,41 @@ impl Reconciler {
     }
 
     /// Patches the status. Returns the object as stored after that, or `None` if `stored` already
-    /// has this status.
+    /// has this status. If the autoscaler changed since it was read, reads it and tries again: if a
+    /// user edited it, the status is still the outcome of this reconcile.
     pub(super) async fn patch_status(
         &self,
         key: &HpaKey,
         stored: &HorizontalPodAutoscaler,
         status: &HorizontalPodAutoscalerStatus,
     ) -> Result<Option<StoredHpa>, StatusWriteError> {
-        let Some(patch) = patch(stored, status) else { return Ok(None) };
-        match self.send_status_patch(key, patch).await {
+        let Some(changes) = patch(stored, status) else { return Ok(None) };
+        let mut written = self.send_status_patch(key, changes).await;
+        for _ in 1..MAX_STATUS_WRITES {
+            if !matches!(&written, Err(error) if error.is_conflict()) {
+                break;
+            }
+            let latest = self.read_after_conflict(key, &stored.metadata.uid).await?;
+            let status = with_unknown_fields_of(status.clone(), &latest.object.status);
+            let Some(changes) = patch(&latest.object, &status) else { return Ok(Some(latest)) };
+            written = self.send_status_patch(key, changes).await;
+        }
+        match written {
             Ok(stored) => Ok(Some(stored)),
             Err(error) if error.is_other_uid() => Err(StatusWriteError::Gone),
+            Err(error) => Err(StatusWriteError::Failed(error)),
+        }
+    }
+
+    async fn read_after_conflict(
+        &self,
+        key: &HpaKey,
+        uid: &str,
+    ) -> Result<StoredHpa, StatusWriteError> {
+        match self.read_hpa(key).await {
+            Ok(latest) if latest.object.metadata.uid == uid => Ok(latest),
+            Ok(_) => Err(StatusWriteError::Gone),
+            Err(error) if error.is_not_found() => Err(StatusWriteError::Gone),
             Err(error) => Err(StatusWriteError::Failed(error)),
         }
     }
