@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use self::{
     expectation::{starved, unexpected_replicas},
-    plan::{BUSY, Change, Plan, Restore, Step, plan},
+    plan::{BUSY, Change, Plan, Step, plan},
 };
 use crate::{
     PERIOD, RECOVERY, WINDOW, cluster::Cluster, invariants::violations_with, targets::Target,
@@ -236,13 +236,10 @@ impl Run<'_> {
                 cluster.testbed.drop_watches();
             }
             Step::Save => self.saved = Some(cluster.testbed.snapshot()),
-            Step::Restore(restore) => {
-                let Some(saved) = self.saved.take() else { return };
-                let state = match restore {
-                    Restore::Bumped => Restart::Older(saved),
-                    Restore::Rewound => Restart::Rewound(saved),
-                };
-                cluster.restart(state, Duration::from_secs(2));
+            Step::Restore => {
+                if let Some(saved) = self.saved.take() {
+                    cluster.restart(Restart::Older(saved), Duration::from_secs(2));
+                }
             }
             Step::Skew(by) => cluster.controller_clock.skew(by),
         }

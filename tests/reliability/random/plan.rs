@@ -17,8 +17,6 @@ pub(super) const BUSY: [u64; 2] = [60, 240];
 
 /// Until a watch that stays silent is replaced, and two reconciles have followed.
 const STALENESS: Duration = Duration::from_secs(4 * PERIOD.as_secs());
-/// Until a server that uses resource versions again has passed those that the controller knows.
-const REWIND: Duration = Duration::from_secs(295);
 /// Until a new leader replaces one that has just ended: the lease duration, the interval at which
 /// standbys try, and the restart of the process.
 const ELECTION: Duration = Duration::from_secs(30);
@@ -48,17 +46,9 @@ pub(super) enum Step {
     RestartApi(Duration),
     Compact,
     Save,
-    /// Restores what was saved.
-    Restore(Restore),
+    /// Restores what was saved. Resource versions continue.
+    Restore,
     Skew(SignedDuration),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Restore {
-    /// Resource versions continue.
-    Bumped,
-    /// Resource versions are used again.
-    Rewound,
 }
 
 pub(super) struct Plan {
@@ -92,15 +82,14 @@ impl Plan {
     }
 
     pub(super) fn restores(&self) -> bool {
-        self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore(_)))
+        self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore))
     }
 
     /// How much longer the recovery takes.
     pub(super) fn extra_recovery(&self) -> Duration {
         let window = if self.has_restart() { WINDOW } else { Duration::ZERO };
         let is_stale = self.faults.iter().any(|fault| fault.is_lasting);
-        let extras =
-            [(self.shape.is_elected, ELECTION), (is_stale, STALENESS), (self.restores(), REWIND)];
+        let extras = [(self.shape.is_elected, ELECTION), (is_stale || self.restores(), STALENESS)];
         let extras = extras.into_iter().filter(|(is_needed, _)| *is_needed);
         window + extras.map(|(_, extra)| extra).sum::<Duration>()
     }
@@ -189,9 +178,8 @@ fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
         2 => vec![(begin, Step::Compact)],
         // A restored lease has an earlier holder, so it decides nothing about later writes.
         3 if !shape.is_elected => {
-            let restore = if rng.bool() { Restore::Bumped } else { Restore::Rewound };
             let end = begin + Duration::from_millis(rng.u64(1..45_000));
-            vec![(begin, Step::Save), (end, Step::Restore(restore))]
+            vec![(begin, Step::Save), (end, Step::Restore)]
         }
         _ => {
             let skew = SignedDuration::from_secs(rng.i64(-4000..4000));

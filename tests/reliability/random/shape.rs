@@ -46,5 +46,6 @@ fn delays(rng: &mut Rng) -> Delays {
         let seconds = rng.u64(1..max);
         if is_late { Duration::from_secs(seconds) } else { Duration::ZERO }
     };
-    Delays { startup: delay(40), status: delay(20), metrics: delay(30) }
+    // A rollout of eight pods ends before the faults do.
+    Delays { startup: delay(14), status: delay(20), metrics: delay(30) }
 }
