@@ -38,11 +38,38 @@ pub(crate) fn probes(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
+/// The controller's rules compile, and the policy lets it reach Prometheus.
+pub(crate) fn in_process(controller: &Helm) -> Result<()> {
+    let objects = controller.template("everything")?;
+    let (config, rules) = compiled(&objects)?;
+    ensure!((config.rules.len(), config.external_rules.len()) == (1, 1), "{config:?}");
+    ensure!(rules.errors().next().is_none(), "{rules:?}");
+    let policy = of_kind(&objects, "NetworkPolicy");
+    let egress = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
+    ensure!(*egress == json!([{"port": 9090, "protocol": "TCP"}]), "{egress}");
+    let url = "metrics.prometheus.url=https://prometheus,metrics.prometheus.rules.existing=mine";
+    let objects = controller.template_with(&format!("{url},networkPolicy.enabled=true"))?;
+    let policy = of_kind(&objects, "NetworkPolicy");
+    let egress = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
+    ensure!(*egress == json!([{"port": 443, "protocol": "TCP"}]), "{egress}");
+    let volumes = &deployment(&objects)?["spec"]["template"]["spec"]["volumes"];
+    ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
+    ensure!(of_kind(&objects, "ConfigMap").is_empty(), "a ConfigMap");
+    Ok(())
+}
+
+/// The rules file of a chart, parsed and compiled.
+fn compiled(objects: &[Value]) -> Result<(Config, RuleSet)> {
+    let maps = of_kind(objects, "ConfigMap");
+    let mut texts = maps.iter().filter_map(|map| map["data"]["config.yaml"].as_str());
+    let config = Config::parse(texts.next().context("no rules")?)?;
+    let rules = RuleSet::compile(&config, &resources());
+    Ok((config, rules))
+}
+
 /// The rules compile, and are those of the values.
 pub(crate) fn rules(objects: &[Value], set: &str) -> Result<()> {
-    let map = of_kind(objects, "ConfigMap").into_iter().find(|map| map["data"].is_object());
-    let text = map.context("no rules")?["data"]["config.yaml"].as_str().context("no file")?;
-    let config = Config::parse(text)?;
+    let (config, rules) = compiled(objects)?;
     let counts = (config.rules.len(), config.external_rules.len(), config.resource_rules.is_some());
     let expected = match set {
         "everything" => (7, 1, true),
@@ -51,7 +78,6 @@ pub(crate) fn rules(objects: &[Value], set: &str) -> Result<()> {
         _ => (6, 0, false),
     };
     ensure!(counts == expected, "{counts:?}");
-    let rules = RuleSet::compile(&config, &resources());
     let errors: Vec<_> =
         rules.errors().map(|error| format!("{error}: {}", error.problem)).collect();
     ensure!(errors.is_empty(), "{errors:?}");

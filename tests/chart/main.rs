@@ -126,6 +126,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
+    report.line("metrics_from_prometheus", adapter::in_process(helm));
     all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_kube_apiserver::assets::find() {
         Err(missing) => report.skip("api_server_accepts_objects", &missing.to_string()),

@@ -211,10 +211,9 @@ pub(crate) fn files(objects: &[Value]) -> Result<()> {
             ensure!(endpoint[member] == expected[member], "{endpoint}");
         }
     }
-    for map in of_kind(objects, "ConfigMap") {
-        let dashboard: Value = serde_json::from_str(
-            map["data"]["hpa-controller.json"].as_str().context("no dashboard")?,
-        )?;
+    let maps = of_kind(objects, "ConfigMap");
+    for text in maps.iter().filter_map(|map| map["data"]["hpa-controller.json"].as_str()) {
+        let dashboard: Value = serde_json::from_str(text)?;
         ensure!(dashboard == files::read("files/dashboard.json")?, "the dashboard");
     }
     Ok(())
@@ -317,6 +316,15 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("terminationGracePeriodSeconds=10", "shutdownGracePeriod=10s"),
         ("client.requestTimeout=5ms", "client.requestTimeout=5ms must be at least 10ms"),
         ("autoscaling.downscaleStabilization=8761h", "at most 8760h"),
+        ("metrics.prometheus.url=prometheus:9090", "url"),
+        (
+            "metrics.prometheus.url=http://prometheus:9090",
+            "metrics.prometheus.url needs metrics.prometheus.rules",
+        ),
+        (
+            "metrics.prometheus.rules.existing=mine",
+            "metrics.prometheus.rules needs metrics.prometheus.url",
+        ),
         ("log.level=warning", "level"),
         ("log.level=", "level"),
         ("log.level=hpa_control=debug", "level"),

@@ -49,6 +49,13 @@
 - --tls-cert-file=/etc/hpa/tls/tls.crt
 - --tls-private-key-file=/etc/hpa/tls/tls.key
 {{- end }}
+{{- with .Values.metrics.prometheus }}
+{{- if .url }}
+- --metrics-config=/etc/hpa/rules/config.yaml
+- {{ printf "--prometheus-url=%s" .url | quote }}
+- {{ printf "--metrics-relist-interval=%s" .relistInterval | quote }}
+{{- end }}
+{{- end }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}

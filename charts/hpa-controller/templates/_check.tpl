@@ -6,6 +6,18 @@
 {{- if and .Values.client.burst (not .Values.client.qps) }}
 {{- fail "client.burst needs client.qps" }}
 {{- end }}
+{{- with .Values.metrics.prometheus }}
+{{- $own := or .rules.custom .rules.external .rules.resource }}
+{{- if and .url (not (or $own .rules.existing)) }}
+{{- fail "metrics.prometheus.url needs metrics.prometheus.rules" }}
+{{- end }}
+{{- if and (or $own .rules.existing) (not .url) }}
+{{- fail "metrics.prometheus.rules needs metrics.prometheus.url" }}
+{{- end }}
+{{- if and $own .rules.existing }}
+{{- fail "metrics.prometheus.rules.existing replaces the other rules: set only one of them" }}
+{{- end }}
+{{- end }}
 {{- include "hpa-controller.checkRanges" . }}
 {{- include "hpa-controller.checkElection" .Values.leaderElection }}
 {{- include "hpa-controller.checkShutdown" .Values }}
@@ -21,6 +33,7 @@
 {{- define "hpa-controller.checkRanges" -}}
 {{- $positive := dict
   "autoscaling.syncPeriod" .Values.autoscaling.syncPeriod
+  "metrics.prometheus.relistInterval" .Values.metrics.prometheus.relistInterval
   "client.requestTimeout" .Values.client.requestTimeout
   "leaderElection.leaseDuration" .Values.leaderElection.leaseDuration
   "leaderElection.renewDeadline" .Values.leaderElection.renewDeadline
