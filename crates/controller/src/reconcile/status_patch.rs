@@ -170,14 +170,13 @@ mod tests {
 
     #[test]
     fn patch_has_only_the_fields_that_differ() {
-        let object = object();
+        let mut object = object();
+        object.metadata.resource_version = "7".into();
         let mut status = object.status.clone();
         status.desired_replicas = 4;
-        let patch = patch(&object, &status);
-        assert_eq!(
-            patch,
-            Some(json!({ "metadata": { "uid": "a" }, "status": { "desiredReplicas": 4 } }))
-        );
+        let metadata = json!({ "uid": "a", "resourceVersion": "7" });
+        let expected = json!({ "metadata": metadata, "status": { "desiredReplicas": 4 } });
+        assert_eq!(patch(&object, &status), Some(expected));
     }
 
     #[test]

@@ -12,7 +12,8 @@ async fn scale_is_written_against_the_resource_version_read() {
     let server = reconcile_once(server()).await;
     assert_eq!(server.scale_writes, [(4, 1)]);
     assert_eq!(server.status_patches.len(), 1);
-    assert_eq!(server.status_patches[0]["metadata"], json!({ "uid": "a" }));
+    let metadata = json!({ "uid": "a", "resourceVersion": "1" });
+    assert_eq!(server.status_patches[0]["metadata"], metadata);
     assert_eq!(server.status_patches[0]["status"]["desiredReplicas"], 4);
 }
 
