@@ -7,9 +7,9 @@ use tokio::time::Instant;
 /// When to relist because of undecodable objects or missed events.
 ///
 /// An object that was damaged in transit is intact in the next list. One that is stored like that
-/// stays undecodable, so the interval doubles with every relist for such an object. It is reset only
-/// after a time without them: a tenant who creates and deletes such objects must not cause a list
-/// of the whole cluster each time.
+/// stays undecodable, so the interval doubles with every relist for such an object. It is reset
+/// only after a time without them: a tenant who creates and deletes such objects must not cause a
+/// list of the whole cluster each time.
 pub(super) struct RelistTimer {
     pub(super) initial_interval: Duration,
     /// The interval before the next relist for an undecodable object.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::k8s::PartialObject;
 
 /// An object that so many lists delivered undecodable is stored like that: another relist would
-/// not help. With the growing interval between the lists, damage in transit has lasted for most of a
-/// minute then.
+/// not help. With the growing interval between the lists, damage in transit has lasted for most of
+/// a minute then.
 const CONFIRMING_LISTS: u32 = 4;
 
 /// An object, as far as its metadata says. Texts are empty if they are missing.
