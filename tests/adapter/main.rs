@@ -1,7 +1,12 @@
 //! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
 //! through the aggregation layer. Skipped, with a line that says so, without the programs.
 
-#![allow(clippy::expect_used, clippy::print_stdout, reason = "a failed step fails the test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a failed step fails the test"
+)]
 
 use std::{
     path::{Path, PathBuf},

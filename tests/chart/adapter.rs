@@ -140,7 +140,7 @@ pub(crate) fn api_services(objects: &[Value], set: &str) -> Result<()> {
     Ok(())
 }
 
-/// The only objects that the adapter may change are its certificate and its APIServices.
+/// The only objects that the adapter may change are its certificate and its `APIServices`.
 pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
     let roles = [of_kind(objects, "ClusterRole"), of_kind(objects, "Role")].concat();
     for role in &roles {
@@ -265,7 +265,7 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     certificates(helm)
 }
 
-/// Given certificates are used, and their authority is that of the APIServices.
+/// Given certificates are used, and their authority is that of the `APIServices`.
 fn certificates(helm: &Helm) -> Result<()> {
     let pem = "-----BEGIN X-----";
     let given = format!("tls.enable=true,tls.ca={pem},tls.key={pem},tls.certificate={pem}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use hpa_calc::Selector;
 use hpa_metrics_api::Query;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Collected};
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// A resource of the recorded cluster.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Kind {
+pub(super) struct ApiResource {
     group: String,
     version: String,
     kind: String,
@@ -22,7 +22,7 @@ pub(super) struct Kind {
     namespaced: bool,
 }
 
-impl Kind {
+impl ApiResource {
     fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -33,7 +33,7 @@ impl Kind {
 
 /// The cluster, and what was asked of it.
 pub(super) struct Cluster {
-    kinds: Vec<Kind>,
+    kinds: Vec<ApiResource>,
     objects: Vec<Value>,
     asked: Mutex<Asked>,
 }
@@ -62,7 +62,7 @@ impl Cluster {
             let cluster = cluster.clone();
             async move {
                 let (head, body) = request.into_parts();
-                let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+                let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
                 Ok::<_, Infallible>(cluster.answer(&head, &body).await.map(Body::from))
             }
         });
@@ -92,15 +92,14 @@ impl Cluster {
         } else {
             self.list(path, &query)
         };
-        let (status, body) = match answer {
-            Some(body) => (StatusCode::OK, body),
-            None => {
-                let body = json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                    "message": format!("{path} is unknown"), "reason": "NotFound", "code": 404,
-                });
-                (StatusCode::NOT_FOUND, body)
-            }
+        let (status, body) = if let Some(body) = answer {
+            (StatusCode::OK, body)
+        } else {
+            let body = json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": format!("{path} is unknown"), "reason": "NotFound", "code": 404,
+            });
+            (StatusCode::NOT_FOUND, body)
         };
         let mut response = Response::new(body.to_string().into_bytes());
         *response.status_mut() = status;
@@ -175,7 +174,8 @@ impl Cluster {
             ["namespaces", namespace, plural] => (Some(*namespace), *plural),
             _ => return None,
         };
-        let known = |kind: &&Kind| kind.plural == plural && kind.api_version() == api_version;
+        let known =
+            |kind: &&ApiResource| kind.plural == plural && kind.api_version() == api_version;
         let kind = self.kinds.iter().find(known)?;
         let selector = query.get("labelSelector").unwrap_or_default();
         let parameters = match selector {

@@ -11,7 +11,7 @@ pub(super) fn sort_alternatives(query: &str) -> String {
         let (names, rest) = part.split_once('"').unwrap_or((part, ""));
         let mut names: Vec<&str> = names.split('|').collect();
         names.sort_unstable();
-        sorted.push_str(&format!("=~\"{}\"{rest}", names.join("|")));
+        sorted.extend(["=~\"", &names.join("|"), "\"", rest]);
     }
     sorted
 }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::{
     body::{Bytes, Incoming},
     server::conn::http1,
@@ -71,7 +71,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> std::io::Result<Response<Full<Bytes>>> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     let mut params = pairs(head.uri.query().unwrap_or_default());
     params.extend(pairs(&String::from_utf8_lossy(&body)));
     let mut asked = json!({
