@@ -9,6 +9,7 @@
   (list "concurrent-horizontal-pod-autoscaler-syncs" .Values.autoscaling.concurrentSyncs)
   (list "scale-to-zero" .Values.autoscaling.scaleToZero)
   (list "watch-scales" .Values.watchScales)
+  (list "status-interval" .Values.statusInterval)
   (list "kube-api-qps" .Values.client.qps)
   (list "kube-api-burst" .Values.client.burst)
   (list "request-timeout" .Values.client.requestTimeout)

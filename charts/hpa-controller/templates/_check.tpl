@@ -49,6 +49,7 @@
   "autoscaling.cpuInitializationPeriod" .Values.autoscaling.cpuInitializationPeriod
   "autoscaling.initialReadinessDelay" .Values.autoscaling.initialReadinessDelay
   "shutdownGracePeriod" .Values.shutdownGracePeriod
+  "statusInterval" .Values.statusInterval
 ) $positive }}
 {{- $year := include "hpa-controller.nanoseconds" "8760h" | int64 }}
 {{- range $name, $duration := $all }}

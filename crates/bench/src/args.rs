@@ -40,8 +40,8 @@ pub(crate) struct RunArguments {
     /// kube-apiserver), or kubeconfig=FILE (a running cluster)
     #[arg(long, value_name = "KIND", default_value = "testbed")]
     pub(crate) server: ApiServer,
-    /// Controller to measure: ours=FILE (hpa) or reference=FILE (kube-controller-manager); can be
-    /// repeated
+    /// Controller to measure: ours=FILE (hpa), ours@DURATION=FILE (hpa with that
+    /// --status-interval) or reference=FILE (kube-controller-manager); can be repeated
     #[arg(long = "controller", value_name = "KIND=FILE", required = true)]
     pub(crate) controllers: Vec<Controller>,
     /// Length of the measurement, which begins when all autoscalers are decided

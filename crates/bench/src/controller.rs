@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::SignedDuration;
 use tokio::process::Command;
 
 /// A controller to measure.
@@ -13,6 +14,8 @@ use tokio::process::Command;
 pub(crate) struct Controller {
     pub(crate) kind: Kind,
     pub(crate) binary: PathBuf,
+    /// The `--status-interval` of ours. Zero writes the status in each reconcile.
+    pub(crate) status_interval: Duration,
 }
 
 pub(crate) struct Settings<'a> {
@@ -34,28 +37,45 @@ pub(crate) enum Kind {
     Reference,
 }
 
+const SYNTAX: &str = "must be ours=FILE, ours@STATUS_INTERVAL=FILE or reference=FILE";
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = text.parse::<SignedDuration>().ok().map(Duration::try_from);
+    interval
+        .and_then(Result::ok)
+        .ok_or_else(|| format!("the status interval {text} must be a duration such as 60s"))
+}
+
 impl FromStr for Controller {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, binary) = match text.split_once('=') {
-            Some(("ours", binary)) => (Kind::Ours, binary),
-            Some(("reference", binary)) => (Kind::Reference, binary),
-            _ => return Err("must be ours=FILE or reference=FILE".to_owned()),
+        let (name, binary) = text.split_once('=').ok_or(SYNTAX)?;
+        let (kind, status_interval) = match name.split_once('@') {
+            None if name == "ours" => (Kind::Ours, Duration::ZERO),
+            None if name == "reference" => (Kind::Reference, Duration::ZERO),
+            Some(("ours", interval)) => (Kind::Ours, parse_interval(interval)?),
+            _ => return Err(SYNTAX.to_owned()),
         };
         // Absolute, so that it is not looked up in $PATH.
         let binary = std::path::absolute(binary).map_err(|error| error.to_string())?;
-        Ok(Self { kind, binary })
+        Ok(Self { kind, binary, status_interval })
     }
 }
 
 impl Controller {
     /// The name in reports.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> String {
         match self.kind {
-            Kind::Ours => "ours",
-            Kind::Reference => "reference",
+            Kind::Ours if self.writes_each_status() => "ours".to_owned(),
+            Kind::Ours => format!("ours@{}s", self.status_interval.as_secs_f64()),
+            Kind::Reference => "reference".to_owned(),
         }
+    }
+
+    /// Whether each reconcile writes its status, if it changed.
+    pub(crate) fn writes_each_status(&self) -> bool {
+        self.status_interval.is_zero()
     }
 
     /// URL scheme of its metrics endpoint.
@@ -77,7 +97,14 @@ impl Controller {
             "--bind-address=127.0.0.1".to_owned(),
         ];
         match self.kind {
-            Kind::Ours => flags.push(format!("--metrics-port={}", settings.metrics_port)),
+            Kind::Ours => {
+                flags.push(format!("--metrics-port={}", settings.metrics_port));
+                // Binaries from before this flag can be measured, too.
+                if !self.writes_each_status() {
+                    let millis = self.status_interval.as_millis();
+                    flags.push(format!("--status-interval={millis}ms"));
+                }
+            }
             Kind::Reference => flags.extend([
                 "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
                 "--kube-api-qps=100000".to_owned(),
@@ -119,11 +146,23 @@ mod tests {
         let binary = PathBuf::from("/bin/a=b");
         assert_eq!(
             "ours=/bin/a=b".parse(),
-            Ok(Controller { kind: Kind::Ours, binary: binary.clone() })
+            Ok(Controller {
+                kind: Kind::Ours,
+                binary: binary.clone(),
+                status_interval: Duration::ZERO
+            })
         );
-        assert_eq!("reference=/bin/a=b".parse(), Ok(Controller { kind: Kind::Reference, binary }));
-        let error = Err("must be ours=FILE or reference=FILE".to_owned());
-        assert_eq!("/bin/hpa".parse::<Controller>(), error);
-        assert_eq!("theirs=/bin/hpa".parse::<Controller>(), error);
+        let with_interval: Controller = "ours@1m=/bin/a=b".parse().expect("valid");
+        assert_eq!(with_interval.status_interval, Duration::from_mins(1));
+        assert_eq!(with_interval.name(), "ours@60s");
+        assert_eq!(
+            "reference=/bin/a=b".parse(),
+            Ok(Controller { kind: Kind::Reference, binary, status_interval: Duration::ZERO })
+        );
+        for text in ["/bin/hpa", "theirs=/bin/hpa", "reference@60s=/bin/hpa"] {
+            assert_eq!(text.parse::<Controller>(), Err(SYNTAX.to_owned()), "{text}");
+        }
+        let error = "ours@soon=/bin/hpa".parse::<Controller>().expect_err("no duration");
+        assert_eq!(error, "the status interval soon must be a duration such as 60s");
     }
 }

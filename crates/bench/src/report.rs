@@ -42,6 +42,7 @@ const ROWS: &[(&str, Cell)] = &[
 
 const SERVER_ROWS: &[(&str, OptionalCell)] = &[
     ("server's CPUs in use", |one| one.server_cpus.map(|cpus| format!("{cpus:.3}"))),
+    ("server's CPU per reconcile", |one| one.server_cpu_per_reconcile.map(seconds)),
     ("server's peak memory", |one| one.server_peak_memory.map(mebibytes)),
     ("server's response time, median / p99 / max", |one| {
         Some(response_times(&one.server_response_times))

@@ -27,6 +27,9 @@ pub struct Options {
     pub allow_other_controller: bool,
     /// Watch the targets' scales. If not, each reconcile reads its target's scale.
     pub watch_scales: bool,
+    /// How often a status may be written in which only metric values changed. Zero for each
+    /// reconcile.
+    pub status_interval: Duration,
 }
 
 impl Options {

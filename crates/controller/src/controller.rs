@@ -380,6 +380,7 @@ impl Leader<'_> {
             client: client.clone(),
             settings: options.settings,
             timeout: options.reconcile_timeout(),
+            status_interval: options.status_interval,
             autoscalers: informers.caches.autoscalers.clone(),
             pods: informers.caches.pods.clone(),
             selectors: informers.caches.selectors.clone(),

@@ -184,6 +184,7 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
     Options {
         shutdown_grace: to_std(arguments.shutdown_grace_period),
         allow_other_controller: arguments.allow_other_controller,
+        status_interval: to_std(arguments.status_interval),
         ..options
     }
 }
@@ -218,5 +219,6 @@ pub(crate) fn options_from(
         request_timeout: to_std(cluster.request_timeout),
         allow_other_controller: false,
         watch_scales: cluster.watch_scales,
+        status_interval: Duration::ZERO,
     }
 }

@@ -63,6 +63,7 @@ pub fn options() -> Options {
         request_timeout: Duration::from_secs(10),
         allow_other_controller: false,
         watch_scales: true,
+        status_interval: Duration::ZERO,
     }
 }
 

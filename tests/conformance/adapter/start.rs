@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::{
     body::{Bytes, Incoming},
     server::conn::http1,
@@ -135,7 +135,7 @@ async fn respond(
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     Ok(cluster.answer(&head, &body).await.map(|body| Full::new(body.into())))
 }
 

@@ -128,8 +128,7 @@ async fn measure_against(
     add_autoscalers(arguments, server, &mut process).await?;
     let end = snapshot(server, &process, &own).await?;
     process.stop(GRACE).await?;
-    let (name, binary) = (controller.name(), &controller.binary);
-    let measurement = Measurement { name, binary, flags, started, begin, end };
+    let measurement = Measurement { controller, flags, started, begin, end };
     Ok(Outcome::new(measurement, &arguments.population))
 }
 

@@ -1,12 +1,13 @@
 //! The numbers of one measurement.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::own_metrics::OwnMetrics;
 use crate::{
     args::{Change, Population},
+    controller::Controller,
     objects::EXTRA,
     request_info::RequestKind,
     stats::{AutoscalerRecord, RequestCount, Stats},
@@ -23,8 +24,7 @@ pub(super) struct Snapshot {
 
 /// A measurement, from when all autoscalers were decided to the end.
 pub(super) struct Measurement<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) binary: &'a Path,
+    pub(crate) controller: &'a Controller,
     pub(crate) flags: Vec<String>,
     /// Time at which the controller started, in seconds of the server.
     pub(crate) started: f64,
@@ -92,6 +92,8 @@ pub(crate) struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpus: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) server_cpu_per_reconcile: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_peak_memory: Option<u64>,
     #[serde(rename = "server_answers")]
     pub(crate) server_response_times: Summary,
@@ -114,7 +116,7 @@ pub(crate) struct Requests {
 
 impl Outcome {
     pub(super) fn new(measurement: Measurement<'_>, population: &Population) -> Self {
-        let Measurement { name, binary, flags, started, begin, end } = measurement;
+        let Measurement { controller, flags, started, begin, end } = measurement;
         let period = population.period.as_secs_f64();
         let measured = end.stats.now - begin.stats.now;
         let (extra, first): (Vec<_>, Vec<_>) =
@@ -123,8 +125,8 @@ impl Outcome {
         let extra: Vec<&AutoscalerRecord> = extra.into_iter().map(|(_, seen)| seen).collect();
         let decided =
             first.iter().filter_map(|seen| seen.decided()).filter(|at| *at <= begin.stats.now);
-        // Under steady load no status changes, so cycles can't be seen.
-        let has_writes = population.change != Change::Steady;
+        // If not every reconcile writes a status, cycles can't be seen.
+        let has_writes = population.change != Change::Steady && controller.writes_each_status();
         let cycles = has_writes.then(|| {
             let of =
                 |seen: &&AutoscalerRecord| cycles(seen, begin.stats.now, end.stats.now, period);
@@ -150,8 +152,8 @@ impl Outcome {
         let requests = requests(&begin.stats, &end.stats, reconciles);
         let bytes: u64 = requests.values().map(|one| one.bytes).sum();
         Self {
-            controller: name.to_owned(),
-            binary: binary.display().to_string(),
+            controller: controller.name(),
+            binary: controller.binary.display().to_string(),
             flags,
             autoscalers: first.len(),
             decided: Summary::new(decided.map(|at| at - started).collect()),
@@ -174,7 +176,9 @@ impl Outcome {
             requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
             requests,
             bytes_per_second: bytes as f64 / measured,
-            server_cpus: server_cpus(&begin.stats, &end.stats),
+            server_cpus: server_cpu(&begin.stats, &end.stats).map(|cpu| cpu / measured),
+            server_cpu_per_reconcile: server_cpu(&begin.stats, &end.stats)
+                .map(|cpu| ratio(cpu, reconciles)),
             server_peak_memory: end.stats.server.map(|server| server.peak_memory),
             server_response_times: Summary::new(
                 responses.map(|micros| f64::from(*micros) / 1e6).collect(),
@@ -279,8 +283,9 @@ fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Req
 }
 
 /// Returns the CPUs that the server used, if its processes are known.
-fn server_cpus(begin: &Stats, end: &Stats) -> Option<f64> {
-    Some((end.server?.cpu_seconds - begin.server?.cpu_seconds) / (end.now - begin.now))
+/// Returns the CPU time of the server's processes, in seconds.
+fn server_cpu(begin: &Stats, end: &Stats) -> Option<f64> {
+    Some(end.server?.cpu_seconds - begin.server?.cpu_seconds)
 }
 
 fn ratio(value: f64, count: u64) -> f64 {

@@ -23,7 +23,7 @@ pub(super) struct Attempt<'a> {
     pub(super) autoscaler: &'a Arc<Autoscaler>,
     pub(super) pause: Pause,
     /// Start of the reconcile, in monotonic time.
-    started: Duration,
+    pub(super) started: Duration,
     /// Free for other reconciles while this one waits for metrics or for slow requests.
     pub(super) slot: &'a WorkerSlot,
     /// The autoscaler as this attempt last read or wrote it. `hpa` comes from the cache, which may

@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `observer`, `peer_warnings`, `reconciler`, `worker_slot` | callbacks; what reconciles share |
-//! | `attempt`, `status_patch` | the state, and its patch of a status |
+//! | `attempt`, `status_patch`, `metric_values` | the state; patches of a status; what changed in it |
 //! | `read` | reads the target's scale, its pods and the metrics |
 //! | `report` | logs, records events |
 //! | `write_status` | reads the stored autoscaler and patches its status |
@@ -17,6 +17,7 @@
 mod attempt;
 mod decide;
 mod dry_run;
+mod metric_values;
 mod observer;
 mod peer_warnings;
 mod read;

@@ -1,5 +1,7 @@
 //! Reads the stored autoscaler and writes its status.
 
+use std::time::Duration;
+
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     event::EventReason,
@@ -9,6 +11,7 @@ use tracing::{debug, warn};
 
 use super::{
     attempt::Attempt,
+    metric_values::differ_in_values_only,
     reconciler::Reconciler,
     status_patch::{
         StatusPatch, as_stored, keep_scaled_to_zero, patch, set_targets, with_unknown_fields_of,
@@ -19,6 +22,10 @@ use crate::{
     key::{AutoscalerApi, HpaKey},
     trace::TARGET,
 };
+
+/// Reconciles start some milliseconds early or late. Without a slack, a status interval that is a
+/// multiple of the sync period would often take a period more.
+const TIME_SLACK: Duration = Duration::from_secs(1);
 
 /// The maximum number of status writes in one reconcile, not counting a premarked zero. A conflict
 /// makes another one necessary.
@@ -65,7 +72,25 @@ impl Attempt<'_> {
             // The target may be at zero. If so, `ScaledToZero=True` must stay.
             keep_scaled_to_zero(&mut status, &self.stored().status);
         }
-        self.reconciler.store_status(self.key, self.stored(), status).await
+        if self.may_wait(&status) {
+            return true;
+        }
+        let is_new = self.stored().status != status;
+        let is_stored = self.reconciler.store_status(self.key, self.stored(), status).await;
+        if is_new && is_stored {
+            self.autoscaler.set_status_written_at(self.started);
+        }
+        is_stored
+    }
+
+    /// Whether the status needs no write yet: only metric values changed, and the last write was
+    /// less than the status interval ago. A later reconcile writes the values of that time.
+    fn may_wait(&self, status: &HorizontalPodAutoscalerStatus) -> bool {
+        let interval = self.reconciler.status_interval;
+        let is_recent = |at: Duration| self.started.saturating_sub(at) + TIME_SLACK < interval;
+        !interval.is_zero()
+            && self.autoscaler.status_written_at().is_some_and(is_recent)
+            && differ_in_values_only(&self.stored().status, status)
     }
 }
 

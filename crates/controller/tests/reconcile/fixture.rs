@@ -103,6 +103,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
     Reconciler {
         settings: Settings::default(),
         timeout: Duration::from_secs(20),
+        status_interval: Duration::ZERO,
         autoscalers: Arc::new(autoscalers),
         pods: Arc::new(pods),
         selectors: Arc::new(SelectorIndex::default()),

@@ -1,14 +1,17 @@
 //! Status writes, conditions, and what the observer receives.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{history::Direction, selector::Selector};
-use hpa_controller::{Finished, Observer, Reconciled, cache::ErrorClass, reconcile::Reconciler};
+use hpa_controller::{
+    Clock, Finished, Instants, Observer, Reconciled, cache::ErrorClass, reconcile::Reconciler,
+};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
     fixture::{conditions, key, reconciler, server, usage},
-    server::Server,
+    server::{Server, merged},
 };
 
 #[tokio::test]
@@ -22,6 +25,86 @@ async fn unchanged_status_is_written_once() {
     let server = server.lock();
     assert_eq!(server.scale_writes, []);
     assert_eq!(server.status_patches.len(), 1, "{:?}", server.status_patches);
+}
+
+/// A clock that the test advances.
+struct ManualClock {
+    start: Timestamp,
+    elapsed: Mutex<Duration>,
+}
+
+impl Clock for ManualClock {
+    fn instants(&self) -> Instants {
+        let monotonic = *self.elapsed.lock();
+        Instants { wall: self.start + monotonic, monotonic }
+    }
+}
+
+/// A reconciler with a status interval of a minute, its clock and its server.
+fn with_status_interval() -> (Reconciler, Arc<ManualClock>, Arc<Mutex<Server>>) {
+    let server = Arc::new(Mutex::new(server()));
+    let clock = Arc::new(ManualClock { start: Timestamp::now(), elapsed: Mutex::default() });
+    let reconciler = Reconciler {
+        status_interval: Duration::from_mins(1),
+        clock: clock.clone(),
+        ..reconciler(&server)
+    };
+    (reconciler, clock, server)
+}
+
+#[tokio::test]
+async fn changed_values_are_written_once_in_a_status_interval() {
+    let (mut reconciler, clock, server) = with_status_interval();
+    let mut written = Vec::new();
+    // Time, usage, and whether that is written. The target is 50, and 51 is within its tolerance.
+    let steps = [
+        (0, 50, true),
+        (15, 51, false),
+        (30, 52, false),
+        (45, 51, false),
+        // A little early, as reconciles may be.
+        (59, 52, true),
+        (75, 51, false),
+        (90, 51, false),
+        (105, 51, false),
+        (120, 51, true),
+        (180, 51, false),
+        (195, 52, true),
+    ];
+    for (second, milli, expected) in steps {
+        *clock.elapsed.lock() = Duration::from_secs(second);
+        reconciler.metrics = Arc::new(usage(milli));
+        reconciler.reconcile(&key()).await;
+        if expected {
+            written.push(milli);
+        }
+        let patches = server.lock().status_patches.clone();
+        let values: Vec<_> = patches
+            .iter()
+            .map(|patch| patch["status"]["currentMetrics"][0]["resource"]["current"].clone())
+            .filter_map(|current| current["averageUtilization"].as_i64())
+            .collect();
+        assert_eq!(values, written, "after {second} s");
+    }
+}
+
+#[tokio::test]
+async fn other_changes_of_a_status_are_written_at_once() {
+    let (mut reconciler, clock, server) = with_status_interval();
+    reconciler.metrics = Arc::new(usage(50));
+    reconciler.reconcile(&key()).await;
+    // A scaling.
+    *clock.elapsed.lock() = Duration::from_secs(15);
+    reconciler.metrics = Arc::new(usage(100));
+    reconciler.reconcile(&key()).await;
+    assert_eq!(merged(&server.lock().status_patches)["desiredReplicas"], 4);
+    // A condition.
+    *clock.elapsed.lock() = Duration::from_secs(30);
+    server.lock().scale_is_served = false;
+    reconciler.reconcile(&key()).await;
+    let conditions = conditions(&server.lock());
+    assert!(conditions.contains("FailedGetScale"), "{conditions}");
+    assert_eq!(server.lock().status_patches.len(), 3);
 }
 
 #[tokio::test]

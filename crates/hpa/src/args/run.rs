@@ -43,6 +43,16 @@ pub(crate) struct RunArguments {
     /// periods. Two controllers overwrite each other's decisions
     #[arg(long, env = "HPA_ALLOW_OTHER_CONTROLLER", value_name = BOOL, default_value_t = false)]
     pub(crate) allow_other_controller: bool,
+    /// How often a status is written in which only metric values changed; 0s for every reconcile.
+    /// Changed conditions, replicas and scalings are always written at once
+    #[arg(
+        long,
+        env = "HPA_STATUS_INTERVAL",
+        value_name = "DURATION",
+        default_value = "0s",
+        value_parser = duration
+    )]
+    pub(crate) status_interval: SignedDuration,
     /// Worker threads. One is enough for tens of thousands of autoscalers
     #[arg(
         long,

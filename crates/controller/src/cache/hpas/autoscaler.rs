@@ -48,6 +48,8 @@ pub struct Autoscaler {
     /// The message about invalid annotations that was last reported.
     invalid_annotations: Mutex<Option<String>>,
     peer_writes: PeerWrites,
+    /// Start of the last reconcile that wrote the status, in monotonic time.
+    status_written_at: Mutex<Option<Duration>>,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
 }
 
@@ -128,6 +130,7 @@ impl Autoscaler {
             failure: Mutex::default(),
             invalid_annotations: Mutex::default(),
             peer_writes: PeerWrites::default(),
+            status_written_at: Mutex::default(),
             last_reconcile: Mutex::default(),
         }
     }
@@ -253,6 +256,16 @@ impl Autoscaler {
         let is_new = message.is_some() && last.as_deref() != message;
         *last = message.map(ToOwned::to_owned);
         is_new
+    }
+
+    /// Start of the last reconcile that wrote the status, in monotonic time.
+    pub(crate) fn status_written_at(&self) -> Option<Duration> {
+        *self.status_written_at.lock()
+    }
+
+    /// See [`Autoscaler::status_written_at`].
+    pub(crate) fn set_status_written_at(&self, at: Duration) {
+        *self.status_written_at.lock() = Some(at);
     }
 
     /// Stores a peer's newest status write, which a version of the autoscaler names. In the first

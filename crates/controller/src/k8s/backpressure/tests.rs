@@ -129,6 +129,7 @@ async fn hanging_group_leaves_connections_to_other_groups() {
     });
     let server = tower::ServiceBuilder::new().concurrency_limit(4).service(server);
     let mut service = layer().layer(server);
+    #[expect(clippy::async_yields_async, reason = "a test waits for the response later, or never")]
     let mut send = async |path: &str| {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let response = service.ready().await.expect("ready").call(request);

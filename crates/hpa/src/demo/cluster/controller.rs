@@ -71,5 +71,6 @@ fn options(speed: f64) -> Options {
         request_timeout: REQUEST_TIMEOUT,
         allow_other_controller: false,
         watch_scales: true,
+        status_interval: Duration::ZERO,
     }
 }
