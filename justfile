@@ -40,13 +40,13 @@ load *FLAGS:
     cargo build --profile dist -p hpa -p hpa-bench
     MIMALLOC_PURGE_DELAY=0 target/dist/hpa-bench run --controller ours=target/dist/hpa {{ FLAGS }}
 
-# Fuzz all targets (quantity, selector, autoscaler, decide) or some for so many seconds each.
+# Fuzz all targets of fuzz/fuzz_targets or some for so many seconds each.
 fuzz SECONDS="60" *TARGETS:
     fuzz/run {{ SECONDS }} {{ TARGETS }}
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-crd hpa-metrics-client hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-rules hpa-crd hpa-metrics-client hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:
@@ -66,7 +66,7 @@ sbom:
     mkdir -p target/dist && mv crates/hpa/hpa.cdx.json target/dist/
     rm -f crates/*/hpa.cdx.json tests/hpa.cdx.json # cargo-cyclonedx writes one per workspace member
 
-# Build a release in dist/: static binaries, images, SBOM, chart, checksums. Lists what it skips.
+# Build a release in dist/: static binaries, images, SBOM, charts, checksums. Lists what it skips.
 release *TARGETS:
     release/build {{ TARGETS }}
 
@@ -89,4 +89,4 @@ completions:
     cargo build --profile dist -p hpa
     for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
     target/dist/hpa man > target/dist/hpa.1
-    for command in run crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    for command in run adapter shadow-report rules crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done

@@ -57,11 +57,12 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
     let exports = Arc::new(Exports::new(&metrics)?);
-    let client = prometheus_client(&arguments, exports).await?;
+    let client = prometheus_client(&arguments, exports.clone()).await?;
     let (file, config) = rules(&arguments)?;
     check_intervals(&arguments, &config)?;
     let clients = KubeClients::new(&arguments).await?;
-    let provider = provider(&arguments, config, client, &clients).await?;
+    let servers = Servers::new(Some(client), exports);
+    let provider = provider(&arguments, config, servers, &clients).await?;
     let groups = groups(&arguments, &*provider);
 
     let (trust_source, trust) =
@@ -196,7 +197,7 @@ impl KubeClients {
 async fn provider(
     arguments: &AdapterArguments,
     config: Config,
-    client: Client,
+    servers: Servers,
     clients: &KubeClients,
 ) -> anyhow::Result<Arc<PrometheusProvider>> {
     let compat = arguments.compat.mode();
@@ -221,7 +222,6 @@ async fn provider(
         max_age: to_std(arguments.prometheus.max_age()),
         ..PrometheusSettings::default()
     };
-    let servers = Servers::new(Some(client), Arc::new(()));
     let provider = PrometheusProvider::new(config, servers, settings, mapper, objects);
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }

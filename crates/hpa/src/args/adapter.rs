@@ -282,7 +282,8 @@ pub(crate) struct AuthorizationArguments {
     #[arg(long, env = "HPA_ADAPTER_AUTHORIZATION_KUBECONFIG", value_name = "FILE")]
     pub(crate) authorization_kubeconfig: Option<PathBuf>,
     /// How long SubjectAccessReviews are cached that allow a request [default: 5m0s, longer than
-    /// the sync period of autoscalers; 10s with --compat]
+    /// the sync period of autoscalers; 10s with --compat
+    /// prometheus-adapter]
     #[arg(
         long,
         env = "HPA_ADAPTER_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL",

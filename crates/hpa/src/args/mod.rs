@@ -73,7 +73,7 @@ pub(crate) enum Command {
     Adapter(Box<AdapterArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
-    /// Check, explain, generate and compare rules for metrics from Prometheus
+    /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,

@@ -20,7 +20,7 @@ pub(crate) struct PrometheusArguments {
     #[arg(long, env = "HPA_PROMETHEUS_URL", value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
     /// Method of requests: GET or POST [default: POST, which has no limit for the length of a
-    /// query; GET with --compat]
+    /// query; GET with hpa adapter --compat prometheus-adapter]
     #[arg(long, env = "HPA_PROMETHEUS_VERB", value_name = "METHOD")]
     pub(crate) prometheus_verb: Option<String>,
     /// Header of requests, NAME=VALUE; can be repeated

@@ -119,7 +119,7 @@ pub(crate) struct GenerateArguments {
     /// The window of rates, four times the scrape interval or more
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub(crate) rate_interval: String,
-    /// What the labels with names of objects start with, for example kube_
+    /// Prefix of the labels that name objects, for example kube_
     #[arg(long, value_name = "PREFIX", default_value = "")]
     pub(crate) label_prefix: String,
 }

@@ -95,7 +95,7 @@ pub(crate) struct RunArguments {
 #[command(next_help_heading = "Metrics")]
 pub(crate) struct MetricsArguments {
     /// Read metrics from Prometheus by the rules of this file, which is a configuration of
-    /// prometheus-adapter. Metrics that no rule has come from the metrics APIs of the cluster. The
+    /// prometheus-adapter. All other metrics come from the metrics APIs of the cluster. The
     /// file is read again when it changes
     #[arg(long, env = "HPA_METRICS_CONFIG", value_name = "FILE")]
     pub(crate) metrics_config: Option<PathBuf>,

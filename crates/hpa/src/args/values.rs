@@ -55,12 +55,18 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The crates whose modules log, as the first segment of a log target.
-const LOG_TARGETS: [&str; 12] = [
+const LOG_TARGETS: [&str; 18] = [
     "hpa",
+    "hpa_adapter",
     "hpa_calc",
     "hpa_controller",
     "hpa_crd",
+    "hpa_metrics_api",
     "hpa_metrics_client",
+    "hpa_prometheus",
+    "hpa_provider",
+    "hpa_rules",
+    "hpa_serve",
     "hpa_testbed",
     "hyper",
     "hyper_util",
