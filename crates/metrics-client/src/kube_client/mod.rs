@@ -54,7 +54,7 @@ pub struct ClientSettings {
     /// Size limit of a response in bytes, after decompression. 64 MiB by default.
     pub max_body: usize,
     /// Size limit of all responses together that are being read, in bytes. The first 256 KiB of a
-    /// response don't count. 96 MiB by default.
+    /// response don't count. 64 MiB by default.
     pub max_total: usize,
     /// How long discovered API versions are cached, usually the controller's sync period. 15 s by
     /// default.
@@ -66,7 +66,7 @@ impl Default for ClientSettings {
         Self {
             deadline: Duration::from_secs(10),
             max_body: 64 << 20,
-            max_total: 96 << 20,
+            max_total: 64 << 20,
             version_lifetime: Duration::from_secs(15),
         }
     }
