@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// How many reviews are kept. kube-controller-manager needs one for each metric and namespace.
-const CAPACITY: usize = 8192;
+const CAPACITY: usize = 4096;
 
-/// Requests whose review is longer are not cached, so that the cache's memory is bounded.
-const MAX_KEY_BYTES: usize = 10_000;
+/// Reviews of a longer user and request are not cached, so that the cache's memory is bounded.
+const MAX_KEY_BYTES: usize = 4096;
 
 /// Decides which requests are allowed.
 pub struct Authorizer {
@@ -78,7 +78,7 @@ impl Authorizer {
         }
         let access = self.reviews.review_access(user, request).await?;
         let lifetime = if access.allowed { self.allowed_lifetime } else { self.denied_lifetime };
-        if key.1.len() <= MAX_KEY_BYTES {
+        if user.text_bytes() + key.1.len() <= MAX_KEY_BYTES {
             self.cache.insert(key, access.clone(), lifetime);
         }
         Ok(access)

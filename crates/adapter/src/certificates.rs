@@ -1,7 +1,7 @@
 //! The server's own certificates, for servers that are given none.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -15,7 +15,7 @@ use rcgen::{
 pub const LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// A certificate chain and its key in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The certificate of the server, and that of its authority.
     pub chain: String,
@@ -23,6 +23,13 @@ pub struct Identity {
     pub key: String,
     /// The certificate of the authority.
     pub authority: String,
+}
+
+impl fmt::Debug for Identity {
+    /// Without the private key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("chain", &self.chain).finish_non_exhaustive()
+    }
 }
 
 /// Why there is no certificate.

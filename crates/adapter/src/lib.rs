@@ -19,6 +19,7 @@
 
 #![warn(missing_docs)]
 
+mod activity;
 mod api;
 pub mod api_service;
 pub mod authentication;

@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use crate::{authentication::Peer, service::Adapter};
+use crate::{activity::Activity, authentication::Peer, service::Adapter};
 
 /// How long a client may take to send a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
@@ -32,7 +32,17 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Open connections. kube-apiserver keeps a few for each of its instances.
-const MAX_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: usize = 1024;
+
+/// The header of a request. A front proxy sends a header for each group of the user.
+const MAX_HEADER_BYTES: u32 = 64 << 10;
+const MAX_HEADERS: usize = 1024;
+
+/// The certificates of a client.
+const MAX_CHAIN_BYTES: usize = 16 << 10;
+
+/// How long an idle connection may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests of an HTTP/2 connection at a time, unless a flag sets it. As in kube-apiserver.
 const MAX_STREAMS: u32 = 250;
@@ -134,31 +144,52 @@ impl Connection {
     }
 
     async fn serve_requests(&self, stream: TlsStream<TcpStream>) {
-        let certificates = stream.get_ref().1.peer_certificates();
+        let session = stream.get_ref().1;
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        let certificates = session.peer_certificates();
+        if certificates
+            .is_some_and(|chain| chain.iter().map(|it| it.len()).sum::<usize>() > MAX_CHAIN_BYTES)
+        {
+            debug!("closed a connection, because the client's certificates are too long");
+            return;
+        }
         let peer = certificates.map(|chain| {
             let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
             Arc::new(Peer::new(chain.collect()))
         });
-        let adapter = self.adapter.clone();
+        let (adapter, activity) = (self.adapter.clone(), Activity::new());
+        let requests = activity.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let (peer, adapter) = (peer.clone(), adapter.clone());
+            let (peer, adapter, running) = (peer.clone(), adapter.clone(), requests.start());
             async move {
+                let _running = running;
                 let (head, _) = request.into_parts();
                 Ok::<_, Infallible>(adapter.respond(&head, peer.as_deref()).await)
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(MAX_HEADER_BYTES as usize);
         builder
             .http2()
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
+            .max_header_list_size(MAX_HEADER_BYTES)
             .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
-        let builder = if self.options.disable_http2 { builder.http1_only() } else { builder };
+        // Detecting the protocol by the first bytes would have no time limit.
+        let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
         let mut connection =
             std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let outcome = tokio::select! {
             outcome = connection.as_mut() => outcome,
+            () = activity.idle() => {
+                connection.as_mut().graceful_shutdown();
+                timeout(CLOSE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+            }
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

@@ -17,6 +17,7 @@ use hpa_rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use prometheus::IntGauge;
 use serde::Serialize;
 use tokio::{
     sync::Semaphore,
@@ -111,7 +112,7 @@ impl Adapter {
     /// Answers a request of a client with a certificate, if it has presented one.
     pub async fn respond(&self, request: &Parts, peer: Option<&Peer>) -> Response<Full<Bytes>> {
         let started = Instant::now();
-        self.metrics.requests_in_flight.inc();
+        let _in_flight = InFlight::new(&self.metrics.requests_in_flight);
         let query = Query::parse(request.uri.query().unwrap_or_default());
         let info = query::decode(request.uri.path())
             .map(|path| RequestInfo::new(request.method.as_str(), &path, &query));
@@ -126,7 +127,6 @@ impl Adapter {
                     .unwrap_or_else(|_| preferences.error(&StatusError::timeout()))
             }
         };
-        self.metrics.requests_in_flight.dec();
         let (group, verb) = match &info {
             Some(Ok(info)) => self.labels(info),
             _ => ("", "other"),
@@ -153,7 +153,7 @@ impl Adapter {
         };
         let result = if user.name == ANONYMOUS { "anonymous" } else { "authenticated" };
         self.metrics.observe_authentication(result);
-        if request.headers.contains_key("impersonate-user") {
+        if request.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
             // Ignored, it would grant the rights of the user instead of those that are asked for.
             let message = "impersonation is not supported; send the request to kube-apiserver";
             return preferences.error(&StatusError::bad_request(message));
@@ -268,4 +268,20 @@ fn internal_error(path: &str, message: &str) -> Reply {
     let path = hpa_calc::go_text::Quoted(path);
     let message = format!("Internal Server Error: {path}: {message}\n");
     text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
+}
+
+/// Counts a request in progress until it is dropped, also if its client disconnects.
+struct InFlight<'a>(&'a IntGauge);
+
+impl<'a> InFlight<'a> {
+    fn new(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }

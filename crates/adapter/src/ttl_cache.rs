@@ -9,17 +9,25 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct TtlCache<K, V> {
     capacity: usize,
-    entries: Mutex<HashMap<K, (V, Instant)>>,
+    state: Mutex<State<K, V>>,
+}
+
+#[derive(Debug)]
+struct State<K, V> {
+    entries: HashMap<K, (V, Instant)>,
+    /// When the next insertion removes expired entries.
+    next_purge: Instant,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, entries: Mutex::default() }
+        let state = State { entries: HashMap::new(), next_purge: Instant::now() };
+        Self { capacity, state: Mutex::new(state) }
     }
 
     /// The entry, unless it has expired.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let mut entries = self.entries.lock();
+        let entries = &mut self.state.lock().entries;
         let (value, expires) = entries.get(key)?;
         if Instant::now() < *expires {
             return Some(value.clone());
@@ -34,9 +42,11 @@ impl<K: Clone + Eq + Hash, V: Clone> TtlCache<K, V> {
             return;
         }
         let now = Instant::now();
-        let mut entries = self.entries.lock();
-        if entries.len() >= self.capacity {
+        let mut state = self.state.lock();
+        let State { entries, next_purge } = &mut *state;
+        if entries.len() >= self.capacity || now >= *next_purge {
             entries.retain(|_, (_, expires)| now < *expires);
+            *next_purge = now + lifetime;
         }
         if entries.len() >= self.capacity {
             let first = entries.iter().min_by_key(|(_, (_, expires))| *expires);
@@ -60,6 +70,16 @@ mod tests {
         assert_eq!((cache.get(&"a"), cache.get(&"b")), (Some(1), None));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cache.get(&"a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expired_entries_are_removed_although_nobody_reads_them() {
+        let cache = TtlCache::new(10);
+        for key in 0..5 {
+            cache.insert(key, (), Duration::from_secs(10));
+            tokio::time::advance(Duration::from_secs(11)).await;
+        }
+        assert_eq!(cache.state.lock().entries.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

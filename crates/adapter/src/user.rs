@@ -25,6 +25,13 @@ pub struct User {
 }
 
 impl User {
+    /// The length of all texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let extra = self.extra.iter().flat_map(|(key, values)| std::iter::once(key).chain(values));
+        let all = [&self.name, &self.uid].into_iter().chain(&self.groups).chain(extra);
+        all.map(String::len).sum()
+    }
+
     /// A user with a name and groups.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(ToString::to_string).collect();

@@ -97,7 +97,7 @@ pub enum SettingsError {
 impl Settings {
     /// A server without credentials, with the default limits.
     pub fn new(name: &str, url: &str) -> Result<Self, SettingsError> {
-        const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(31);
+        const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
         Ok(Self {
             name: name.to_owned(),
             url: parse_url(url)?,
@@ -113,7 +113,7 @@ impl Settings {
             query_timeout: Duration::from_secs(10),
             series_timeout: Duration::from_secs(60),
             concurrency: CONCURRENCY,
-            max_response_bytes: 64 << 20,
+            max_response_bytes: 16 << 20,
             compat: Compat::default(),
         })
     }

@@ -10,10 +10,10 @@ use crate::{
     user::User,
 };
 
-const CAPACITY: usize = 4096;
+const CAPACITY: usize = 512;
 
 /// Longer tokens are refused without a review, so that the cache's memory is bounded.
-const MAX_TOKEN_BYTES: usize = 64 << 10;
+const MAX_TOKEN_BYTES: usize = 16 << 10;
 
 /// Determines the users of bearer tokens.
 pub struct TokenAuthenticator {

@@ -17,10 +17,12 @@ pub(super) fn for_mode(url: &str, compat: Compat) -> anyhow::Result<String> {
     if compat == Compat::Off || is_http {
         return Ok(url.to_owned());
     }
+    // Without user and password.
+    let shown = url.rsplit('@').next().unwrap_or_default();
     if let Some(problem) = problem(url) {
-        bail!("invalid Prometheus URL {url:?}: {problem}");
+        bail!("invalid Prometheus URL {shown:?}: {problem}");
     }
-    warn!(url, "requests to Prometheus will fail, because the URL is not one of HTTP");
+    warn!(url = shown, "requests to Prometheus will fail, because the URL is not one of HTTP");
     Ok(UNUSABLE.to_owned())
 }
 

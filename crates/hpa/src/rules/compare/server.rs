@@ -2,7 +2,7 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::{
@@ -49,6 +49,17 @@ impl fmt::Display for Answer {
     }
 }
 
+/// A token must not be sent in clear text, or to a server that anybody can pretend to be.
+fn check_token_is_safe(endpoint: &Endpoint<'_>) -> anyhow::Result<()> {
+    let host = endpoint.url.host().unwrap_or_default();
+    let is_loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+    let is_verified = endpoint.url.scheme_str() == Some("https") && !endpoint.is_insecure;
+    if !is_loopback && !is_verified {
+        bail!("a token is only sent to {} over TLS with a verified certificate", endpoint.name);
+    }
+    Ok(())
+}
+
 impl Server {
     pub(super) fn new(endpoint: &Endpoint<'_>) -> anyhow::Result<Self> {
         let name = endpoint.name;
@@ -57,6 +68,7 @@ impl Server {
         config.accept_invalid_certs = endpoint.is_insecure;
         config.tls_server_name = endpoint.server_name.map(str::to_owned);
         if let Some(path) = endpoint.token_file {
+            check_token_is_safe(endpoint)?;
             let token = std::fs::read_to_string(path)
                 .with_context(|| format!("unable to read the token in {}", path.display()))?;
             config.auth_info.token = Some(token.trim().to_owned().into());
@@ -82,7 +94,9 @@ impl Server {
 
     fn from_config(name: &'static str, mut config: Config) -> anyhow::Result<Self> {
         config.default_retry = false;
-        let url = config.cluster_url.clone();
+        // Without user and password.
+        let url = config.cluster_url.to_string();
+        let url = url.rsplit('@').next().unwrap_or_default().to_owned();
         let client = Client::try_from(config)
             .with_context(|| format!("unable to set up the connection to {name} ({url})"))?;
         Ok(Self { name, client })

@@ -9,6 +9,7 @@ use std::{
 
 use axum::{Json, Router, extract::State, http::StatusCode};
 use parking_lot::Mutex;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -203,6 +204,25 @@ async fn token_is_sent() {
     });
     assert_eq!(server.unwrap().get("/apis").await.unwrap().status, 404);
     assert_eq!(fake.authorization.lock().as_deref(), Some("Bearer secret"));
+}
+
+#[rstest]
+#[case::clear_text("http://adapter.example.com", false)]
+#[case::unverified("https://adapter.example.com", true)]
+fn token_is_sent_over_verified_tls_only(#[case] url: &str, #[case] is_insecure: bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    fs::write(&token, "secret").unwrap();
+    let server = Server::new(&Endpoint {
+        name: "right",
+        url: url.parse().unwrap(),
+        token_file: Some(&token),
+        ca_file: None,
+        server_name: None,
+        is_insecure,
+    });
+    let error = server.err().unwrap().to_string();
+    assert_eq!(error, "a token is only sent to right over TLS with a verified certificate");
 }
 
 #[tokio::test]
