@@ -38,8 +38,8 @@ impl Service<Request> for Detached {
     }
 }
 
-/// The first leader scales `jobs` up. Its status write is held up until the second leader has scaled
-/// `jobs` to zero. If it took effect then, it would remove the mark that the zero is the
+/// The first leader scales `jobs` up. Its status write is held up until the second leader has
+/// scaled `jobs` to zero. If it took effect then, it would remove the mark that the zero is the
 /// autoscaler's, and `jobs` would stay at zero.
 #[tokio::test(start_paused = true)]
 async fn late_status_write_of_a_former_leader_is_refused() {

@@ -95,7 +95,10 @@ pub enum TrustSourceError {
     )]
     Lookup(#[source] kube::Error),
     /// The API server doesn't answer.
-    #[error("the API server sent no ConfigMap {NAMESPACE}/{NAME} within {} s", REQUEST_TIMEOUT.as_secs())]
+    #[error(
+        "the API server sent no ConfigMap {NAMESPACE}/{NAME} within {} s",
+        REQUEST_TIMEOUT.as_secs()
+    )]
     Timeout,
     /// The content of the ConfigMap.
     #[error("unable to use the ConfigMap {NAMESPACE}/{NAME}")]

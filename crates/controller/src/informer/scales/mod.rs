@@ -8,8 +8,8 @@
 //! The first autoscaler that names a kind starts its informer. A cached scale may be stale, so the
 //! write of a decision on it carries its resource version: on a conflict, the reconcile reads the
 //! scale and decides again. A cached scale is never older than the controller's own reads and
-//! writes. After a failed watch the cache is empty until the relist, and while a watch is silent it is
-//! not read.
+//! writes. After a failed watch the cache is empty until the relist, and while a watch is silent it
+//! is not read.
 
 mod custom;
 #[cfg(any(test, fuzzing))]
@@ -82,7 +82,8 @@ impl ScaleInformers {
     }
 
     /// The cached scale of a target. `None` if it isn't cached, or if the cache isn't synced or was
-    /// last confirmed longer ago than [`WatchIntervals::max_age`]; the first call for a kind starts the kind's informer. Needs a tokio runtime.
+    /// last confirmed longer ago than [`WatchIntervals::max_age`]; the first call for a kind starts
+    /// the kind's informer. Needs a tokio runtime.
     pub fn get(&self, mapping: &Mapping, namespace: &str, name: &str) -> Option<ScaleObject> {
         self.kind(mapping)?.for_namespace(namespace)?.get(namespace, name)
     }
