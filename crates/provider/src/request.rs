@@ -3,7 +3,7 @@
 use std::fmt;
 
 use hpa_calc::Selector;
-use hpa_rules::GroupResource;
+use hpa_rules::{GroupResource, registry};
 
 /// A request for a custom metric of one or several objects of a resource.
 ///
@@ -25,6 +25,18 @@ impl CustomRequest {
     /// Whether the objects are in a namespace.
     pub fn is_namespaced(&self) -> bool {
         !self.namespace.is_empty()
+    }
+
+    /// The request to the registry, for objects with these names.
+    pub(crate) fn of_objects<'a>(&'a self, names: &'a [String]) -> registry::CustomRequest<'a> {
+        registry::CustomRequest {
+            resource: self.resource.clone(),
+            metric: &self.metric,
+            namespace: &self.namespace,
+            is_namespaced: self.is_namespaced(),
+            names,
+            selector: &self.metric_selector,
+        }
     }
 }
 

@@ -90,14 +90,7 @@ impl PrometheusProvider {
             return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
         }
         let compat = self.settings.compat;
-        let own_request = registry::CustomRequest {
-            resource: request.resource.clone(),
-            metric: &request.metric,
-            namespace: &request.namespace,
-            is_namespaced: request.is_namespaced(),
-            names,
-            selector: &request.metric_selector,
-        };
+        let own_request = request.of_objects(names);
         let query = state.custom_registry.query(&own_request, &state.resources, compat);
         let query = query.map_err(|error| match error {
             registry::CustomQueryError::Unknown { .. } => unknown_custom(state, request),

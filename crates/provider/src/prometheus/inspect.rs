@@ -89,14 +89,7 @@ impl PrometheusProvider {
     /// Why the metric of the named objects is found or not, rule by rule.
     pub fn explain_custom(&self, request: &CustomRequest, names: &[String]) -> Explanation {
         let state = self.state();
-        let own_request = registry::CustomRequest {
-            resource: request.resource.clone(),
-            metric: &request.metric,
-            namespace: &request.namespace,
-            is_namespaced: request.is_namespaced(),
-            names,
-            selector: &request.metric_selector,
-        };
+        let own_request = request.of_objects(names);
         let candidates = candidates(&state.custom, &state.compiled.custom);
         explain_custom(&own_request, &candidates, &state.resources, self.settings.compat)
     }
