@@ -75,7 +75,9 @@ impl Attempt<'_> {
         if self.may_wait(&status) {
             return true;
         }
-        let is_new = self.stored().status != status;
+        // Without an interval, nobody needs the time of the write.
+        let has_interval = !self.reconciler.status_interval.is_zero();
+        let is_new = has_interval && self.stored().status != status;
         let is_stored = self.reconciler.store_status(self.key, self.stored(), status).await;
         if is_new && is_stored {
             self.autoscaler.set_status_written_at(self.started);
