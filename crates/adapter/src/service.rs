@@ -42,7 +42,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// that clients try again.
 const MAX_REQUESTS: usize = 400;
 
-/// Paths besides those of the metrics APIs.
+/// Paths outside of the metrics APIs.
 const OTHER_PATHS: [&str; 7] =
     ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
 

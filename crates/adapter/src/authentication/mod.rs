@@ -1,5 +1,5 @@
 //! Who sends a request: a user behind the front proxy, the owner of a client certificate, the owner
-//! of a token, or nobody in particular.
+//! of a token, or the anonymous user.
 //!
 //! As in kube-apiserver, each method is tried, and the first one that names a user counts. If
 //! none does and any of them has found invalid credentials, the request is refused. It is never

@@ -59,7 +59,7 @@ pub struct FrontProxyFlags {
 /// Whether the ConfigMap with the cluster's authorities is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// It must be there.
+    /// If it can't be read, that is an error.
     Required,
     /// If it can't be read, certificates of the cluster are not accepted until it can be.
     Tolerated,

@@ -158,8 +158,8 @@ impl Leadership {
         &self,
         response: impl Future<Output = kube::Result<Response<Body>>>,
     ) -> Result<Response<Body>, BoxError> {
-        // The request may wait for a rate limit, and the process may be suspended meanwhile. No timer
-        // fires then, so the leadership is checked whenever the request could continue.
+        // The process may be suspended while the request waits for a rate limit. No timer fires
+        // then, so the leadership is checked whenever the request could continue.
         let not_leader =
             poll_fn(|_| if self.is_leader() { Poll::Pending } else { Poll::Ready(()) });
         tokio::select! {

@@ -194,7 +194,7 @@ pub(super) async fn scale_paths_changed(
     min_interval: Duration,
 ) {
     loop {
-        // A contradiction that is noticed meanwhile is not lost.
+        // A contradiction during this sleep is not lost.
         sleep(min_interval).await;
         let max_wait = RETRY_INTERVAL.saturating_sub(min_interval);
         _ = timeout(max_wait, cache.contradicted()).await;
