@@ -87,7 +87,8 @@ impl<'a> Document<'a> {
     }
 
     /// Like [`Document::fields`]. In addition, a list of the members' values is accepted, as a
-    /// derived `Deserialize` does.
+    /// derived `Deserialize` does for a struct with `#[serde(default)]`: values may be missing at
+    /// the end.
     pub fn struct_fields<const N: usize>(self, names: [&str; N]) -> Plain<[Option<Self>; N]> {
         if !self.is_list() {
             return self.fields(names);

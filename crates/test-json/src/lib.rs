@@ -7,7 +7,8 @@
 //! ```
 //! use hpa_test_json::{Document, compare};
 //!
-//! #[derive(serde::Deserialize)]
+//! #[derive(Default, serde::Deserialize)]
+//! #[serde(default)] // Without it, an empty list is no `Replicas`.
 //! struct Replicas {
 //!     replicas: Option<i32>,
 //! }
