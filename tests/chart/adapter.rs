@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use crate::helm::Helm;
 use crate::rendered::{self, deployment, of_kind};
 
+/// The default of `--metrics-config-credentials`.
+const CREDENTIALS: &str = "/etc/hpa/credentials";
+
 /// The APIs that each set registers, sorted.
 fn expected_apis(set: &str) -> &'static [&'static str] {
     match set {
@@ -55,6 +58,23 @@ pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     let volumes = &deployment(&objects)?["spec"]["template"]["spec"]["volumes"];
     ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
     ensure!(of_kind(&objects, "ConfigMap").is_empty(), "a ConfigMap");
+    let secret = "metrics.prometheus.rules.credentialsSecret=mimir";
+    let objects = controller.template_with(&format!("{url},{secret}"))?;
+    let pod = &deployment(&objects)?["spec"]["template"]["spec"];
+    ensure!(pod["volumes"][1]["secret"]["secretName"] == "mimir", "{pod}");
+    let mount = &pod["containers"][0]["volumeMounts"][1]["mountPath"];
+    ensure!(*mount == CREDENTIALS, "{mount}");
+    Ok(())
+}
+
+/// The notes say what to do next, also if the APIs are not registered.
+pub(crate) fn notes(helm: &Helm) -> Result<()> {
+    let registered = helm.notes("replicas=2")?;
+    ensure!(registered.contains("kubectl get --raw /apis/custom"), "{registered}");
+    ensure!(!registered.contains("rules compare"), "{registered}");
+    let unregistered = helm.notes("apiServices.create=false")?;
+    ensure!(!unregistered.contains("--raw"), "reads the other server: {unregistered}");
+    ensure!(unregistered.contains("hpa rules compare --right"), "{unregistered}");
     Ok(())
 }
 
@@ -257,6 +277,13 @@ pub(crate) fn switches(helm: &Helm) -> Result<()> {
     ensure!(of_kind(&unregistered, "APIService").is_empty(), "an APIService");
     let volumes = &deployment(&existing)?["spec"]["template"]["spec"]["volumes"];
     ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
+    let volumes = deployment(&defaults)?["spec"]["template"]["spec"]["volumes"].as_array();
+    ensure!(volumes.is_some_and(|volumes| volumes.len() == 1), "{volumes:?}");
+    let with_credentials = helm.template_with("rules.credentialsSecret=mimir")?;
+    let pod = &deployment(&with_credentials)?["spec"]["template"]["spec"];
+    ensure!(pod["volumes"][1]["secret"]["secretName"] == "mimir", "{pod}");
+    let mount = &pod["containers"][0]["volumeMounts"][1]["mountPath"];
+    ensure!(*mount == CREDENTIALS, "{mount}");
     let host = helm.template_with("hostNetwork.enabled=true")?;
     let pod = &deployment(&host)?["spec"]["template"]["spec"];
     ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "ClusterFirstWithHostNet", "{pod}");

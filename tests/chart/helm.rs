@@ -106,6 +106,16 @@ impl Helm {
         self.render(&["--set".to_owned(), set.to_owned()])
     }
 
+    /// The notes after an installation with `--set`.
+    pub(crate) fn notes(&self, set: &str) -> Result<String> {
+        let values = ["--dry-run=client", "--set", set].map(str::to_owned);
+        let output = self.run(&["install", RELEASE, "--namespace", NAMESPACE], &values)?;
+        ensure!(output.status.success(), "helm install: {}", text(&output));
+        let output = String::from_utf8(output.stdout)?;
+        let (_, notes) = output.split_once("\nNOTES:\n").context("no notes")?;
+        Ok(notes.to_owned())
+    }
+
     /// Renders the chart for a version of Kubernetes.
     pub(crate) fn template_on(&self, version: &str) -> Result<Vec<Value>> {
         self.render(&["--kube-version".to_owned(), version.to_owned()])

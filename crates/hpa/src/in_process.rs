@@ -43,7 +43,8 @@ impl Metrics {
         let observer = Arc::new(());
         let server = arguments.prometheus.server(Compat::Off)?;
         let client = server.map(|server| Client::new(server, observer.clone())).transpose()?;
-        let servers = Servers::new(client, observer);
+        let servers =
+            Servers::new(client, observer).permitting(arguments.prometheus.server_permissions());
         let pods = PodLookup::default();
         let provider = PrometheusProvider::new(
             config,

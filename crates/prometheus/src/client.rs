@@ -1,6 +1,13 @@
 //! Requests to a server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_rules::{Compat, results::QueryResult};
@@ -117,15 +124,16 @@ impl Client {
         self.queries.run(query.clone(), start).await
     }
 
-    /// Reads the series that a selector matches and that have samples since `since`. `read` runs in
-    /// a thread in which it may block.
+    /// Reads the series that a selector matches and that have samples since `since`. Fails if their
+    /// list is longer than `max_bytes`. `read` runs in a thread in which it may block.
     pub async fn read_series<T: Send + 'static>(
         &self,
         selector: &str,
         since: Timestamp,
+        max_bytes: u64,
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
-        self.inner.clone().read_series(selector, since, read).await
+        self.inner.clone().read_series(selector, since, max_bytes, read).await
     }
 }
 
@@ -158,6 +166,7 @@ impl Inner {
         self: Arc<Self>,
         selector: &str,
         since: Timestamp,
+        max_bytes: u64,
         read: impl FnOnce(SeriesReader) -> Result<T, QueryFailure> + Send + 'static,
     ) -> Result<T, QueryFailure> {
         let limit = self.settings.series_timeout;
@@ -166,9 +175,15 @@ impl Inner {
         let result = async |deadline| {
             let _slot = self.slot(limit, deadline).await?;
             let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
-            let reader = SeriesReader::new(Box::new(reader(response, deadline)));
+            let received = Arc::new(AtomicU64::new(0));
+            let body = reader(response, deadline, max_bytes, received.clone());
+            let reader = SeriesReader::new(Box::new(body));
             let task = tokio::task::spawn_blocking(move || read(reader));
             match task.await {
+                // As the timeout, the body reports it as an error of the connection.
+                Ok(Err(_)) if received.load(Ordering::Relaxed) > max_bytes => {
+                    Err(QueryFailure::TooManySeries(max_bytes))
+                }
                 // The body reports the timeout as an error of the connection.
                 Ok(Err(_)) if Instant::now() >= deadline => Err(QueryFailure::Timeout(limit)),
                 Ok(result) => result,
@@ -264,7 +279,7 @@ impl Inner {
             Err(_) => Err(QueryFailure::Timeout(limit)),
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(QueryFailure::TooLong(max)),
-            Ok(Err(error)) => Err(QueryFailure::Body(Arc::new(std::io::Error::other(error)))),
+            Ok(Err(error)) => Err(QueryFailure::Body(Arc::new(io::Error::other(error)))),
         }
     }
 }
@@ -286,14 +301,26 @@ fn check_status(response: &Response<Body>) -> Result<(), QueryFailure> {
     Err(QueryFailure::Status { status: status.as_u16(), hint: hint(status, location) })
 }
 
-/// The body as a reader, which fails at the deadline.
-fn reader(response: Response<Body>, deadline: Instant) -> impl tokio::io::AsyncRead + Send + Unpin {
+/// The body as a reader, which fails at the deadline, and when it has received too many bytes.
+fn reader(
+    response: Response<Body>,
+    deadline: Instant,
+    max_bytes: u64,
+    received: Arc<AtomicU64>,
+) -> impl tokio::io::AsyncRead + Send + Unpin {
     let chunks = response.into_body().into_data_stream();
-    let chunks = stream::try_unfold(chunks.boxed(), move |mut chunks| async move {
-        let chunk = timeout_at(deadline, chunks.try_next()).await;
-        let chunk = chunk.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?;
-        let chunk = chunk.map_err(std::io::Error::other)?;
-        Ok::<_, std::io::Error>(chunk.map(|chunk| (chunk, chunks)))
+    let chunks = stream::try_unfold(chunks.boxed(), move |mut chunks| {
+        let received = received.clone();
+        async move {
+            let chunk = timeout_at(deadline, chunks.try_next()).await;
+            let chunk = chunk.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+            let chunk = chunk.map_err(io::Error::other)?;
+            let len = chunk.as_ref().map_or(0, |chunk: &Bytes| chunk.len() as u64);
+            if received.fetch_add(len, Ordering::Relaxed).saturating_add(len) > max_bytes {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            Ok::<_, io::Error>(chunk.map(|chunk| (chunk, chunks)))
+        }
     });
     StreamReader::new(chunks.boxed())
 }

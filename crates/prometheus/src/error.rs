@@ -26,6 +26,12 @@ pub enum QueryFailure {
     /// The response is too long.
     #[error("the response is longer than {0} bytes")]
     TooLong(usize),
+    /// The list of series is too long.
+    #[error(
+        "the list of series is longer than {0} bytes (--metrics-max-series-bytes): select fewer \
+         series in seriesQuery"
+    )]
+    TooManySeries(u64),
     /// The server responded with a status that Prometheus doesn't use.
     #[error("unknown response code {status}{hint}")]
     Status {
@@ -45,6 +51,40 @@ pub enum QueryFailure {
         /// What is wrong.
         message: String,
     },
+}
+
+/// The kinds of errors that Prometheus has.
+const ERROR_TYPES: [&str; 8] = [
+    "bad_data",
+    "canceled",
+    "execution",
+    "internal",
+    "not_acceptable",
+    "not_found",
+    "timeout",
+    "unavailable",
+];
+
+impl QueryFailure {
+    /// The failure in short, for clients without rights: nothing of a URL, a file or what the
+    /// server sent.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Connection(_)
+            | Self::Request(_)
+            | Self::Body(_)
+            | Self::Timeout(_)
+            | Self::Busy(_)
+            | Self::TooLong(_) => self.to_string(),
+            Self::TooManySeries(max) => format!("the list of series is longer than {max} bytes"),
+            Self::Status { status, .. } => format!("unknown response code {status}"),
+            Self::Decode(_) => "the response isn't a response of Prometheus".to_owned(),
+            Self::Api { error_type, .. } if ERROR_TYPES.contains(&&**error_type) => {
+                format!("Prometheus reported {error_type}")
+            }
+            Self::Api { .. } => "Prometheus reported an error".to_owned(),
+        }
+    }
 }
 
 /// What the operator should check, by status.

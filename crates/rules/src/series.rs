@@ -109,6 +109,7 @@ impl RuleSeries {
             known_resources: Vec::new(),
             key: String::new(),
             previous: None,
+            distinct: 0,
         }
     }
 
@@ -181,6 +182,7 @@ pub struct RuleSeriesBuilder<'a> {
     key: String,
     /// The positions of the last name and set of labels. Series with the same name are adjacent.
     previous: Option<(usize, usize)>,
+    distinct: usize,
 }
 
 impl RuleSeriesBuilder<'_> {
@@ -198,10 +200,16 @@ impl RuleSeriesBuilder<'_> {
         };
         if !name.label_sets.contains(&label_set) {
             name.label_sets.push(label_set);
+            self.distinct += 1;
         }
         if let Some(metric) = name.metric.and_then(|metric| metrics.get_mut(metric)) {
             metric.set_last(&name.name, &set.resources);
         }
+    }
+
+    /// How many different names with sets of labels were added. The memory depends on it.
+    pub fn distinct(&self) -> usize {
+        self.distinct
     }
 
     /// All that was added.

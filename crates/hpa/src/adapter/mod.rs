@@ -17,8 +17,7 @@ use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, Rat
 use hpa_metrics_api::InstalledGroups;
 use hpa_prometheus::Client;
 use hpa_provider::{
-    DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, ResourceMapper,
-    RulesFile, Servers,
+    DiscoveryMapper, KubeObjects, PrometheusProvider, Provider, ResourceMapper, RulesFile, Servers,
 };
 use hpa_rules::{Compat, Config, RuleSet};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +60,8 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let (file, config) = rules(&arguments)?;
     check_intervals(&arguments, &config)?;
     let clients = KubeClients::new(&arguments).await?;
-    let servers = Servers::new(Some(client), exports);
+    let servers =
+        Servers::new(Some(client), exports).permitting(arguments.prometheus.server_permissions());
     let provider = provider(&arguments, config, servers, &clients).await?;
     let groups = groups(&arguments, &*provider);
 
@@ -216,12 +216,7 @@ async fn provider(
     });
     let watched = objects.clone();
     tokio::spawn(async move { watched.watch().await });
-    let settings = PrometheusSettings {
-        compat,
-        relist_interval: to_std(arguments.prometheus.metrics_relist_interval),
-        max_age: to_std(arguments.prometheus.max_age()),
-        ..PrometheusSettings::default()
-    };
+    let settings = arguments.prometheus.discovery(compat);
     let provider = PrometheusProvider::new(config, servers, settings, mapper, objects);
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }

@@ -2,13 +2,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hpa_prometheus::{Authentication, Settings, SettingsError, Verb, parse_header};
-use hpa_provider::PrometheusSettings;
+use hpa_provider::{PrometheusSettings, ServerPermissions};
 use hpa_rules::Compat;
 use jiff::SignedDuration;
 
 use super::{
     boolean::BOOL,
-    values::{duration, positive_duration, to_std},
+    values::{bytes, duration, positive_duration, to_std},
 };
 
 /// How to reach Prometheus. The flags that prometheus-adapter has keep their names.
@@ -83,6 +83,44 @@ pub(crate) struct PrometheusArguments {
         value_parser = duration
     )]
     pub(crate) metrics_max_age: SignedDuration,
+    /// How long the list of a rule's series may be, in bytes or as a quantity such as 1Gi. A rule
+    /// with a longer one keeps its last series
+    #[arg(
+        long,
+        env = "HPA_METRICS_MAX_SERIES_BYTES",
+        value_name = "BYTES",
+        default_value = "512Mi",
+        value_parser = bytes
+    )]
+    pub(crate) metrics_max_series_bytes: u64,
+    /// How many different names with sets of labels the series of a rule may have, at about 1 KB
+    /// of memory each. A rule with more keeps its last series
+    #[arg(
+        long,
+        env = "HPA_METRICS_MAX_SERIES_NAMES",
+        value_name = "COUNT",
+        default_value = "100000",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) metrics_max_series_names: u32,
+    /// Directory with the certificates, keys, tokens and passwords that `servers` of the rules file
+    /// may name. They may name no other file, because the rules file says where they are sent
+    #[arg(
+        long,
+        env = "HPA_METRICS_CONFIG_CREDENTIALS",
+        value_name = "DIRECTORY",
+        default_value = "/etc/hpa/credentials"
+    )]
+    pub(crate) metrics_config_credentials: PathBuf,
+    /// Permit `authInCluster` to `servers` of the rules file. Everybody who can edit that file can
+    /// then have the token of this pod sent to any URL
+    #[arg(
+        long,
+        env = "HPA_METRICS_CONFIG_AUTH_INCLUSTER",
+        value_name = BOOL,
+        default_value_t = false
+    )]
+    pub(crate) metrics_config_auth_incluster: bool,
 }
 
 /// The default URL of the reference.
@@ -101,7 +139,17 @@ impl PrometheusArguments {
             compat,
             relist_interval: to_std(self.metrics_relist_interval),
             max_age: to_std(self.max_age()),
+            max_series_bytes: self.metrics_max_series_bytes,
+            max_series_names: usize::try_from(self.metrics_max_series_names).unwrap_or(usize::MAX),
             ..PrometheusSettings::default()
+        }
+    }
+
+    /// What the servers of the rules file may use.
+    pub(crate) fn server_permissions(&self) -> ServerPermissions {
+        ServerPermissions {
+            credentials: Some(self.metrics_config_credentials.clone()),
+            service_account: self.metrics_config_auth_incluster,
         }
     }
 

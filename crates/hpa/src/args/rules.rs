@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    PrometheusArguments, boolean::accept_boolean, rules_compare::RulesCompareArguments,
+    PrometheusArguments,
+    boolean::{BOOL, accept_boolean},
+    rules_compare::RulesCompareArguments,
     values::namespace,
 };
 
@@ -59,6 +61,9 @@ pub(crate) struct CheckArguments {
     /// The rules file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Connect to `servers` of the file. Implied by --prometheus-url
+    #[arg(long, value_name = BOOL, default_value_t = false)]
+    pub(crate) connect: bool,
     #[command(flatten)]
     pub(crate) resources: ResourceArguments,
     #[command(flatten)]
@@ -87,6 +92,9 @@ pub(crate) struct ExplainArguments {
     /// Selects series of the metric: the metric's selector in an autoscaler
     #[arg(long, short = 'l', value_name = "SELECTOR", default_value = "")]
     pub(crate) selector: String,
+    /// Connect to `servers` of the file. Implied by --prometheus-url
+    #[arg(long, value_name = BOOL, default_value_t = false)]
+    pub(crate) connect: bool,
     #[command(flatten)]
     pub(crate) resources: ResourceArguments,
     #[command(flatten)]

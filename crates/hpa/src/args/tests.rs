@@ -79,6 +79,9 @@ fn invalid_value_is_rejected_and_names_the_flag() {
         ("--leader-elect-retry-period", "0"),
         ("--leader-elect-resource-name", "Not A Name"),
         ("--leader-elect-resource-namespace", ""),
+        ("--metrics-max-series-bytes", "0"),
+        ("--metrics-max-series-bytes", "1X"),
+        ("--metrics-max-series-names", "0"),
     ] {
         let argument = format!("{flag}={value}");
         let error = parse(&[&argument]).expect_err(&argument);
@@ -95,7 +98,7 @@ fn every_boolean_flag_takes_the_same_forms() {
     };
     let flags: Vec<_> =
         run.get_arguments().filter(is_boolean).filter_map(clap::Arg::get_long).collect();
-    assert_eq!(flags.len(), 9, "{flags:?}");
+    assert_eq!(flags.len(), 10, "{flags:?}");
     for flag in flags {
         for value in ["", "=true", "=false", "=1", "=off"] {
             parse(&[&format!("--{flag}{value}")]).expect(flag);

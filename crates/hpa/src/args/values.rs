@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hpa_calc::Quantity;
 use jiff::SignedDuration;
 
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
@@ -38,6 +39,15 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
         _ => Err("must be a number above 0".to_owned()),
+    }
+}
+
+/// A number of bytes, as a quantity.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = text.parse::<Quantity>().ok().map(|quantity| quantity.value());
+    match bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
+        Some(bytes) if bytes > 0 => Ok(bytes),
+        _ => Err("must be a number of bytes above 0, such as 512Mi".to_owned()),
     }
 }
 

@@ -18,8 +18,8 @@ const MAX_METRICS: usize = 10;
 /// The report, and whether all rules work.
 pub(super) async fn check(arguments: &CheckArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.file)?;
-    let Some(provider) = provider(&config, &arguments.prometheus, &arguments.resources).await?
-    else {
+    let CheckArguments { prometheus, connect, resources, .. } = arguments;
+    let Some(provider) = provider(&config, prometheus, *connect, resources).await? else {
         let resources = mapper(&arguments.resources).await?.load().await?;
         return Ok(check_syntax(&config, &resources));
     };
@@ -61,7 +61,9 @@ fn check_syntax(config: &Config, resources: &ApiResources) -> (String, bool) {
     if is_good {
         let (custom, external) = (rules.custom.len(), rules.external.len());
         let _ = writeln!(text, "{custom} rules and {external} external rules are valid");
-        text.push_str("To check them against series, add --prometheus-url\n");
+        text.push_str("To check them against series, add --prometheus-url");
+        let is_named = !config.servers.is_empty();
+        text.push_str(if is_named { ", or --connect for the file's servers\n" } else { "\n" });
     }
     (text, is_good)
 }

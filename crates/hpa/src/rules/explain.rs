@@ -16,9 +16,11 @@ use crate::args::{ExplainArguments, MetricsApi};
 /// The explanation, and whether the metric has a value.
 pub(super) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<(String, bool)> {
     let config = read_config(&arguments.config)?;
-    let provider = provider(&config, &arguments.prometheus, &arguments.resources).await?;
-    let Some(provider) = provider else {
-        bail!("series are needed to explain a metric: add --prometheus-url");
+    let ExplainArguments { prometheus, connect, resources, .. } = arguments;
+    let Some(provider) = provider(&config, prometheus, *connect, resources).await? else {
+        let is_named = !config.servers.is_empty();
+        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        bail!("series are needed to explain a metric: add --prometheus-url{connect}");
     };
     // Rules that fail are part of the explanation.
     if let Err(error @ RelistError::Mapper(_)) = provider.relist().await {

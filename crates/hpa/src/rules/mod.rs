@@ -69,20 +69,22 @@ async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn Resourc
     Ok(Arc::new(DiscoveryMapper(Clients::new(&config).await?.api)))
 }
 
-/// A provider for the file. `None` if there is no server.
+/// A provider for the file. `None` if there is no server, or if the file's servers are not to be
+/// connected to: the file may be from somebody else.
 async fn provider(
     config: &Config,
     prometheus: &PrometheusArguments,
+    connect: bool,
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
     let server = prometheus.server(Compat::Off)?;
-    if server.is_none() && config.servers.is_empty() {
+    if server.is_none() && (config.servers.is_empty() || !connect) {
         return Ok(None);
     }
     let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
     let provider = PrometheusProvider::new(
         config.clone(),
-        Servers::new(client, Arc::new(())),
+        Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
         prometheus.discovery(Compat::Off),
         mapper(resources).await?,
         // Nothing is selected through the API server.

@@ -50,7 +50,8 @@ pub(super) async fn had_series(
     let Some(client) = provider.client(server) else {
         return false;
     };
-    let count = client.read_series(selector, since, |reader| reader.for_each(|_, _| {}));
+    let max_bytes = provider.settings().max_series_bytes;
+    let count = client.read_series(selector, since, max_bytes, |reader| reader.for_each(|_, _| {}));
     count.await.is_ok_and(|count| count > 0)
 }
 

@@ -15,8 +15,11 @@ struct Arguments {
 }
 
 async fn check_file(path: &Path) -> anyhow::Result<(String, bool)> {
-    let path = path.to_str().unwrap();
-    check::check(&Arguments::try_parse_from(["check", path]).unwrap().check).await
+    check_with(&["check", path.to_str().unwrap()]).await
+}
+
+async fn check_with(arguments: &[&str]) -> anyhow::Result<(String, bool)> {
+    check::check(&Arguments::try_parse_from(arguments).unwrap().check).await
 }
 
 #[tokio::test]
@@ -47,4 +50,29 @@ async fn generated_rules_are_valid() {
     let error = generated("soon", "").unwrap_err().to_string();
     assert_eq!(error, "--rate-interval soon");
     assert!(generated("2m", "'").is_err());
+}
+
+#[tokio::test]
+async fn servers_of_the_file_are_reached_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.yaml");
+    let rules = "servers: [{name: eu, url: 'http://127.0.0.1:1', tokenFile: secret}]\n\
+                 externalRules: [{seriesQuery: up, server: eu, metricsQuery: up}]\n";
+    std::fs::write(&path, rules).unwrap();
+    let file = path.to_str().unwrap();
+    let (report, is_good) = check_with(&["check", file]).await.unwrap();
+    assert!(is_good, "{report}");
+    assert!(report.ends_with("add --prometheus-url, or --connect for the file's servers\n"));
+
+    let credentials = dir.path().to_str().unwrap();
+    let connect = ["check", file, "--connect", "--metrics-config-credentials", credentials];
+    let error = format!("{:#}", check_with(&connect).await.unwrap_err());
+    assert!(error.starts_with("unable to read the token file"), "{error}");
+    std::fs::write(dir.path().join("secret"), "token").unwrap();
+    let (report, is_good) = check_with(&connect).await.unwrap();
+    assert!(!is_good && report.contains("the request failed"), "{report}");
+
+    let url = ["check", file, "--prometheus-url", "http://127.0.0.1:1"];
+    let error = format!("{:#}", check_with(&url).await.unwrap_err());
+    assert!(error.contains("the token file /etc/hpa/credentials/secret"), "{error}");
 }

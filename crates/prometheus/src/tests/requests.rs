@@ -246,7 +246,7 @@ async fn series_are_streamed() {
     let server = Server::new(200, r#"{"status":"success","data":[{"__name__":"a","pod":"p"}]}"#);
     let client = server.client(settings());
     let since = Timestamp::from_second(5).unwrap();
-    let series = client.read_series(r#"{pod!=""}"#, since, |reader| {
+    let series = client.read_series(r#"{pod!=""}"#, since, 1 << 20, |reader| {
         let mut all = Vec::new();
         reader.for_each(|name, labels| all.push((name.to_owned(), labels.to_vec())))?;
         Ok(all)
@@ -260,7 +260,8 @@ async fn series_are_streamed() {
 #[tokio::test]
 async fn half_a_list_of_series_is_an_error() {
     let client = Server::new(200, r#"{"status":"success","data":[{"__na"#).client(settings());
-    let read = client.read_series("up", Timestamp::UNIX_EPOCH, |reader| reader.for_each(|_, _| {}));
+    let read = client
+        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
     let error = read.await.unwrap_err();
     assert!(matches!(error, QueryFailure::Decode(_)), "{error}");
 }

@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     PrometheusSettings, RelistError,
-    state::{ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
+    state::{INVALID_RULE, ReadSeries, RuleEntry, RuleKey, RuleList, RuleStatus, Rules, State},
 };
 use crate::{error::describe, mapper::ResourceMapper};
 
@@ -59,8 +59,30 @@ struct Pass<'a> {
 
 type Compiled = Result<Arc<Rule>, InvalidRule>;
 
-/// Rules with the same series: their positions, and the series or a failure.
-type ReadGroup = (Vec<usize>, Result<Vec<RuleSeries>, QueryFailure>);
+/// Rules with the same series: their positions, and what each makes of them, or a failure.
+type ReadGroup = (Vec<usize>, Result<Vec<Result<RuleSeries, Failure>>, QueryFailure>);
+
+/// Why a rule has no new series.
+#[derive(Clone, Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Query(#[from] QueryFailure),
+    #[error(
+        "the series have more than {0} names with different sets of labels \
+         (--metrics-max-series-names): select fewer series in seriesQuery"
+    )]
+    TooManyNames(usize),
+}
+
+impl Failure {
+    /// The failure in short, without anything that the server sent.
+    fn reason(&self) -> String {
+        match self {
+            Self::Query(failure) => failure.reason(),
+            Self::TooManyNames(_) => "the series have too many names".to_owned(),
+        }
+    }
+}
 
 impl Pass<'_> {
     /// Reads the series of a list of rules.
@@ -71,17 +93,17 @@ impl Pass<'_> {
         compiled: &[Compiled],
         previous: &RuleList,
     ) -> RuleList {
-        let mut results: Vec<Option<Result<ReadSeries, QueryFailure>>> = Vec::new();
+        let mut results: Vec<Option<Result<ReadSeries, Failure>>> = Vec::new();
         results.resize_with(definitions.len(), || None);
         for (positions, result) in self.read_all(definitions, compiled).await {
             let read = Timestamp::now();
             let mut series = result.map(Vec::into_iter);
             for position in positions {
                 let result = match &mut series {
-                    Ok(series) => series
-                        .next()
-                        .map(|series| Ok(ReadSeries { series: Arc::new(series), read })),
-                    Err(error) => Some(Err(error.clone())),
+                    Ok(series) => series.next().map(|series| {
+                        series.map(|series| ReadSeries { series: Arc::new(series), read })
+                    }),
+                    Err(error) => Some(Err(error.clone().into())),
                 };
                 if let Some(slot) = results.get_mut(position) {
                     *slot = result;
@@ -108,17 +130,18 @@ impl Pass<'_> {
         index: usize,
         definition: &DiscoveryRule,
         compiled: &Compiled,
-        result: Option<Result<ReadSeries, QueryFailure>>,
+        result: Option<Result<ReadSeries, Failure>>,
         previous: Option<&RuleEntry>,
     ) -> RuleEntry {
         let server = self.rules.servers.get(&definition.server);
         let server = server.map(|client| client.settings().name.clone()).unwrap_or_default();
         let mut status = previous.map(|entry| entry.status.clone()).unwrap_or_default();
-        status = RuleStatus { rule: name, server, error: None, ..status };
+        status = RuleStatus { rule: name, server, error: None, reason: None, ..status };
         let rule = match compiled {
             Ok(rule) => rule.clone(),
             Err(error) => {
                 status.error = Some(describe(error));
+                status.reason = Some(INVALID_RULE.to_owned());
                 return RuleEntry { definition: definition.clone(), source: None, status };
             }
         };
@@ -133,6 +156,7 @@ impl Pass<'_> {
             Some(Err(error)) => {
                 status.failures += 1;
                 status.error = Some(describe(&error));
+                status.reason = Some(error.reason());
                 kept.map(|source| source.series.clone())
             }
             None => kept.map(|source| source.series.clone()),
@@ -170,7 +194,7 @@ impl Pass<'_> {
         server: &str,
         query: &str,
         rules: Vec<Arc<Rule>>,
-    ) -> Result<Vec<RuleSeries>, QueryFailure> {
+    ) -> Result<Vec<Result<RuleSeries, Failure>>, QueryFailure> {
         let Some(client) = self.rules.servers.get(server) else {
             // The names of servers are checked when the file is loaded.
             return Ok(Vec::new());
@@ -179,17 +203,31 @@ impl Pass<'_> {
             SignedDuration::try_from(self.settings.max_age).unwrap_or(SignedDuration::MAX);
         let since = Timestamp::now().saturating_sub(max_age).unwrap_or(Timestamp::UNIX_EPOCH);
         let resources = self.resources.clone();
+        let PrometheusSettings { max_series_bytes, max_series_names, .. } = *self.settings;
         client
-            .read_series(query, since, move |reader| {
-                let builders = rules.iter().map(|rule| RuleSeries::builder(rule, &resources));
+            .read_series(query, since, max_series_bytes, move |reader| {
+                let builders = rules.iter().map(|rule| Some(RuleSeries::builder(rule, &resources)));
                 let mut builders: Vec<_> = builders.collect();
                 reader.for_each(|name, labels| {
                     for builder in &mut builders {
-                        builder.add(name, labels.iter().map(String::as_str));
+                        add(builder, max_series_names, name, labels);
                     }
                 })?;
-                Ok(builders.into_iter().map(RuleSeriesBuilder::finish).collect())
+                let too_many = Failure::TooManyNames(max_series_names);
+                let finished = builders.into_iter().map(|builder| {
+                    builder.map(RuleSeriesBuilder::finish).ok_or_else(|| too_many.clone())
+                });
+                Ok(finished.collect())
             })
             .await
+    }
+}
+
+/// Adds a series, or drops the builder if it has too many names.
+fn add(builder: &mut Option<RuleSeriesBuilder<'_>>, max: usize, name: &str, labels: &[String]) {
+    let Some(open) = builder else { return };
+    open.add(name, labels.iter().map(String::as_str));
+    if open.distinct() > max {
+        *builder = None;
     }
 }

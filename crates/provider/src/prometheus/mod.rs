@@ -3,6 +3,7 @@
 mod answer;
 mod discovery;
 mod inspect;
+mod permissions;
 mod reload;
 mod servers;
 mod state;
@@ -20,6 +21,7 @@ use parking_lot::RwLock;
 use tokio::time::{Instant, timeout_at};
 
 pub use inspect::{InspectedMetric, RuleInspection};
+pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
 pub use servers::{ServerError, Servers};
 pub use state::RuleStatus;
@@ -51,10 +53,16 @@ pub struct PrometheusSettings {
     pub max_age: Duration,
     /// How often the rules file is checked for changes.
     pub reload_interval: Duration,
+    /// How long the list of a rule's series may be.
+    pub max_series_bytes: u64,
+    /// How many different names with sets of labels the series of a rule may have. Memory depends
+    /// on it.
+    pub max_series_names: usize,
 }
 
 impl Default for PrometheusSettings {
-    /// The series of the last 10 minutes every 10 minutes, as in the reference.
+    /// The series of the last 10 minutes every 10 minutes, as in the reference. About 2 million
+    /// series of a rule, with 100,000 names.
     fn default() -> Self {
         let ten_minutes = Duration::from_secs(600);
         Self {
@@ -62,6 +70,8 @@ impl Default for PrometheusSettings {
             relist_interval: ten_minutes,
             max_age: ten_minutes,
             reload_interval: Duration::from_secs(10),
+            max_series_bytes: 512 << 20,
+            max_series_names: 100_000,
         }
     }
 }
@@ -217,7 +227,15 @@ impl Provider for PrometheusProvider {
     }
 
     fn readiness(&self) -> Result<(), Vec<String>> {
-        if self.state().is_discovered() { Ok(()) } else { Err(self.problems()) }
+        let state = self.state();
+        if state.is_discovered() {
+            return Ok(());
+        }
+        let is_refused = self.refused_file.read().is_some();
+        let refused = is_refused.then(|| "the rules file is invalid".to_owned());
+        let reasons: Vec<String> = refused.into_iter().chain(state.failure_reasons()).collect();
+        let none_yet = || vec!["no discovery has succeeded yet".to_owned()];
+        Err(if reasons.is_empty() { none_yet() } else { reasons })
     }
 
     fn has_custom(&self, resource: &GroupResource, is_namespaced: bool, metric: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The servers that rules refer to.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use hpa_prometheus::{
     Authentication, Client, RequestObserver, Settings, SettingsError, parse_header,
@@ -10,12 +10,15 @@ use hpa_rules::{
     config::{Position, Server},
 };
 
+use super::permissions::ServerPermissions;
+
 /// Clients of the servers, by name.
 #[derive(Clone)]
 pub struct Servers {
     default: Option<Client>,
     pub(super) named: BTreeMap<String, (Server, Client)>,
     observer: Arc<dyn RequestObserver>,
+    permissions: ServerPermissions,
 }
 
 /// Why the servers of a rules file are refused.
@@ -48,6 +51,25 @@ pub enum ServerProblem {
         /// What is wrong.
         source: SettingsError,
     },
+    /// A server names a file that it may not use.
+    #[error("the server {name:?} may not use the file {path}: {}", permitted_files(.directory.as_deref()))]
+    File {
+        /// The name of the server.
+        name: String,
+        /// The path in the rules file.
+        path: Box<str>,
+        /// The directory with the files that are permitted.
+        directory: Option<Box<Path>>,
+    },
+    /// A server may not use the service account.
+    #[error(
+        "the server {name:?} may not use the service account of the pod, unless \
+         --metrics-config-auth-incluster permits it to all servers of the file"
+    )]
+    ServiceAccount {
+        /// The name of the server.
+        name: String,
+    },
     /// A rule refers to a server that the file doesn't have.
     #[error("there is no server {0:?} in `servers`")]
     Unknown(String),
@@ -57,9 +79,17 @@ pub enum ServerProblem {
 }
 
 impl Servers {
-    /// The server of rules that name none.
+    /// The server of rules that name none. Those of the rules file may use no credentials but those
+    /// in the file.
     pub fn new(default: Option<Client>, observer: Arc<dyn RequestObserver>) -> Self {
-        Self { default, named: BTreeMap::new(), observer }
+        let permissions = ServerPermissions::default();
+        Self { default, named: BTreeMap::new(), observer, permissions }
+    }
+
+    /// Permits the servers of the rules file more.
+    #[must_use]
+    pub fn permitting(self, permissions: ServerPermissions) -> Self {
+        Self { permissions, ..self }
     }
 
     /// Adds the servers of a file. Clients of servers that haven't changed stay.
@@ -77,18 +107,19 @@ impl Servers {
             let name = || server.name.clone();
             let client = match self.named.get(&server.name) {
                 Some((known, client)) if known == server => client.clone(),
-                _ => settings(server, compat)
-                    .and_then(|settings| Client::new(settings, self.observer.clone()))
-                    .map_err(|source| {
+                _ => {
+                    let settings = settings(server, compat, &self.permissions)
+                        .map_err(|(field, problem)| error(path(field), problem))?;
+                    Client::new(settings, self.observer.clone()).map_err(|source| {
                         error(path(""), ServerProblem::Settings { name: name(), source })
-                    })?,
+                    })?
+                }
             };
             if named.insert(name(), (server.clone(), client)).is_some() {
                 return Err(error(path(".name"), ServerProblem::Duplicate(name())));
             }
         }
-        let servers =
-            Self { default: self.default.clone(), named, observer: self.observer.clone() };
+        let servers = Self { named, ..self.clone() };
         for (path, server) in references(config) {
             servers.check(server).map_err(|problem| error(path, problem))?;
         }
@@ -132,28 +163,53 @@ fn references(config: &Config) -> Vec<(String, &str)> {
     discovery.chain(resource).collect()
 }
 
-fn settings(server: &Server, compat: Compat) -> Result<Settings, SettingsError> {
-    let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+/// The settings of a server, or the field that is wrong.
+fn settings(
+    server: &Server,
+    compat: Compat,
+    permissions: &ServerPermissions,
+) -> Result<Settings, (&'static str, ServerProblem)> {
+    let file = |field, path: &str| permissions.file(server, path).map_err(|error| (field, error));
+    let in_cluster = permissions.service_account(server);
+    let in_cluster = in_cluster.map_err(|problem| (".authInCluster", problem))?;
+    let mut settings = basic_settings(server).map_err(|source| {
+        let name = server.name.clone();
+        ("", ServerProblem::Settings { name, source })
+    })?;
+    settings.authentication = match file(".authConfig", &server.auth_config)? {
+        Some(kubeconfig) => Authentication::Kubeconfig(kubeconfig),
+        None if in_cluster => Authentication::InCluster,
+        None => Authentication::None,
+    };
+    settings.ca_file = file(".caFile", &server.ca_file)?;
+    settings.client_certificate_file = file(".clientTLSCertFile", &server.client_tls_cert_file)?;
+    settings.client_key_file = file(".clientTLSKeyFile", &server.client_tls_key_file)?;
+    settings.token_file = file(".tokenFile", &server.token_file)?;
+    settings.password_file = file(".passwordFile", &server.password_file)?;
+    settings.compat = compat;
+    Ok(settings)
+}
+
+/// The settings that need no files.
+fn basic_settings(server: &Server) -> Result<Settings, SettingsError> {
     let mut settings = Settings::new(&server.name, &server.url)?;
     if !server.verb.is_empty() {
         settings.verb = server.verb.parse()?;
     }
     let headers = server.headers.iter().map(|header| parse_header(header));
     settings.headers = headers.collect::<Result<_, _>>()?;
-    settings.authentication = match (server.auth_in_cluster, path(&server.auth_config)) {
-        (_, Some(kubeconfig)) => Authentication::Kubeconfig(kubeconfig),
-        (Some(true), None) => Authentication::InCluster,
-        _ => Authentication::None,
-    };
-    settings.ca_file = path(&server.ca_file);
-    settings.client_certificate_file = path(&server.client_tls_cert_file);
-    settings.client_key_file = path(&server.client_tls_key_file);
-    settings.token_file = path(&server.token_file);
     settings.username = (!server.username.is_empty()).then(|| server.username.clone());
-    settings.password_file = path(&server.password_file);
     if !server.timeout.is_zero() {
         settings.query_timeout = server.timeout;
     }
-    settings.compat = compat;
     Ok(settings)
+}
+
+fn permitted_files(directory: Option<&Path>) -> String {
+    match directory {
+        Some(directory) => {
+            format!("its files must be in {} (--metrics-config-credentials)", directory.display())
+        }
+        None => "--metrics-config-credentials permits no file".to_owned(),
+    }
 }

@@ -11,6 +11,9 @@ use jiff::Timestamp;
 
 use super::servers::Servers;
 
+/// The reason of a rule that can't be compiled.
+pub(super) const INVALID_RULE: &str = "the rule is invalid";
+
 /// A rules file, and clients for its servers.
 pub(super) struct Rules {
     pub(super) config: Arc<Config>,
@@ -60,6 +63,8 @@ pub struct RuleStatus {
     pub failures: u64,
     /// Why the rule is refused, or why its series can't be read.
     pub error: Option<String>,
+    /// The error in short, without anything that a server sent, for clients without rights.
+    pub reason: Option<String>,
 }
 
 impl State {
@@ -106,10 +111,17 @@ impl State {
         failures.collect()
     }
 
+    /// The rules whose series can't be read, with a reason that everybody may see.
+    pub(super) fn failure_reasons(&self) -> impl Iterator<Item = String> {
+        let failed = self.rule_status().into_iter();
+        failed.filter_map(|status| Some(format!("{}: {}", status.rule, status.reason?)))
+    }
+
     pub(super) fn rule_status(&self) -> Vec<RuleStatus> {
         let resource = self.compiled.resource.iter().map(|compiled| RuleStatus {
             rule: "resourceRules".to_owned(),
             error: compiled.as_ref().err().map(|error| crate::error::describe(error)),
+            reason: compiled.as_ref().err().map(|_| INVALID_RULE.to_owned()),
             ..RuleStatus::default()
         });
         let entries = self.custom.entries.iter().chain(&self.external.entries);

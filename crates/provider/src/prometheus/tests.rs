@@ -1,5 +1,7 @@
 //! The provider against a fake Prometheus.
 
+mod safety;
+
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use hpa_calc::Selector;
@@ -66,8 +68,11 @@ impl Prometheus {
         self.requests.lock().push(key.clone());
         let empty = (200, json!({ "status": "success", "data": [] }));
         let (status, body) = self.answers.lock().get(&key).cloned().unwrap_or(empty);
-        let body = Body::from(body.to_string().into_bytes());
-        Response::builder().status(status).body(body).unwrap()
+        let mut response = Response::builder().status(status);
+        if status == 302 {
+            response = response.header("location", body.as_str().unwrap());
+        }
+        response.body(Body::from(body.to_string().into_bytes())).unwrap()
     }
 }
 
@@ -171,7 +176,8 @@ fn sample(pod: &str, value: &str) -> Value {
 async fn discovery_lists_the_metrics_of_all_rules() {
     let server = prometheus();
     let provider = provider_with(&server, RULES, Compat::Off);
-    assert_eq!(provider.readiness(), Err(Vec::new()));
+    let not_yet = vec!["no discovery has succeeded yet".to_owned()];
+    assert_eq!(provider.readiness(), Err(not_yet));
     let error = provider.custom_by_name(&request("inflight"), "web-0").await.unwrap_err();
     assert!(matches!(error, ProviderError::UnknownMetric(NotFound::NotDiscovered)), "{error}");
 
