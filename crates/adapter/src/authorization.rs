@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hpa_metrics_api::RequestInfo;
 
 use crate::{
+    admission::ReviewLimit,
     reviews::{Access, AccessReviews, ReviewError},
     ttl_cache::TtlCache,
     user::{MASTERS, User},
@@ -62,17 +63,31 @@ impl Authorizer {
         }
     }
 
-    /// Whether a user may send a request.
-    pub async fn authorize(
+    /// Whether a user may send a request. The API server may have to review it, within the limit.
+    pub(crate) async fn authorize(
         &self,
         user: &User,
         request: &RequestInfo,
+        limit: &ReviewLimit,
     ) -> Result<Access, ReviewError> {
         let allowed = Access { allowed: true, reason: String::new() };
         if user.is_in(MASTERS) || self.is_always_allowed(request) {
             return Ok(allowed);
         }
         let key = (user.clone(), key(request));
+        if let Some(access) = self.cache.get(&key) {
+            return Ok(access);
+        }
+        limit.run(self.review(key, user, request)).await
+    }
+
+    async fn review(
+        &self,
+        key: Key,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<Access, ReviewError> {
+        // An equal request may have been first.
         if let Some(access) = self.cache.get(&key) {
             return Ok(access);
         }
@@ -84,7 +99,8 @@ impl Authorizer {
         Ok(access)
     }
 
-    fn is_always_allowed(&self, request: &RequestInfo) -> bool {
+    /// Whether everybody may send a request.
+    pub(crate) fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()
             && self.always_allowed.iter().any(|allowed| {
@@ -157,7 +173,8 @@ mod tests {
     }
 
     async fn is_allowed(authorizer: &Authorizer, user: &User, path: &str) -> bool {
-        authorizer.authorize(user, &request(path)).await.unwrap().allowed
+        let limit = ReviewLimit::new(1, 1);
+        authorizer.authorize(user, &request(path), &limit).await.unwrap().allowed
     }
 
     #[rstest]

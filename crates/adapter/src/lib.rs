@@ -20,19 +20,24 @@
 #![warn(missing_docs)]
 
 mod activity;
+mod admission;
 mod api;
 pub mod api_service;
 pub mod authentication;
 pub mod authorization;
 pub mod certificates;
+mod connections;
 mod der;
 mod describe;
 mod health;
 pub mod metrics;
+mod request_labels;
 mod response;
 pub mod reviews;
 pub mod server;
 pub mod service;
+#[cfg(test)]
+mod test_certificates;
 mod ttl_cache;
 pub mod user;
 

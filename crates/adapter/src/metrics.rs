@@ -10,6 +10,8 @@ use prometheus::{
     TextEncoder, core::Collector,
 };
 
+use crate::request_labels::RequestLabels;
+
 /// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -20,10 +22,33 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     authentications: IntCounterVec,
     accesses: IntCounterVec,
-    /// The name is that of the reference.
+    /// The name is that of the reference, as those of the following ones.
     freshness: HistogramVec,
-    pub(crate) requests_in_flight: IntGauge,
+    apiserver_requests: IntCounterVec,
+    apiserver_request_seconds: HistogramVec,
+    apiserver_requests_in_flight: IntGauge,
+    requests_in_flight: IntGauge,
 }
+
+/// Counts a request in progress until it is dropped, also if its client disconnects.
+pub(crate) struct InFlight<'a>(&'a Metrics);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.requests_in_flight.dec();
+        self.0.apiserver_requests_in_flight.dec();
+    }
+}
+
+/// The labels of requests that the libraries of kube-apiserver export.
+const LABELS: [&str; 8] =
+    ["verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"];
+
+/// Bounds of the duration of requests, as in kube-apiserver.
+const SECONDS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
 
 /// The metrics can't be registered, because two have the same name.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +92,31 @@ impl Metrics {
                 .buckets(freshness_buckets()),
                 &["group"],
             )?,
+            apiserver_requests: IntCounterVec::new(
+                Opts::new(
+                    "apiserver_request_total",
+                    "Counter of apiserver requests broken out for each verb, dry run value, group, \
+                     version, resource, scope, component, and HTTP response code.",
+                ),
+                &[&LABELS[..], &["code"]].concat(),
+            )?,
+            apiserver_request_seconds: HistogramVec::new(
+                HistogramOpts::new(
+                    "apiserver_request_duration_seconds",
+                    "Response latency distribution in seconds for each verb, dry run value, group, \
+                     version, resource, subresource, scope and component.",
+                )
+                .buckets(SECONDS.to_vec()),
+                &LABELS,
+            )?,
+            apiserver_requests_in_flight: IntGauge::with_opts(
+                Opts::new(
+                    "apiserver_current_inflight_requests",
+                    "Number of currently used inflight request limit of this apiserver per request \
+                     kind.",
+                )
+                .const_label("request_kind", "readOnly"),
+            )?,
             requests_in_flight: IntGauge::new(
                 "hpa_adapter_requests_in_flight",
                 "Requests that are being answered",
@@ -79,6 +129,9 @@ impl Metrics {
         metrics.register(metrics.accesses.clone())?;
         metrics.register(metrics.freshness.clone())?;
         metrics.register(metrics.requests_in_flight.clone())?;
+        metrics.register(metrics.apiserver_requests.clone())?;
+        metrics.register(metrics.apiserver_request_seconds.clone())?;
+        metrics.register(metrics.apiserver_requests_in_flight.clone())?;
         Ok(metrics)
     }
 
@@ -95,9 +148,22 @@ impl Metrics {
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
-    pub(crate) fn observe_request(&self, group: &str, verb: &str, code: u16, elapsed: Duration) {
-        self.requests.with_label_values(&[group, verb, &code.to_string()]).inc();
-        self.request_seconds.with_label_values(&[group]).observe(elapsed.as_secs_f64());
+    pub(crate) fn start_request(&self) -> InFlight<'_> {
+        self.requests_in_flight.inc();
+        self.apiserver_requests_in_flight.inc();
+        InFlight(self)
+    }
+
+    pub(crate) fn observe_request(&self, labels: RequestLabels, code: u16, elapsed: Duration) {
+        let RequestLabels { request_verb, verb, group, version, resource, .. } = labels;
+        let RequestLabels { subresource, scope, component, .. } = labels;
+        let (code, seconds) = (code.to_string(), elapsed.as_secs_f64());
+        self.requests.with_label_values(&[group, request_verb, &code]).inc();
+        self.request_seconds.with_label_values(&[group]).observe(seconds);
+        let mut values = vec![verb, "", group, version, resource, subresource, scope, component];
+        self.apiserver_request_seconds.with_label_values(&values).observe(seconds);
+        values.push(&code);
+        self.apiserver_requests.with_label_values(&values).inc();
     }
 
     pub(crate) fn observe_authentication(&self, result: &str) {
@@ -142,5 +208,56 @@ mod tests {
         assert!(text.contains(&line("1", 1)), "{text}");
         assert!(text.contains(&line("1.364", 1)), "{text}");
         assert!(text.contains(&line("+Inf", 2)), "{text}");
+    }
+
+    #[test]
+    fn requests_have_the_metrics_of_apiserver() {
+        let metrics = Metrics::new().unwrap();
+        let labels = RequestLabels {
+            verb: "LIST",
+            group: "custom.metrics.k8s.io",
+            version: "v1beta2",
+            resource: "*",
+            subresource: "*",
+            scope: "namespace",
+            component: "custom-metrics",
+            ..RequestLabels::default()
+        };
+        metrics.observe_request(labels, 200, Duration::from_millis(20));
+        let request = metrics.start_request();
+        let text = metrics.render().unwrap();
+        let common = "component=\"custom-metrics\",dry_run=\"\",group=\"custom.metrics.k8s.io\"";
+        let rest = "resource=\"*\",scope=\"namespace\",subresource=\"*\",verb=\"LIST\",\
+                    version=\"v1beta2\"";
+        let code = "code=\"200\"";
+        for line in [
+            format!("apiserver_request_total{{{code},{common},{rest}}} 1\n"),
+            format!(
+                "apiserver_request_duration_seconds_bucket{{{common},{rest},le=\"0.025\"}} 1\n"
+            ),
+            "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        drop(request);
+        let text = metrics.render().unwrap();
+        assert!(
+            text.contains("apiserver_current_inflight_requests{request_kind=\"readOnly\"} 0\n")
+        );
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let document = include_str!("../../../docs/adapter.md");
+        let metrics = Metrics::new().unwrap();
+        metrics.observe_request(RequestLabels::default(), 200, Duration::ZERO);
+        metrics.observe_authentication("anonymous");
+        metrics.observe_access("allowed");
+        metrics.observe_freshness(Group::Custom, Timestamp::now(), [Timestamp::now()].into_iter());
+        let families = metrics.registry.read().gather();
+        assert_eq!(families.len(), 9);
+        for family in families {
+            assert!(document.contains(&format!("`{}`", family.name())), "{}", family.name());
+        }
     }
 }

@@ -2,13 +2,12 @@
 
 use hpa_metrics_api::{EncodeError, MediaType, Query, StatusError, accept};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use http_body_util::Full;
 use hyper::body::Bytes;
 use serde::Serialize;
 use tracing::error;
 
 /// A response of this server.
-pub(crate) type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Bytes>;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
@@ -76,7 +75,7 @@ pub(crate) fn text(code: u16, text: impl Into<String>) -> Reply {
 
 /// A response with a body.
 pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Reply {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let mut response = Response::new(Bytes::from(body));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::OK);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -88,7 +87,7 @@ pub(crate) fn reply(code: u16, content_type: &'static str, body: Vec<u8>) -> Rep
 /// The response to a request with this method. That to `HEAD` has no body.
 pub(crate) fn for_method(method: &Method, mut response: Reply) -> Reply {
     if *method == Method::HEAD {
-        *response.body_mut() = Full::default();
+        *response.body_mut() = Bytes::new();
     }
     response
 }

@@ -28,6 +28,9 @@ pub enum ReviewError {
     /// The API server doesn't answer.
     #[error("the API server sent no review within {} s", TIMEOUT.as_secs())]
     Timeout,
+    /// Too many reviews wait.
+    #[error("too many requests wait for a review")]
+    TooMany,
     /// The review allows and denies the access.
     #[error("the review allows and denies the access")]
     Contradiction,

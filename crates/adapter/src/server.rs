@@ -1,24 +1,33 @@
 //! Listens for connections and serves requests on them, over TLS with HTTP/1.1 and HTTP/2.
 
+#[cfg(test)]
+mod tests;
+
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use hpa_serve::ServingCertificate;
+use hpa_serve::{ServingCertificate, WriteDeadline};
 use http::Request;
+use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{debug, warn};
+use tracing::debug;
 
-use crate::{activity::Activity, authentication::Peer, service::Adapter};
+use crate::{
+    activity::{Activity, Expiry},
+    authentication::Peer,
+    connections::{Connection, Connections},
+    service::Adapter,
+};
 
 /// How long a client may take to send a request head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
@@ -30,6 +39,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 /// How long requests in progress may take at shutdown.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a client may take nothing of a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Open connections. kube-apiserver keeps a few for each of its instances.
 const MAX_CONNECTIONS: usize = 1024;
@@ -92,24 +104,20 @@ impl Server {
         stop: CancellationToken,
     ) {
         let tasks = TaskTracker::new();
-        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let connection = Connection { adapter, certificate, options, stop: stop.clone() };
-        let connection = Arc::new(connection);
+        let open = Connections::new(MAX_CONNECTIONS);
+        let listener = Arc::new(Listener { adapter, certificate, options, stop: stop.clone() });
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = self.listener.accept() => accepted,
             };
-            match (accepted, permits.clone().try_acquire_owned()) {
-                (Ok((stream, _)), Ok(permit)) => {
-                    let connection = connection.clone();
-                    tasks.spawn(async move {
-                        connection.serve(stream).await;
-                        drop(permit);
-                    });
+            match (accepted, open.open()) {
+                (Ok((stream, _)), Some(connection)) => {
+                    let listener = listener.clone();
+                    tasks.spawn(async move { listener.serve(stream, connection).await });
                 }
-                (Ok((_, client)), Err(_)) => {
-                    warn!(%client, "closed a connection, because {MAX_CONNECTIONS} are open");
+                (Ok((_, client)), None) => {
+                    debug!(%client, "closed a connection, because {MAX_CONNECTIONS} have requests");
                 }
                 (Err(error), _) => {
                     debug!(%error, "failed to accept a connection");
@@ -125,25 +133,36 @@ impl Server {
 }
 
 /// What connections share.
-struct Connection {
+struct Listener {
     adapter: Arc<Adapter>,
     certificate: Arc<ServingCertificate>,
     options: ServerOptions,
     stop: CancellationToken,
 }
 
-impl Connection {
-    async fn serve(&self, stream: TcpStream) {
+impl Listener {
+    async fn serve(&self, stream: TcpStream, connection: Connection) {
         stream.set_nodelay(true).ok();
-        let accepted = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
-        match accepted.await {
-            Ok(Ok(stream)) => self.serve_requests(stream).await,
+        let handshake = timeout(HANDSHAKE_TIMEOUT, self.certificate.acceptor().accept(stream));
+        let accepted = tokio::select! {
+            accepted = handshake => accepted,
+            () = connection.replaced() => {
+                debug!("closed a connection without a request to make room for another one");
+                return;
+            }
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.serve_requests(stream, connection).await,
             Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
             Err(_) => debug!("TLS handshake timed out"),
         }
     }
 
-    async fn serve_requests(&self, stream: TlsStream<TcpStream>) {
+    async fn serve_requests(
+        &self,
+        stream: TlsStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+        connection: Connection,
+    ) {
         let session = stream.get_ref().1;
         let is_http2 = session.alpn_protocol() == Some(b"h2");
         let certificates = session.peer_certificates();
@@ -157,16 +176,50 @@ impl Connection {
             let chain = chain.iter().map(|certificate| certificate.clone().into_owned());
             Arc::new(Peer::new(chain.collect()))
         });
-        let (adapter, activity) = (self.adapter.clone(), Activity::new());
+        let (adapter, activity) = (self.adapter.clone(), Activity::new(connection));
+        if peer.as_ref().is_some_and(|peer| adapter.is_front_proxy(peer)) {
+            activity.reserve();
+        }
         let requests = activity.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (peer, adapter, running) = (peer.clone(), adapter.clone(), requests.start());
             async move {
-                let _running = running;
                 let (head, _) = request.into_parts();
-                Ok::<_, Infallible>(adapter.respond(&head, peer.as_deref()).await)
+                let response = adapter.respond(&head, peer.as_deref()).await;
+                Ok::<_, Infallible>(response.map(|bytes| Full::new(running.send(bytes))))
             }
         });
+        let builder = self.protocol(is_http2);
+        let stream = TokioIo::new(WriteDeadline::new(stream, WRITE_TIMEOUT));
+        let mut connection = std::pin::pin!(builder.serve_connection(stream, service));
+        let outcome = tokio::select! {
+            outcome = connection.as_mut() => outcome,
+            expiry = activity.expired() => match expiry {
+                Expiry::Idle => {
+                    connection.as_mut().graceful_shutdown();
+                    timeout(CLOSE_TIMEOUT, connection).await.unwrap_or(Ok(()))
+                }
+                Expiry::Unread => {
+                    debug!("closed a connection whose client didn't read a response");
+                    Ok(())
+                }
+            },
+            () = activity.replaced() => {
+                debug!("closed an idle connection to make room for another one");
+                Ok(())
+            }
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = outcome {
+            debug!(%error, "connection failed");
+        }
+    }
+
+    /// Detecting the protocol by the first bytes would have no time limit.
+    fn protocol(&self, is_http2: bool) -> auto::Builder<TokioExecutor> {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
             .http1()
@@ -180,23 +233,6 @@ impl Connection {
             .keep_alive_interval(KEEP_ALIVE)
             .max_header_list_size(MAX_HEADER_BYTES)
             .max_concurrent_streams(self.options.max_streams.unwrap_or(MAX_STREAMS));
-        // Detecting the protocol by the first bytes would have no time limit.
-        let builder = if is_http2 { builder.http2_only() } else { builder.http1_only() };
-        let mut connection =
-            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-        let outcome = tokio::select! {
-            outcome = connection.as_mut() => outcome,
-            () = activity.idle() => {
-                connection.as_mut().graceful_shutdown();
-                timeout(CLOSE_TIMEOUT, connection).await.unwrap_or(Ok(()))
-            }
-            () = self.stop.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = outcome {
-            debug!(%error, "connection failed");
-        }
+        if is_http2 { builder.http2_only() } else { builder.http1_only() }
     }
 }

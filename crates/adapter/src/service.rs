@@ -1,5 +1,8 @@
 //! From a request to a response: authentication, authorization, then what the path serves.
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::{
     sync::{
         Arc,
@@ -15,32 +18,30 @@ use hpa_metrics_api::{
 use hpa_provider::Provider;
 use hpa_rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
-use http_body_util::Full;
 use hyper::body::Bytes;
-use prometheus::IntGauge;
+use parking_lot::Mutex;
 use serde::Serialize;
-use tokio::{
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::{
-    authentication::{Authenticator, Peer},
+    admission::{Admission, Caller, Limits},
+    authentication::{Authenticator, Peer, Unauthenticated},
     authorization::Authorizer,
     describe::describe,
     health::{self, Check},
     metrics::{CONTENT_TYPE, Metrics},
+    request_labels::RequestLabels,
     response::{Preferences, Reply, for_method, json, reply, text},
-    user::{ANONYMOUS, User},
+    reviews::ReviewError,
+    user::{ANONYMOUS, MASTERS, User},
 };
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many requests may be answered at a time, as in kube-apiserver. Further ones are refused, so
-/// that clients try again.
-const MAX_REQUESTS: usize = 400;
+/// How often invalid credentials are logged.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Paths outside of the metrics APIs.
 const OTHER_PATHS: [&str; 7] =
@@ -86,7 +87,8 @@ pub struct Adapter {
     pub(crate) metrics: Arc<Metrics>,
     authenticator: Arc<Authenticator>,
     authorizer: Authorizer,
-    permits: Semaphore,
+    admission: Admission,
+    last_warning: Mutex<Option<Instant>>,
     stopping: AtomicBool,
 }
 
@@ -99,9 +101,21 @@ impl Adapter {
         metrics: Arc<Metrics>,
         options: AdapterOptions,
     ) -> Self {
-        let permits = Semaphore::new(MAX_REQUESTS);
-        let stopping = AtomicBool::new(false);
-        Self { provider, options, metrics, authenticator, authorizer, permits, stopping }
+        Self {
+            provider,
+            options,
+            metrics,
+            authenticator,
+            authorizer,
+            admission: Admission::new(),
+            last_warning: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether a client is a front proxy.
+    pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
+        self.authenticator.is_front_proxy(peer)
     }
 
     /// Makes `/readyz` fail, so that no further requests arrive.
@@ -110,9 +124,9 @@ impl Adapter {
     }
 
     /// Answers a request of a client with a certificate, if it has presented one.
-    pub async fn respond(&self, request: &Parts, peer: Option<&Peer>) -> Response<Full<Bytes>> {
+    pub async fn respond(&self, request: &Parts, peer: Option<&Peer>) -> Response<Bytes> {
         let started = Instant::now();
-        let _in_flight = InFlight::new(&self.metrics.requests_in_flight);
+        let _in_flight = self.metrics.start_request();
         let query = Query::parse(request.uri.query().unwrap_or_default());
         let info = query::decode(request.uri.path())
             .map(|path| RequestInfo::new(request.method.as_str(), &path, &query));
@@ -127,12 +141,12 @@ impl Adapter {
                     .unwrap_or_else(|_| preferences.error(&StatusError::timeout()))
             }
         };
-        let (group, verb) = match &info {
-            Some(Ok(info)) => self.labels(info),
-            _ => ("", "other"),
-        };
         let code = response.status().as_u16();
-        self.metrics.observe_request(group, verb, code, started.elapsed());
+        let labels = match &info {
+            Some(Ok(info)) => RequestLabels::new(self.options.groups, info),
+            _ => RequestLabels::default(),
+        };
+        self.metrics.observe_request(labels, code, started.elapsed());
         for_method(&request.method, response)
     }
 
@@ -143,13 +157,9 @@ impl Adapter {
         preferences: Preferences<'_>,
         peer: Option<&Peer>,
     ) -> Reply {
-        let user = match self.authenticator.authenticate(peer, &request.headers).await {
-            Ok(user) => user,
-            Err(error) => {
-                self.metrics.observe_authentication("refused");
-                warn!(%error, path = info.path, "unable to authenticate a request");
-                return preferences.error(&StatusError::unauthorized());
-            }
+        let (user, caller) = match self.authenticate(request, peer).await {
+            Ok(authenticated) => authenticated,
+            Err(error) => return self.unauthenticated(&error, info, preferences),
         };
         let result = if user.name == ANONYMOUS { "anonymous" } else { "authenticated" };
         self.metrics.observe_authentication(result);
@@ -158,24 +168,81 @@ impl Adapter {
             let message = "impersonation is not supported; send the request to kube-apiserver";
             return preferences.error(&StatusError::bad_request(message));
         }
-        let Ok(_permit) = self.permits.try_acquire() else {
-            let mut response = preferences.error(&StatusError::too_many_requests());
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return response;
+        if caller == Caller::Anonymous && self.authorizer.is_always_allowed(info) {
+            // A probe, which waits for nothing and is short.
+            return self.serve(request, info, preferences).await;
+        }
+        let limits = self.admission.limits(caller);
+        let Ok(_permit) = limits.requests.try_acquire() else {
+            return too_many_requests(preferences);
         };
-        if let Err(response) = self.authorize(&user, info, preferences).await {
+        if let Err(response) = self.authorize(&user, info, limits, preferences).await {
             return *response;
         }
-        self.serve(request, info, preferences).await
+        let (head, body) = self.serve(request, info, preferences).await.into_parts();
+        match limits.unread.count(body) {
+            Some(body) => Response::from_parts(head, body),
+            None => too_many_requests(preferences),
+        }
+    }
+
+    /// The user of a request, and which limits count.
+    async fn authenticate(
+        &self,
+        request: &Parts,
+        peer: Option<&Peer>,
+    ) -> Result<(User, Caller), Unauthenticated> {
+        let mut by_certificate = self.authenticator.by_certificate(peer, &request.headers);
+        let is_front_proxy = by_certificate.is_front_proxy;
+        let user = match by_certificate.user.take() {
+            Some(user) => user,
+            None => self.authenticator.by_token(by_certificate, &request.headers).await?,
+        };
+        let caller = if is_front_proxy || user.is_in(MASTERS) {
+            Caller::Trusted
+        } else if user.name == ANONYMOUS {
+            Caller::Anonymous
+        } else {
+            Caller::Authenticated
+        };
+        Ok((user, caller))
+    }
+
+    fn unauthenticated(
+        &self,
+        error: &Unauthenticated,
+        info: &RequestInfo,
+        preferences: Preferences<'_>,
+    ) -> Reply {
+        if *error == Unauthenticated::Busy {
+            self.metrics.observe_authentication("busy");
+            return too_many_requests(preferences);
+        }
+        self.metrics.observe_authentication("refused");
+        // Everybody can send invalid credentials.
+        let now = Instant::now();
+        let mut last_warning = self.last_warning.lock();
+        if last_warning.is_none_or(|last| now >= last + WARNING_INTERVAL) {
+            *last_warning = Some(now);
+            warn!(%error, path = info.path, "unable to authenticate a request");
+        } else {
+            debug!(%error, path = info.path, "unable to authenticate a request");
+        }
+        preferences.error(&StatusError::unauthorized())
     }
 
     async fn authorize(
         &self,
         user: &User,
         info: &RequestInfo,
+        limits: &Limits,
         preferences: Preferences<'_>,
     ) -> Result<(), Box<Reply>> {
-        match self.authorizer.authorize(user, info).await {
+        match self.authorizer.authorize(user, info, &limits.reviews).await {
+            Err(ReviewError::TooMany) => {
+                self.metrics.observe_access("busy");
+                Err(Box::new(too_many_requests(preferences)))
+            }
             Ok(access) if access.allowed => {
                 self.metrics.observe_access("allowed");
                 Ok(())
@@ -251,16 +318,13 @@ impl Adapter {
     fn paths(&self, code: u16) -> Reply {
         json(code, &discovery::paths(self.options.groups, &OTHER_PATHS))
     }
+}
 
-    /// The labels of a request's metrics. Other paths and verbs are not told apart, because there
-    /// is no limit to what clients send.
-    fn labels(&self, info: &RequestInfo) -> (&'static str, &'static str) {
-        const VERBS: [&str; 3] = ["get", "list", "watch"];
-        let group = info.resource.as_ref().map_or("", |resource| &resource.group);
-        let group = self.options.groups.iter().find(|known| known.name() == group);
-        let verb = VERBS.into_iter().find(|verb| *verb == info.verb).unwrap_or("other");
-        (group.map_or("", hpa_metrics_api::Group::name), verb)
-    }
+/// 429, so that the client tries again.
+fn too_many_requests(preferences: Preferences<'_>) -> Reply {
+    let mut response = preferences.error(&StatusError::too_many_requests());
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }
 
 /// 500 as a text, as kube-apiserver answers if it can't classify or authorize a request.
@@ -268,20 +332,4 @@ fn internal_error(path: &str, message: &str) -> Reply {
     let path = hpa_calc::go_text::Quoted(path);
     let message = format!("Internal Server Error: {path}: {message}\n");
     text(500, message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
-}
-
-/// Counts a request in progress until it is dropped, also if its client disconnects.
-struct InFlight<'a>(&'a IntGauge);
-
-impl<'a> InFlight<'a> {
-    fn new(gauge: &'a IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }

@@ -1,6 +1,9 @@
-//! Serving certificates: read from files and reloaded when they change, or set by the caller.
+//! Serving certificates: read from files and reloaded when they change, or set by the caller; and a
+//! deadline for writes to clients.
 
 #![warn(missing_docs)]
+
+mod write_deadline;
 
 use std::{
     fs, io,
@@ -20,6 +23,8 @@ use tokio_rustls::{
     },
 };
 use tracing::{info, warn};
+
+pub use write_deadline::WriteDeadline;
 
 /// Why a certificate can't be used.
 #[derive(Debug, thiserror::Error)]

@@ -28,7 +28,7 @@ pub use token::{TokenAuthenticator, TokenError};
 pub use trust::{Trust, TrustError};
 pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
 
-use crate::{describe::describe, user::User};
+use crate::{describe::describe, reviews::ReviewError, user::User};
 
 /// Determines the user of a request.
 pub struct Authenticator {
@@ -36,12 +36,26 @@ pub struct Authenticator {
     tokens: Option<TokenAuthenticator>,
 }
 
-/// The credentials of a request are invalid.
+/// Why the user of a request is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid credentials: {}", .problems.join("; "))]
-pub struct Unauthenticated {
-    /// What is wrong with them, by method.
-    pub problems: Vec<String>,
+#[non_exhaustive]
+pub enum Unauthenticated {
+    /// The credentials are invalid. The texts say what is wrong with them, by method.
+    #[error("invalid credentials: {}", .0.join("; "))]
+    Invalid(Vec<String>),
+    /// Too many tokens wait for a review.
+    #[error("too many tokens wait for a review")]
+    Busy,
+}
+
+/// What the certificate of a connection says about a request. No request is needed for it.
+#[derive(Debug)]
+pub struct CertificateResult {
+    /// The user, if the certificate or the front proxy names one.
+    pub user: Option<User>,
+    /// Whether the front proxy has named the user.
+    pub is_front_proxy: bool,
+    problems: Vec<String>,
 }
 
 impl Authenticator {
@@ -55,33 +69,68 @@ impl Authenticator {
         *self.trust.write() = Arc::new(trust);
     }
 
+    /// Whether a client is a front proxy.
+    pub(crate) fn is_front_proxy(&self, peer: &Peer) -> bool {
+        peer.verify(&self.trust.read().clone()).is_front_proxy()
+    }
+
     /// Determines the user of a request, from the certificate of the connection and the headers.
     pub async fn authenticate(
         &self,
         peer: Option<&Peer>,
         headers: &HeaderMap,
     ) -> Result<User, Unauthenticated> {
-        let mut problems = Vec::new();
-        if let Some(peer) = peer {
-            let verified = peer.verify(&self.trust.read().clone());
-            match verified.front_proxy_user(headers) {
-                Ok(Some(user)) => return Ok(user.authenticated()),
-                Ok(None) => {}
-                Err(problem) => problems.push(format!("front proxy: {problem}")),
-            }
-            match verified.certificate_user() {
-                Ok(Some(user)) => return Ok(user.authenticated()),
-                Ok(None) => {}
-                Err(problem) => problems.push(format!("client certificate: {problem}")),
-            }
+        let by_certificate = self.by_certificate(peer, headers);
+        match by_certificate.user {
+            Some(user) => Ok(user),
+            None => self.by_token(by_certificate, headers).await,
         }
+    }
+
+    /// Determines the user by the certificate of the connection.
+    pub fn by_certificate(&self, peer: Option<&Peer>, headers: &HeaderMap) -> CertificateResult {
+        let mut problems = Vec::new();
+        let result = |user: Option<User>, is_front_proxy, problems| CertificateResult {
+            user: user.map(User::authenticated),
+            is_front_proxy,
+            problems,
+        };
+        let Some(peer) = peer else { return result(None, false, problems) };
+        let verified = peer.verify(&self.trust.read().clone());
+        match verified.front_proxy_user(headers) {
+            Ok(None) => {}
+            Ok(user) => return result(user, true, problems),
+            Err(problem) => problems.push(format!("front proxy: {problem}")),
+        }
+        match verified.certificate_user() {
+            Ok(user) => return result(user, false, problems),
+            Err(problem) => problems.push(format!("client certificate: {problem}")),
+        }
+        result(None, false, problems)
+    }
+
+    /// Determines the user of a request whose certificate names none, by its token. The API server
+    /// may have to review it.
+    pub async fn by_token(
+        &self,
+        by_certificate: CertificateResult,
+        headers: &HeaderMap,
+    ) -> Result<User, Unauthenticated> {
+        let mut problems = by_certificate.problems;
         if let Some(tokens) = &self.tokens {
             match tokens.authenticate(headers).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => {}
+                Err(TokenError::Review(ReviewError::TooMany)) => {
+                    return Err(Unauthenticated::Busy);
+                }
                 Err(error) => problems.push(format!("token: {}", describe(&error))),
             }
         }
-        if problems.is_empty() { Ok(User::anonymous()) } else { Err(Unauthenticated { problems }) }
+        if problems.is_empty() {
+            Ok(User::anonymous())
+        } else {
+            Err(Unauthenticated::Invalid(problems))
+        }
     }
 }

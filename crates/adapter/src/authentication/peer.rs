@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use super::trust::Trust;
+use super::{front_proxy::FrontProxy, trust::Trust};
 use crate::{der::Subject, user::User};
 
 /// How long a verification holds, so that a certificate that expires ends the access of an open
@@ -66,6 +66,17 @@ impl Peer {
 impl Verified {
     /// The user in the headers, if the client is a front proxy.
     pub(super) fn front_proxy_user(&self, headers: &HeaderMap) -> Result<Option<User>, String> {
+        let proxy = self.front_proxy()?;
+        Ok(proxy.and_then(|proxy| proxy.user(headers)))
+    }
+
+    /// Whether the client is a front proxy.
+    pub(super) fn is_front_proxy(&self) -> bool {
+        matches!(self.front_proxy(), Ok(Some(_)))
+    }
+
+    /// What front proxies may say, if the client is one. `None` if there are no front proxies.
+    fn front_proxy(&self) -> Result<Option<&FrontProxy>, String> {
         let (Some(proxy), Some(verified)) = (&self.trust.front_proxy, &self.front_proxy) else {
             return Ok(None);
         };
@@ -74,7 +85,7 @@ impl Verified {
         if !proxy.allows(common_name) {
             return Err(format!("the common name {common_name:?} is not allowed"));
         }
-        Ok(proxy.user(headers))
+        Ok(Some(proxy))
     }
 
     /// The user that the certificate names.

@@ -5,68 +5,15 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
-};
+use rcgen::ExtendedKeyUsagePurpose;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{Authenticator, Peer, TokenAuthenticator, Trust};
 use crate::{
     reviews::{ReviewError, TokenReviews},
+    test_certificates::{Cluster, Leaf, authority, leaf},
     user::User,
 };
-
-type Issuer = CertifiedIssuer<'static, KeyPair>;
-
-fn authority(name: &str) -> Issuer {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
-}
-
-/// A certificate to issue.
-#[derive(Clone)]
-struct Leaf {
-    common_name: &'static str,
-    organizations: &'static [&'static str],
-    usages: Vec<ExtendedKeyUsagePurpose>,
-    years: (i32, i32),
-    is_authority: bool,
-}
-
-fn leaf(common_name: &'static str) -> Leaf {
-    Leaf {
-        common_name,
-        organizations: &[],
-        usages: vec![ExtendedKeyUsagePurpose::ClientAuth],
-        years: (2020, 2100),
-        is_authority: false,
-    }
-}
-
-impl Leaf {
-    fn issued_by(&self, issuer: &Issuer) -> Vec<CertificateDer<'static>> {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name = DistinguishedName::new();
-        for organization in self.organizations {
-            params.distinguished_name.push(DnType::OrganizationName, *organization);
-        }
-        if !self.common_name.is_empty() {
-            params.distinguished_name.push(DnType::CommonName, self.common_name);
-        }
-        params.extended_key_usages.clone_from(&self.usages);
-        if self.is_authority {
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        }
-        params.not_before = date_time_ymd(self.years.0, 1, 1);
-        params.not_after = date_time_ymd(self.years.1, 1, 1);
-        let key = KeyPair::generate().unwrap();
-        vec![params.signed_by(&key, issuer).unwrap().der().clone()]
-    }
-}
 
 /// Knows two tokens. The API server fails for another one.
 #[derive(Default)]
@@ -83,41 +30,6 @@ impl TokenReviews for Tokens {
             "unreviewed" => Err(ReviewError::Timeout),
             _ => Ok(None),
         }
-    }
-}
-
-/// The authorities of a cluster, and one that it doesn't know.
-struct Cluster {
-    front_proxy: Issuer,
-    clients: Issuer,
-    unknown: Issuer,
-}
-
-impl Cluster {
-    fn new() -> Self {
-        Self {
-            front_proxy: authority("front-proxy-ca"),
-            clients: authority("kubernetes"),
-            // With the name of a known one.
-            unknown: authority("front-proxy-ca"),
-        }
-    }
-
-    fn trust(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) -> Trust {
-        let list = |names: &[&str]| serde_json::to_string(names).unwrap();
-        let mut data: BTreeMap<String, String> = [
-            ("requestheader-client-ca-file", self.front_proxy.pem()),
-            ("client-ca-file", self.clients.pem()),
-            ("requestheader-allowed-names", list(&["front-proxy-client"])),
-            ("requestheader-username-headers", list(&["X-Remote-User"])),
-            ("requestheader-uid-headers", list(&["X-Remote-Uid"])),
-            ("requestheader-group-headers", list(&["X-Remote-Group"])),
-            ("requestheader-extra-headers-prefix", list(&["X-Remote-Extra-"])),
-        ]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into();
-        change(&mut data);
-        Trust::from_cluster(&data).unwrap()
     }
 }
 
@@ -458,4 +370,21 @@ fn invalid_configuration_is_refused() {
     list.extend(data("requestheader-allowed-names", "x"));
     let error = Trust::from_cluster(&list).unwrap_err().to_string();
     assert_eq!(error, "requestheader-allowed-names is not a JSON list of texts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_tokens_do_not_replace_valid_ones() {
+    let reviews = Arc::<Tokens>::default();
+    let tokens = TokenAuthenticator::new(reviews.clone(), Duration::from_secs(10));
+    let authenticator = Authenticator::new(Trust::default(), Some(tokens));
+    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
+    for token in 0..2000 {
+        let headers = headers(&[("Authorization", &format!("Bearer {token}"))]);
+        authenticator.authenticate(None, &headers).await.unwrap_err();
+    }
+    let reviewed = reviews.reviewed.lock().len();
+    authenticator.authenticate(None, &headers(BEARER)).await.unwrap();
+    let last = headers(&[("Authorization", "Bearer 1999")]);
+    authenticator.authenticate(None, &last).await.unwrap_err();
+    assert_eq!(reviews.reviewed.lock().len(), reviewed, "both are cached");
 }

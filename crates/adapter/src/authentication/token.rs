@@ -5,12 +5,19 @@ use std::{sync::Arc, time::Duration};
 use http::{HeaderMap, header};
 
 use crate::{
+    admission::ReviewLimit,
     reviews::{ReviewError, TokenReviews},
     ttl_cache::TtlCache,
     user::User,
 };
 
+/// How many tokens are cached, valid and invalid ones each, so that invalid tokens can't replace
+/// valid ones.
 const CAPACITY: usize = 512;
+
+/// Reviews that may run, and those that may wait. Requests of the front proxy need none.
+const RUNNING: usize = 16;
+const WAITING: usize = 112;
 
 /// Longer tokens are refused without a review, so that the cache's memory is bounded.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
@@ -19,7 +26,15 @@ const MAX_TOKEN_BYTES: usize = 16 << 10;
 pub struct TokenAuthenticator {
     reviews: Arc<dyn TokenReviews>,
     lifetime: Duration,
-    cache: TtlCache<String, Option<User>>,
+    limit: ReviewLimit,
+    valid: TtlCache<String, User>,
+    invalid: TtlCache<String, ()>,
+}
+
+/// What a review says.
+enum Reviewed {
+    Valid(User),
+    Invalid,
 }
 
 /// Why a token is refused.
@@ -37,7 +52,9 @@ pub enum TokenError {
 impl TokenAuthenticator {
     /// Caches reviews for a time.
     pub fn new(reviews: Arc<dyn TokenReviews>, lifetime: Duration) -> Self {
-        Self { reviews, lifetime, cache: TtlCache::new(CAPACITY) }
+        let limit = ReviewLimit::new(RUNNING, WAITING);
+        let (valid, invalid) = (TtlCache::new(CAPACITY), TtlCache::new(CAPACITY));
+        Self { reviews, lifetime, limit, valid, invalid }
     }
 
     /// The user of the token in the headers. `None` if there is no token.
@@ -49,12 +66,33 @@ impl TokenAuthenticator {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
         }
-        if let Some(user) = self.cache.get(&token) {
-            return user.map(Some).ok_or(TokenError::Invalid);
+        let reviewed = match self.cached(&token) {
+            Some(reviewed) => reviewed,
+            None => self.limit.run(self.review(token)).await?,
+        };
+        match reviewed {
+            Reviewed::Valid(user) => Ok(Some(user)),
+            Reviewed::Invalid => Err(TokenError::Invalid),
         }
-        let user = self.reviews.review_token(&token).await?;
-        self.cache.insert(token, user.clone(), self.lifetime);
-        user.map(Some).ok_or(TokenError::Invalid)
+    }
+
+    /// What a review has said.
+    fn cached(&self, token: &String) -> Option<Reviewed> {
+        let invalid = || self.invalid.get(token).map(|()| Reviewed::Invalid);
+        self.valid.get(token).map(Reviewed::Valid).or_else(invalid)
+    }
+
+    async fn review(&self, token: String) -> Result<Reviewed, ReviewError> {
+        // Another request with the token may have been first.
+        if let Some(reviewed) = self.cached(&token) {
+            return Ok(reviewed);
+        }
+        let Some(user) = self.reviews.review_token(&token).await? else {
+            self.invalid.insert(token, (), self.lifetime);
+            return Ok(Reviewed::Invalid);
+        };
+        self.valid.insert(token, user.clone(), self.lifetime);
+        Ok(Reviewed::Valid(user))
     }
 }
 
