@@ -18,6 +18,7 @@ mod calculators;
 mod compare;
 mod responses;
 mod rules;
+mod schedules;
 mod traces;
 mod values;
 
@@ -38,7 +39,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 10] = [
+const CHECKS: [(&str, bool, Check); 11] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -47,12 +48,13 @@ const CHECKS: [(&str, bool, Check); 10] = [
     ("selector", true, values::selector),
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
+    ("scaling_schedule", false, |line, _| schedules::check(line)),
     ("prometheus_adapter_http", true, adapter::http::check),
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 12;
+const DEFAULT_FILES: usize = 13;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

@@ -1,0 +1,82 @@
+//! Why a schedule has no value, and what is wrong with it.
+
+/// Why a schedule can't be used, or has no value at a time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// The duration of the ramps is below zero.
+    #[error("spec.scalingWindowDurationMinutes: {0} is negative")]
+    NegativeScalingWindow(i64),
+    /// The default time zone is not in the database.
+    #[error("unknown default time zone {0:?}")]
+    UnknownDefaultTimeZone(String),
+    /// An entry can't be evaluated.
+    #[error(transparent)]
+    Entry(#[from] Problem),
+}
+
+impl ScheduleError {
+    /// The text of the reference for this error.
+    pub fn reference_text(&self) -> &'static str {
+        match self {
+            Self::NegativeScalingWindow(_) => "scaling window duration cannot be negative",
+            Self::UnknownDefaultTimeZone(_) => "unexpected error loading default location",
+            Self::Entry(Problem::InvalidStartTime { .. }) => {
+                "could not parse the specified schedule period start time, format is not HH:MM"
+            }
+            Self::Entry(_) => "could not parse the specified schedule date, format is not RFC3339",
+        }
+    }
+}
+
+/// What is wrong with an entry. `index` is its place in `spec.schedules`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// A `OneTime` entry has no date.
+    #[error("spec.schedules[{index}].date: required, because the type is OneTime")]
+    MissingDate {
+        /// The entry.
+        index: usize,
+    },
+    /// A `Repeating` entry has no period.
+    #[error("spec.schedules[{index}].period: required, because the type is Repeating")]
+    MissingPeriod {
+        /// The entry.
+        index: usize,
+    },
+    /// A date is not in the format of RFC 3339.
+    #[error("spec.schedules[{index}].{field}: {text:?} is not a date such as 2026-01-31T08:00:00Z")]
+    InvalidDate {
+        /// The entry.
+        index: usize,
+        /// `date` or `endDate`.
+        field: &'static str,
+        /// The value.
+        text: String,
+    },
+    /// The start is not a time of day.
+    #[error("spec.schedules[{index}].period.startTime: {text:?} is not a time HH:MM")]
+    InvalidStartTime {
+        /// The entry.
+        index: usize,
+        /// The value.
+        text: String,
+    },
+    /// The end is not a time of day.
+    #[error("spec.schedules[{index}].period.endTime: {text:?} is not a time HH:MM")]
+    InvalidEndTime {
+        /// The entry.
+        index: usize,
+        /// The value.
+        text: String,
+    },
+    /// The time zone is not in the database. The default one is used.
+    #[error("spec.schedules[{index}].period.timezone: unknown time zone {text:?}, using {used}")]
+    UnknownTimeZone {
+        /// The entry.
+        index: usize,
+        /// The value.
+        text: String,
+        /// The time zone that is used.
+        used: String,
+    },
+}

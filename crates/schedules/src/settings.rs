@@ -1,0 +1,41 @@
+//! What applies to schedules that don't say otherwise.
+
+use jiff::{SignedDuration, tz::TimeZoneDatabase};
+
+/// How closely the behavior follows the reference where that can do harm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// Windows and ramps continue across midnight.
+    #[default]
+    Off,
+    /// Exactly as kube-metrics-adapter: repeating entries apply within their day only.
+    KubeMetricsAdapter,
+}
+
+/// Settings of the controller.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Duration of the ramps of a spec that doesn't set it.
+    pub default_scaling_window: SignedDuration,
+    /// Time zone of repeating entries whose own is empty or unknown.
+    pub default_time_zone: String,
+    /// Number of steps of a ramp.
+    pub ramp_steps: u32,
+    /// The time zones.
+    pub time_zones: TimeZoneDatabase,
+    /// Whether to reproduce the reference.
+    pub compat: Compat,
+}
+
+impl Default for Settings {
+    /// The defaults of the flags of kube-metrics-adapter.
+    fn default() -> Self {
+        Self {
+            default_scaling_window: SignedDuration::from_mins(10),
+            default_time_zone: "Europe/Berlin".to_owned(),
+            ramp_steps: 10,
+            time_zones: jiff::tz::db().clone(),
+            compat: Compat::Off,
+        }
+    }
+}

@@ -1,0 +1,230 @@
+use jiff::{Timestamp, ToSpan};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn metric(spec: Value, compat: Compat) -> ScheduledMetric {
+    let spec: ScalingScheduleSpec = serde_json::from_value(spec).expect("a spec");
+    ScheduledMetric::new(&spec, &Settings { compat, ..Settings::default() }).expect("a metric")
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+fn repeating(start: &str, end: &str, days: &[&str], zone: &str) -> Value {
+    let period = json!({"startTime": start, "endTime": end, "days": days, "timezone": zone});
+    json!({"type": "Repeating", "value": 100, "period": period})
+}
+
+fn nightly() -> Value {
+    json!({
+        "scalingWindowDurationMinutes": 30,
+        "schedules": [repeating("22:00", "02:00", &["Fri"], "Europe/Berlin")],
+    })
+}
+
+/// 2026-11-27 is a Friday; Berlin is one hour ahead of UTC.
+#[rstest]
+#[case("2026-11-27T20:29:59Z", 0, 0)]
+#[case("2026-11-27T20:45:00Z", 50, 50)]
+// The reference gives the window no length, but both ramps.
+#[case("2026-11-27T21:00:00Z", 100, 100)]
+#[case("2026-11-27T21:15:00Z", 100, 50)]
+#[case("2026-11-27T23:00:00Z", 100, 0)]
+#[case("2026-11-28T00:59:59Z", 100, 0)]
+#[case("2026-11-28T01:00:00Z", 100, 0)]
+#[case("2026-11-28T01:15:00Z", 50, 0)]
+#[case("2026-11-28T01:30:00Z", 0, 0)]
+#[case("2026-11-28T21:00:00Z", 0, 0)]
+fn window_continues_across_midnight_unless_compatible(
+    #[case] time: &str,
+    #[case] value: i64,
+    #[case] reference: i64,
+) {
+    assert_eq!(metric(nightly(), Compat::Off).value_at(at(time)), Ok(value));
+    let compatible = metric(nightly(), Compat::KubeMetricsAdapter);
+    assert_eq!(compatible.value_at(at(time)), Ok(reference));
+}
+
+#[test]
+fn ramp_starts_on_the_day_before() {
+    let spec = json!({
+        "scalingWindowDurationMinutes": 60,
+        "schedules": [repeating("00:30", "08:00", &["Sat"], "UTC")],
+    });
+    let friday = at("2026-11-27T23:45:00Z");
+    assert_eq!(metric(spec.clone(), Compat::Off).value_at(friday), Ok(20));
+    assert_eq!(metric(spec, Compat::KubeMetricsAdapter).value_at(friday), Ok(0));
+}
+
+#[rstest]
+#[case::equal_times_have_no_length("08:00", "08:00", "2026-11-27T08:00:00Z", 0)]
+#[case::midnight_is_an_end("22:00", "00:00", "2026-11-27T23:59:59Z", 100)]
+#[case::midnight_is_a_start("00:00", "06:00", "2026-11-27T00:00:00Z", 100)]
+fn edges_of_days_are_exact(
+    #[case] start: &str,
+    #[case] end: &str,
+    #[case] time: &str,
+    #[case] value: i64,
+) {
+    let spec = json!({
+        "scalingWindowDurationMinutes": 0,
+        "schedules": [repeating(start, end, &["Fri"], "UTC")],
+    });
+    assert_eq!(metric(spec, Compat::Off).value_at(at(time)), Ok(value));
+}
+
+#[test]
+fn skipped_time_is_resolved_as_by_go() {
+    // New York skips 02:00 to 03:00 on 2026-03-08, and Go moves 02:30 back to 01:30.
+    let spec = json!({
+        "scalingWindowDurationMinutes": 0,
+        "schedules": [repeating("02:30", "04:00", &["Sun"], "America/New_York")],
+    });
+    let metric = metric(spec, Compat::Off);
+    assert_eq!(metric.value_at(at("2026-03-08T06:29:59Z")), Ok(0));
+    assert_eq!(metric.value_at(at("2026-03-08T06:30:00Z")), Ok(100));
+}
+
+#[test]
+fn long_window_of_one_day_lasts_all_week() {
+    let mut entry = repeating("08:00", "", &["Mon"], "UTC");
+    entry["durationMinutes"] = json!(i64::MAX);
+    let metric = metric(json!({"schedules": [entry]}), Compat::Off);
+    for day in 0..14 {
+        let time = at("2026-11-22T00:00:00Z") + (24 * day).hours();
+        assert_eq!(metric.value_at(time), Ok(100), "{time}");
+    }
+}
+
+#[test]
+fn invalid_entry_fails_on_its_days_and_is_a_problem_always() {
+    let schedules = json!({"schedules": [repeating("25:99", "", &["Fri"], "UTC")]});
+    let metric = metric(schedules, Compat::Off);
+    let error = metric.value_at(at("2026-11-27T12:00:00Z")).expect_err("a Friday");
+    let text = r#"spec.schedules[0].period.startTime: "25:99" is not a time HH:MM"#;
+    assert_eq!(error.to_string(), text);
+    assert_eq!(metric.value_at(at("2026-11-28T12:00:00Z")), Ok(0));
+    assert_eq!(metric.problems().iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
+}
+
+#[rstest]
+#[case(json!({"type": "OneTime", "value": 1}), "spec.schedules[0].date: required")]
+#[case(json!({"type": "Repeating", "value": 1}), "spec.schedules[0].period: required")]
+#[case(json!({"type": "OneTime", "date": "yesterday", "value": 1}), "\"yesterday\" is not a date")]
+#[case(
+    json!({"type": "OneTime", "date": "2026-01-01T00:00:00Z", "endDate": "2026-01-01", "value": 1}),
+    "spec.schedules[0].endDate: \"2026-01-01\" is not a date"
+)]
+#[case(repeating("8:00", "8:0", &["Fri"], "UTC"), "period.endTime: \"8:0\" is not a time")]
+fn incomplete_entry_is_an_error_not_a_panic(#[case] entry: Value, #[case] expected: &str) {
+    for compat in [Compat::Off, Compat::KubeMetricsAdapter] {
+        let metric = metric(json!({"schedules": [entry]}), compat);
+        let error = metric.value_at(at("2026-11-27T12:00:00Z")).expect_err("an error");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn unknown_time_zone_means_the_default_one_and_is_a_problem() {
+    let spec = json!({"schedules": [repeating("08:00", "09:00", &["Fri"], "europe/berlin")]});
+    let metric = metric(spec, Compat::Off);
+    assert_eq!(metric.value_at(at("2026-11-27T07:00:00Z")), Ok(100));
+    let problem = metric.problems().first().expect("a problem").to_string();
+    assert!(problem.contains(r#"unknown time zone "europe/berlin", using Europe/Berlin"#));
+    let settings = Settings { default_time_zone: "Mars".to_owned(), ..Settings::default() };
+    let error = ScheduledMetric::new(&ScalingScheduleSpec::default(), &settings);
+    assert_eq!(error.expect_err("Mars").to_string(), "unknown default time zone \"Mars\"");
+}
+
+#[rstest]
+#[case("2026-01-31T08:00:00Z", Some("2026-01-31T08:00:00Z"))]
+#[case("2026-01-31T08:00:00.5+02:00", Some("2026-01-31T06:00:00.5Z"))]
+#[case("2026-01-31T08:00:00.1234567891Z", Some("2026-01-31T08:00:00.123456789Z"))]
+#[case("2026-01-31T08:00:60Z", None)]
+#[case("2026-01-31T08:00:00.Z", None)]
+#[case("2026-01-31 08:00:00Z", None)]
+#[case("2026-01-31T08:00:00", None)]
+#[case("2026-01-31T08:00:00+0200", None)]
+#[case("2026-01-31T08:00:00Z[UTC]", None)]
+#[case("2026-02-30T08:00:00Z", None)]
+#[case("", None)]
+fn date_has_the_format_of_rfc_3339(#[case] text: &str, #[case] expected: Option<&str>) {
+    assert_eq!(zone::parse_date(text), expected.map(at));
+}
+
+#[test]
+fn negative_scaling_window_is_an_error() {
+    let spec = json!({"scalingWindowDurationMinutes": -1, "schedules": []});
+    let spec: ScalingScheduleSpec = serde_json::from_value(spec).expect("a spec");
+    let error = ScheduledMetric::new(&spec, &Settings::default()).expect_err("negative");
+    assert_eq!(error, ScheduleError::NegativeScalingWindow(-1));
+}
+
+#[test]
+fn status_is_active_in_windows_and_ramps() {
+    let metric = metric(nightly(), Compat::Off);
+    for (time, is_active) in [
+        ("2026-11-27T20:29:59Z", false),
+        // Below the first step, the value is still 0.
+        ("2026-11-27T20:30:00Z", true),
+        ("2026-11-28T01:29:59Z", true),
+        ("2026-11-28T01:30:00Z", false),
+    ] {
+        assert_eq!(metric.is_active_at(at(time)), Ok(is_active), "{time}");
+    }
+}
+
+#[test]
+fn changes_are_complete_and_exact() {
+    let spec = json!({
+        "scalingWindowDurationMinutes": 7,
+        "schedules": [
+            repeating("23:50", "00:20", &["Sat", "Sun"], "Europe/Berlin"),
+            repeating("02:10", "02:40", &["Sun"], "Europe/Berlin"),
+            {"type": "OneTime", "date": "2026-10-25T03:00:00Z", "durationMinutes": 5, "value": 333},
+        ],
+    });
+    let metric = metric(spec, Compat::Off);
+    // Across the end of summer time.
+    let (from, to) = (at("2026-10-24T20:00:00Z"), at("2026-10-25T06:00:00Z"));
+    let changes = metric.changes(from, to);
+    let mut now = from;
+    let mut value = metric.value_at(now).expect("a value");
+    let mut expected = changes.iter();
+    for change in &changes {
+        let before = change.at - 1.nanosecond();
+        assert_eq!(metric.value_at(before), Ok(value), "before {}", change.at);
+        value = change.value;
+        assert_eq!(metric.value_at(change.at), Ok(value), "at {}", change.at);
+    }
+    // No change is missing.
+    value = metric.value_at(now).expect("a value");
+    let mut next = expected.next();
+    while now < to {
+        while next.is_some_and(|change| change.at <= now) {
+            value = next.map_or(value, |change| change.value);
+            next = expected.next();
+        }
+        assert_eq!(metric.value_at(now), Ok(value), "{now}");
+        now += 5.seconds();
+    }
+    assert!(changes.len() > 50, "{}", changes.len());
+    assert_eq!(metric.next_change(from), Ok(changes.first().copied()));
+}
+
+#[test]
+fn next_change_finds_a_distant_date() {
+    let entry = json!({
+        "type": "OneTime", "date": "2030-01-01T00:00:00Z", "durationMinutes": 5, "value": 3,
+    });
+    let spec = json!({"scalingWindowDurationMinutes": 0, "schedules": [entry]});
+    let metric = metric(spec, Compat::Off);
+    let start = Change { at: at("2030-01-01T00:00:00Z"), value: 3 };
+    let end = Change { at: at("2030-01-01T00:05:00Z"), value: 0 };
+    assert_eq!(metric.next_change(at("2026-11-22T00:00:00Z")), Ok(Some(start)));
+    assert_eq!(metric.next_change(start.at), Ok(Some(end)));
+    assert_eq!(metric.next_change(end.at), Ok(None));
+}

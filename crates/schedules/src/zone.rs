@@ -1,0 +1,68 @@
+//! Time zones and times of day, by the rules of Go.
+
+use jiff::{
+    Timestamp,
+    civil::{Date, Time},
+    tz::{TimeZone, TimeZoneDatabase},
+};
+
+/// Finds a time zone by its exact name. Go's look-up is case-sensitive.
+pub(crate) fn find(zones: &TimeZoneDatabase, name: &str) -> Option<TimeZone> {
+    if name == "UTC" {
+        return Some(TimeZone::UTC);
+    }
+    zones.get(name).ok().filter(|zone| zone.iana_name() == Some(name))
+}
+
+/// The instant of a civil time, as Go's `time.Date` computes it. It differs from jiff for a time
+/// that a change of the offset skips: Go uses the offset that applies one offset earlier, so that
+/// the result can be before or after the gap.
+pub(crate) fn instant(date: Date, time: Time, zone: &TimeZone) -> Timestamp {
+    let offset_at = |instant: Timestamp| zone.to_offset(instant);
+    // The offsets of a database are below 26 hours, and errors are out of jiff's range of years.
+    let Ok(utc) = TimeZone::UTC.to_timestamp(date.to_datetime(time)) else { return Timestamp::MAX };
+    let earlier = utc.saturating_sub(offset_at(utc).duration_since(jiff::tz::Offset::UTC));
+    let Ok(earlier) = earlier else { return Timestamp::MAX };
+    utc.saturating_sub(offset_at(earlier).duration_since(jiff::tz::Offset::UTC))
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// Parses `HH:MM` as Go's layout `15:04`: the hour may have one digit.
+pub(crate) fn parse_time(text: &str) -> Option<Time> {
+    let (hour, minute) = text.split_once(':')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_lengths = matches!(hour.len(), 1 | 2) && minute.len() == 2;
+    if !has_lengths || !digits(hour) || !digits(minute) {
+        return None;
+    }
+    Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+}
+
+/// Parses a date in the format of RFC 3339. jiff accepts more formats.
+pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
+    // 0 stands for a digit.
+    const SHAPE: &[u8] = b"0000-00-00T00:00:00";
+    let (date_time, rest) = text.split_at_checked(SHAPE.len())?;
+    let is_shape = date_time.bytes().zip(SHAPE).all(|(byte, expected)| match expected {
+        b'0' => byte.is_ascii_digit(),
+        _ => byte == *expected,
+    });
+    // jiff accepts the second 60.
+    if !is_shape || date_time.ends_with("60") {
+        return None;
+    }
+    let (fraction, zone) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(rest.find(|char: char| !char.is_ascii_digit())?),
+        None => ("", rest),
+    };
+    let is_offset = zone == "Z"
+        || matches!(zone.as_bytes(), [b'+' | b'-', a, b, b':', c, d]
+            if [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()));
+    if !is_offset || (rest.starts_with('.') && fraction.is_empty()) {
+        return None;
+    }
+    // Go ignores digits below a nanosecond.
+    let fraction: String = fraction.chars().take(9).collect();
+    let dot = if fraction.is_empty() { "" } else { "." };
+    format!("{date_time}{dot}{fraction}{zone}").parse().ok()
+}

@@ -1,0 +1,88 @@
+//! `scaling_schedule`: the value of a schedule of kube-metrics-adapter at a time.
+
+use hpa_schedules::{
+    Compat, ScalingScheduleSpec, ScheduleError, ScheduledMetric, Settings, Window,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::compare::difference;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    default_scaling_window_minutes: i64,
+    default_time_zone: String,
+    ramp_steps: u32,
+    now: Timestamp,
+    spec: ScalingScheduleSpec,
+}
+
+/// Compares a line in the compatible mode. By default, the value may differ only because a window
+/// or a ramp is on the other side of midnight.
+pub(crate) fn check(line: &Value) -> Result<(), String> {
+    let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
+    let settings = |compat| Settings {
+        default_scaling_window: SignedDuration::from_mins(case.default_scaling_window_minutes),
+        default_time_zone: case.default_time_zone.clone(),
+        ramp_steps: case.ramp_steps,
+        compat,
+        ..Settings::default()
+    };
+    let value = |compat| -> Result<(ScheduledMetric, i64), ScheduleError> {
+        let metric = ScheduledMetric::new(&case.spec, &settings(compat))?;
+        let value = metric.value_at(case.now)?;
+        Ok((metric, value))
+    };
+    let default = value(Compat::Off);
+    let compatible = value(Compat::KubeMetricsAdapter);
+    let error = compatible.as_ref().err().map(ScheduleError::reference_text);
+    same("error", line, &json!(error))?;
+    let (metric, compatible) = match (compatible, &default) {
+        (Ok(compatible), Ok(_)) => compatible,
+        (Err(_), Err(_)) => return Ok(()),
+        _ => return Err("the default fails where the compatible mode does not".to_owned()),
+    };
+    same("value", line, &json!(compatible))?;
+    let windows = metric.windows(case.now, case.now);
+    let of_entry = |index| windows.iter().find(|window: &&Window| window.entry == index);
+    let windows = (0..case.spec.schedules.len()).map(|index| of_entry(index).map(interval));
+    same("windows", line, &json!(windows.collect::<Vec<_>>()))?;
+
+    let Ok((metric, default)) = default else { return Ok(()) };
+    if default == compatible || is_beyond_midnight(&metric, &windows_of(&metric, &case), &case) {
+        return Ok(());
+    }
+    Err(format!("default: {default} instead of {compatible}, but not because of midnight"))
+}
+
+fn windows_of(metric: &ScheduledMetric, case: &Line) -> Vec<Window> {
+    metric.windows(case.now, case.now)
+}
+
+/// Whether a window counts that starts on another day than `now`, or ends on another day than it
+/// starts.
+fn is_beyond_midnight(metric: &ScheduledMetric, windows: &[Window], case: &Line) -> bool {
+    windows.iter().any(|window| {
+        let schedule = &case.spec.schedules[window.entry];
+        let Some(period) = &schedule.period else { return false };
+        let zone = Settings::default().time_zones;
+        let zone = zone.get(&period.timezone).or_else(|_| zone.get(&case.default_time_zone));
+        let zone = zone.expect("a time zone");
+        let day = |time: Timestamp| zone.to_datetime(time).date();
+        let counts = window.start.saturating_sub(metric.ramp_duration()).expect("a time")
+            <= case.now
+            && case.now < window.end.saturating_add(metric.ramp_duration()).expect("a time");
+        counts && (day(window.start) != day(case.now) || day(window.end) != day(window.start))
+    })
+}
+
+fn interval(window: &Window) -> [Timestamp; 2] {
+    [window.start, window.end]
+}
+
+fn same(field: &str, line: &Value, got: &Value) -> Result<(), String> {
+    let expected = line.get(field).unwrap_or(&Value::Null);
+    difference(field, expected, got).map_or(Ok(()), Err)
+}
