@@ -1,7 +1,7 @@
-//! The custom API: a `CustomResourceDefinition` with the schema of `HorizontalPodAutoscaler` in
-//! autoscaling/v2.
+//! `CustomResourceDefinitions`: of the custom API, with the schema of `HorizontalPodAutoscaler` in
+//! autoscaling/v2, and of `ScalingSchedule` and `ClusterScalingSchedule`.
 //!
-//! It is for clusters with a managed control plane, where the built-in controller can't be turned
+//! The custom API is for clusters with a managed control plane, where the built-in controller can't be turned
 //! off. That controller ignores objects of another API group. The schema is generated from the
 //! types of [`hpa_calc::api`]. The API server's validation of autoscaling/v2 becomes bounds,
 //! enumerations and CEL rules of the schema.
@@ -17,11 +17,13 @@
 mod definition;
 mod path;
 mod rules;
+mod schedules;
 mod schema;
 mod targets;
 mod types;
 
 pub use definition::{definition, manifest};
+pub use schedules::{schedule_definitions, schedule_manifest};
 pub use targets::{TARGETS_FIELD, targets};
 pub use types::type_errors;
 

@@ -15,13 +15,37 @@ pub(crate) enum Section {
 
 /// The structural schema of `T`.
 pub(crate) fn structural<T: JsonSchema>(section: Section) -> Value {
+    let mut schema = inlined::<T>();
+    restructure(&mut schema, section);
+    schema
+}
+
+/// The structural schema of `T`, with the required fields of its type and without defaults.
+pub(crate) fn plain<T: JsonSchema>() -> Value {
+    let mut schema = inlined::<T>();
+    simplify(&mut schema);
+    schema
+}
+
+fn simplify(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    unwrap_nullable(schema);
+    schema.remove("title");
+    schema.remove("default");
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        properties.values_mut().for_each(simplify);
+    }
+    if let Some(items) = schema.get_mut("items") {
+        simplify(items);
+    }
+}
+
+fn inlined<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    restructure(&mut schema, section);
-    schema
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 fn restructure(schema: &mut Value, section: Section) {
