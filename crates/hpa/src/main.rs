@@ -19,6 +19,7 @@ mod man;
 mod otlp;
 mod rules;
 mod run;
+mod schedule;
 mod serve;
 mod shadow;
 mod version;
@@ -61,6 +62,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
+        Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,
         Command::Completions(arguments) => completions::run(&arguments)?,

@@ -15,6 +15,7 @@ mod prometheus;
 mod rules;
 mod rules_compare;
 mod run;
+mod schedule;
 mod shadow_report;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub(crate) use self::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,
     },
+    schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
     values::to_std,
     version::{VersionArguments, VersionFormat},
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     ShadowReport(Box<ShadowReportArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
+    /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions
+    Schedule(ScheduleArguments),
     /// Print the CustomResourceDefinition of autoscaling.hpa-rs.dev/v2
     Crd,
     /// Convert HorizontalPodAutoscalers between autoscaling/v2 and autoscaling.hpa-rs.dev/v2

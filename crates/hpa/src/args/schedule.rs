@@ -1,0 +1,80 @@
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::{SignedDuration, Timestamp};
+
+use super::values::duration;
+
+const PREVIEW_EXAMPLES: &str = "\
+Examples:
+  Draw the coming week of the schedules of a manifest:
+    hpa schedule preview schedule.yaml
+
+  Of the schedules of a namespace, across the end of summer time:
+    kubectl get scalingschedules --namespace shop -o yaml \\
+      | hpa schedule preview - --from 2026-10-24T00:00:00Z
+
+  Every change of the value, for scripts:
+    hpa schedule preview schedule.yaml -o json
+
+The exit status is 1 if an entry of a schedule is invalid.";
+
+/// The arguments of `hpa schedule`.
+#[derive(Args, Debug)]
+pub(crate) struct ScheduleArguments {
+    #[command(subcommand)]
+    pub(crate) command: ScheduleCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleCommand {
+    /// Draw the value of schedules over the coming week
+    Preview(PreviewArguments),
+    /// Print the CustomResourceDefinitions of ScalingSchedule and ClusterScalingSchedule
+    Crd,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = PREVIEW_EXAMPLES)]
+pub(crate) struct PreviewArguments {
+    /// Manifest in YAML or JSON with ScalingSchedules and ClusterScalingSchedules; - reads standard
+    /// input. Objects of other kinds are ignored
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The first instant, as in 2026-01-31T08:00:00Z [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Option<Timestamp>,
+    /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
+    /// Time zone of repeating entries without a known one
+    #[arg(long, value_name = "NAME", default_value = "Europe/Berlin")]
+    pub(crate) scaling_schedule_default_time_zone: String,
+    /// Number of steps of a ramp
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) scaling_schedule_ramp_steps: u32,
+    /// Behave exactly as another program: with kube-metrics-adapter, windows and ramps end at
+    /// midnight
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) compat: Option<ScheduleCompat>,
+    /// Output format
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: PreviewFormat,
+}
+
+/// A program whose behavior can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ScheduleCompat {
+    /// kube-metrics-adapter.
+    KubeMetricsAdapter,
+}
+
+/// An output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PreviewFormat {
+    /// A drawing and the windows
+    Text,
+    /// A list with the windows and all changes of the value
+    Json,
+}

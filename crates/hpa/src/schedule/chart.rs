@@ -1,0 +1,95 @@
+//! Draws the value as bars: a line for each day, a character for each half hour.
+
+use std::fmt::Write;
+
+use jiff::{
+    Timestamp,
+    civil::{Date, DateTime},
+};
+
+use super::preview::Preview;
+
+const SLOTS_PER_DAY: i32 = 48;
+const MINUTES_PER_SLOT: i32 = 30;
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+/// A time with the value 0.
+const ZERO: char = '·';
+/// A time before or after the preview, or one that the change to summer time skips.
+const OUTSIDE: char = ' ';
+/// Bars in cyan.
+const COLOR: &str = "\x1b[36m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+/// The lines of the chart.
+pub(super) fn draw(preview: &Preview, has_color: bool) -> String {
+    let hours = (0..24).step_by(3).map(|hour| format!("{hour:<6}"));
+    let mut text = format!("{:12}{}\n", "", hours.collect::<String>().trim_end());
+    let day = |time: Timestamp| preview.zone.to_datetime(time).date();
+    let last = day(preview.to);
+    let dates = day(preview.from).series(jiff::Span::new().days(1));
+    for date in dates.take_while(|date| *date <= last) {
+        let slots: Vec<Slot> =
+            (0..SLOTS_PER_DAY).map(|slot| Slot::new(preview, date, slot)).collect();
+        let max = slots.iter().filter_map(|slot| slot.value).max();
+        // The last day ends at its start if the preview starts at midnight.
+        let Some(max) = max else { continue };
+        let bars = bars(&slots, preview.max(), has_color);
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "{:12}{bars}  {max}", date.strftime("%a %d %b").to_string());
+    }
+    text
+}
+
+/// Half an hour, and the largest value in it.
+struct Slot {
+    value: Option<i64>,
+}
+
+impl Slot {
+    fn new(preview: &Preview, date: Date, slot: i32) -> Self {
+        let minutes = |slot: i32| jiff::Span::new().minutes(slot * MINUTES_PER_SLOT);
+        let instant = |time: DateTime| preview.zone.to_timestamp(time).unwrap_or(Timestamp::MAX);
+        let midnight = date.at(0, 0, 0, 0);
+        let civil = midnight.saturating_add(minutes(slot));
+        let is_skipped = preview.zone.to_datetime(instant(civil)) != civil;
+        let start = instant(civil).max(preview.from);
+        let end = instant(midnight.saturating_add(minutes(slot + 1))).min(preview.to);
+        if is_skipped || start >= end {
+            return Self { value: None };
+        }
+        // The value at the start, and those that follow in the slot.
+        let before = preview.changes.iter().take_while(|change| change.at <= start).last();
+        let first = before.map_or(preview.first, |change| change.value);
+        let inside = preview.changes.iter().filter(|change| start < change.at && change.at < end);
+        Self { value: Some(inside.map(|change| change.value).fold(first, i64::max)) }
+    }
+}
+
+fn bars(slots: &[Slot], max: i64, has_color: bool) -> String {
+    let mut text = String::new();
+    let mut color = "";
+    for slot in slots {
+        let (char, wanted) = match slot.value {
+            None => (OUTSIDE, ""),
+            Some(0) => (ZERO, DIM),
+            Some(value) => (bar(value, max), COLOR),
+        };
+        if has_color && wanted != color {
+            text.push_str(if wanted.is_empty() { RESET } else { wanted });
+            color = wanted;
+        }
+        text.push(char);
+    }
+    if has_color && !color.is_empty() {
+        text.push_str(RESET);
+    }
+    text
+}
+
+/// A bar for a value above 0, at least the smallest one.
+fn bar(value: i64, max: i64) -> char {
+    let eighths = (u128::from(value.unsigned_abs()) * 8).div_ceil(max.max(1).unsigned_abs().into());
+    let index = usize::try_from(eighths.clamp(1, 8) - 1).unwrap_or_default();
+    BARS.get(index).copied().unwrap_or('█')
+}

@@ -1,0 +1,63 @@
+//! `hpa schedule`: previews schedules, and prints their definitions.
+
+mod chart;
+mod preview;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{IsTerminal, Write, stdout},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+use hpa_schedules::{Compat, Settings};
+use jiff::{SignedDuration, Timestamp};
+
+use self::preview::Preview;
+use crate::{
+    args::{PreviewArguments, PreviewFormat, ScheduleCommand},
+    convert,
+};
+
+/// The previewed time.
+const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Runs a subcommand.
+pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
+    let (text, is_valid) = match command {
+        ScheduleCommand::Crd => (hpa_crd::schedule_manifest()?, true),
+        ScheduleCommand::Preview(arguments) => preview(&arguments)?,
+    };
+    stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
+    Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The preview, and whether all entries are valid.
+fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
+    let input = convert::read(&arguments.file)?;
+    let settings = Settings {
+        default_scaling_window: arguments.scaling_schedule_default_scaling_window,
+        default_time_zone: arguments.scaling_schedule_default_time_zone.clone(),
+        ramp_steps: arguments.scaling_schedule_ramp_steps,
+        compat: if arguments.compat.is_some() { Compat::KubeMetricsAdapter } else { Compat::Off },
+        ..Settings::default()
+    };
+    let from = arguments.from.unwrap_or_else(Timestamp::now);
+    let to = from.checked_add(WEEK).context("--from: too late")?;
+    let previews = preview::read(&input, &settings, from, to)?;
+    let is_valid = previews.iter().all(Preview::is_valid);
+    let text = match arguments.output {
+        PreviewFormat::Json => {
+            let items: Vec<_> = previews.iter().map(Preview::json).collect();
+            serde_json::to_string_pretty(&serde_json::json!({ "items": items }))? + "\n"
+        }
+        PreviewFormat::Text => {
+            let has_color = stdout().is_terminal()
+                && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+            previews.iter().map(|preview| preview.text(has_color)).collect::<Vec<_>>().join("\n")
+        }
+    };
+    Ok((text, is_valid))
+}

@@ -1,0 +1,152 @@
+//! What a manifest's schedules do over some time.
+
+use std::fmt::Write;
+
+use anyhow::{Context, bail};
+use hpa_schedules::{Change, Problem, ScalingScheduleSpec, ScheduledMetric, Settings, Window};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
+use serde_json::{Value, json};
+
+use super::chart;
+use crate::convert;
+
+const KINDS: [&str; 2] = ["ScalingSchedule", "ClusterScalingSchedule"];
+const API_VERSION: &str = "zalando.org/v1";
+
+/// One schedule over some time.
+pub(super) struct Preview {
+    name: String,
+    pub(super) zone: TimeZone,
+    pub(super) from: Timestamp,
+    pub(super) to: Timestamp,
+    /// The value at `from`.
+    pub(super) first: i64,
+    pub(super) changes: Vec<Change>,
+    windows: Vec<Window>,
+    ramp_seconds: i64,
+    problems: Vec<Problem>,
+}
+
+/// The schedules of a manifest. It is an error if there is none.
+pub(super) fn read(
+    input: &str,
+    settings: &Settings,
+    from: Timestamp,
+    to: Timestamp,
+) -> anyhow::Result<Vec<Preview>> {
+    let mut previews = Vec::new();
+    for object in convert::objects(input)? {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        if text("/apiVersion") != API_VERSION || !KINDS.contains(&text("/kind")) {
+            continue;
+        }
+        let namespace = text("/metadata/namespace");
+        let slash = if namespace.is_empty() { "" } else { "/" };
+        let name = format!("{} {namespace}{slash}{}", text("/kind"), text("/metadata/name"));
+        let spec = object.get("spec").cloned().unwrap_or_default();
+        let preview = serde_json::from_value::<ScalingScheduleSpec>(spec)
+            .context("spec")
+            .and_then(|spec| Ok(ScheduledMetric::new(&spec, settings)?))
+            .and_then(|metric| Preview::new(name.clone(), &metric, settings, from, to))
+            .with_context(|| name)?;
+        previews.push(preview);
+    }
+    if previews.is_empty() {
+        bail!("no ScalingSchedule or ClusterScalingSchedule of {API_VERSION} in the manifest");
+    }
+    Ok(previews)
+}
+
+impl Preview {
+    fn new(
+        name: String,
+        metric: &ScheduledMetric,
+        settings: &Settings,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> anyhow::Result<Self> {
+        let default = || settings.time_zones.get(&settings.default_time_zone);
+        let zone = metric.time_zone().cloned().map_or_else(default, Ok)?;
+        let ramp = metric.ramp_duration();
+        let is_shown = |window: &Window| {
+            let rise = window.start.saturating_sub(ramp);
+            let fall = window.end.saturating_add(ramp);
+            window.start < window.end
+                && rise.is_ok_and(|rise| rise < to)
+                && fall.is_ok_and(|fall| fall > from)
+        };
+        let mut windows = metric.windows(from, to);
+        windows.retain(is_shown);
+        windows.sort_by_key(|window| (window.start, window.entry));
+        // An invalid entry is reported, and the others are drawn.
+        let (first, changes) = (metric.valid_value_at(from), metric.changes(from, to));
+        let problems = metric.problems().to_vec();
+        let ramp_seconds = ramp.as_secs();
+        Ok(Self { name, zone, from, to, first, changes, windows, ramp_seconds, problems })
+    }
+
+    /// Whether all entries can be evaluated.
+    pub(super) fn is_valid(&self) -> bool {
+        self.problems.iter().all(|problem| matches!(problem, Problem::UnknownTimeZone { .. }))
+    }
+
+    /// The largest value.
+    pub(super) fn max(&self) -> i64 {
+        self.changes.iter().map(|change| change.value).fold(self.first, i64::max)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let windows = self.windows.iter().map(|window| {
+            let Window { entry, start, end, value } = window;
+            json!({ "schedule": entry, "start": start, "end": end, "value": value })
+        });
+        let changes = self.changes.iter();
+        let changes = changes.map(|change| json!({ "at": change.at, "value": change.value }));
+        json!({
+            "name": self.name,
+            "timeZone": self.zone.iana_name(),
+            "from": self.from,
+            "to": self.to,
+            "value": self.first,
+            "rampSeconds": self.ramp_seconds,
+            "windows": windows.collect::<Vec<_>>(),
+            "changes": changes.collect::<Vec<_>>(),
+            "problems": self.problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    }
+
+    pub(super) fn text(&self, has_color: bool) -> String {
+        let zone = self.zone.iana_name().unwrap_or("UTC");
+        let mut text = format!("{}, times in {zone}\n", self.name);
+        // Writing to a string can't fail.
+        for problem in &self.problems {
+            let label = match problem {
+                Problem::UnknownTimeZone { .. } => "warning",
+                _ => "error",
+            };
+            let _ = writeln!(text, "{label}: {problem}");
+        }
+        text.push('\n');
+        text.push_str(&chart::draw(self, has_color));
+        text.push('\n');
+        for window in &self.windows {
+            let entry = format!("spec.schedules[{}]", window.entry);
+            let times = format!("{} to {}", self.local(window.start), self.local(window.end));
+            let _ = writeln!(text, "{times}  {:>8}  {entry}", window.value);
+        }
+        let next = self.changes.first().map(|change| (self.local(change.at), change.value));
+        let next = next.map_or_else(
+            || "no change in this time".to_owned(),
+            |(at, value)| format!("next {value} at {at}"),
+        );
+        let minutes = self.ramp_seconds / 60;
+        let now = self.local(self.from);
+        let _ = writeln!(text, "{now}: value {}, {next}; ramps of {minutes} min", self.first);
+        text
+    }
+
+    fn local(&self, time: Timestamp) -> impl std::fmt::Display {
+        let time: Zoned = time.to_zoned(self.zone.clone());
+        time.strftime("%a %Y-%m-%d %H:%M %:z").to_string()
+    }
+}

@@ -1,0 +1,121 @@
+use hpa_schedules::Settings;
+use jiff::Timestamp;
+
+use super::preview::{Preview, read};
+
+const MANIFEST: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: zalando.org/v1
+  kind: ScalingSchedule
+  metadata: {name: evening, namespace: shop}
+  spec:
+    scalingWindowDurationMinutes: 60
+    schedules:
+    - type: Repeating
+      value: 100
+      period: {startTime: '22:00', endTime: '02:00', days: [Fri], timezone: UTC}
+    - {type: OneTime, date: 2026-11-24T12:00:00Z, durationMinutes: 60, value: 25}
+";
+
+fn week(manifest: &str) -> anyhow::Result<Vec<Preview>> {
+    let from: Timestamp = "2026-11-23T00:00:00Z".parse()?;
+    let to: Timestamp = "2026-11-30T00:00:00Z".parse()?;
+    read(manifest, &Settings::default(), from, to)
+}
+
+fn only(manifest: &str) -> Preview {
+    week(manifest).expect("a preview").pop().expect("one preview")
+}
+
+#[test]
+fn week_is_drawn_with_a_window_across_midnight() {
+    let text = only(MANIFEST).text(false);
+    let expected = "\
+ScalingSchedule shop/evening, times in UTC
+
+            0     3     6     9     12    15    18    21
+Mon 23 Nov  ················································  0
+Tue 24 Nov  ······················▁▂▂▂▂▁····················  25
+Wed 25 Nov  ················································  0
+Thu 26 Nov  ················································  0
+Fri 27 Nov  ··········································▄█████  100
+Sat 28 Nov  █████▄··········································  100
+Sun 29 Nov  ················································  0
+
+Tue 2026-11-24 12:00 +00:00 to Tue 2026-11-24 13:00 +00:00        25  spec.schedules[1]
+Fri 2026-11-27 22:00 +00:00 to Sat 2026-11-28 02:00 +00:00       100  spec.schedules[0]
+Mon 2026-11-23 00:00 +00:00: value 0, next 2 at Tue 2026-11-24 11:06 +00:00; ramps of 60 min
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn color_does_not_change_the_text() {
+    let preview = only(MANIFEST);
+    let colored = preview.text(true);
+    assert!(colored.contains("\x1b[36m█"), "{colored}");
+    let mut plain = colored;
+    for sequence in ["\x1b[36m", "\x1b[2m", "\x1b[0m"] {
+        plain = plain.replace(sequence, "");
+    }
+    assert_eq!(plain, preview.text(false));
+}
+
+#[test]
+fn json_has_all_changes_and_windows() {
+    let json = only(MANIFEST).json();
+    assert_eq!(json["windows"][1]["start"], "2026-11-27T22:00:00Z");
+    assert_eq!(json["windows"][1]["end"], "2026-11-28T02:00:00Z");
+    assert_eq!(json["changes"][0]["at"], "2026-11-24T11:06:00Z");
+    assert_eq!(json["changes"][0]["value"], 2);
+    // Two windows with ten steps up and ten down each.
+    assert_eq!(json["changes"].as_array().map(Vec::len), Some(40));
+}
+
+#[test]
+fn skipped_hour_is_blank() {
+    let from: Timestamp = "2026-03-28T23:00:00Z".parse().expect("a time");
+    let to: Timestamp = "2026-03-29T22:00:00Z".parse().expect("a time");
+    let manifest = MANIFEST.replace("UTC", "Europe/Berlin");
+    let previews = read(&manifest, &Settings::default(), from, to).expect("a preview");
+    let text = previews.first().expect("one").text(false);
+    assert!(text.contains("Sun 29 Mar  ····  ····"), "{text}");
+}
+
+#[test]
+fn invalid_entry_is_reported_and_the_others_are_drawn() {
+    let preview = only(&MANIFEST.replace("22:00", "22.00"));
+    assert!(!preview.is_valid());
+    let text = preview.text(false);
+    let problem = "spec.schedules[0].period.startTime: \"22.00\" is not a time HH:MM";
+    assert!(text.contains(&format!("error: {problem}\n")), "{text}");
+    assert!(text.contains("▄████▄"), "{text}");
+    assert_eq!(preview.json()["problems"][0], problem);
+}
+
+#[test]
+fn unknown_time_zone_is_a_warning() {
+    let preview = only(&MANIFEST.replace("UTC", "Mars/Base"));
+    assert!(preview.is_valid());
+    let text = preview.text(false);
+    assert!(text.contains("unknown time zone \"Mars/Base\", using Europe/Berlin"), "{text}");
+}
+
+#[test]
+fn error_names_the_object_and_the_field() {
+    let describe = |manifest: &str| {
+        let Err(error) = week(manifest) else { panic!("no error: {manifest}") };
+        format!("{error:#}")
+    };
+    let error = describe(&MANIFEST.replace("value: 100", "value: many"));
+    assert!(error.starts_with("ScalingSchedule shop/evening: spec: "), "{error}");
+    let error = describe(&MANIFEST.replace("Minutes: 60\n", "Minutes: -1\n"));
+    assert!(error.contains("spec.scalingWindowDurationMinutes: -1 is negative"), "{error}");
+    assert!(describe("kind: Pod").contains("no ScalingSchedule"), "other kinds");
+}
