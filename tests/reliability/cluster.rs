@@ -226,6 +226,17 @@ impl Cluster {
         self.journal.scaled.notify_one();
     }
 
+    /// Other clients write objects that no controller reads, until this resource version is in use.
+    pub(crate) fn write_elsewhere_until(&self, version: u64) {
+        while self.testbed.resource_version() < version {
+            let mut other = objects::namespace();
+            other["metadata"]["name"] = "elsewhere".into();
+            let count = self.testbed.resource_version().to_string();
+            other["metadata"]["annotations"] = serde_json::json!({ "count": count });
+            self.apply(other);
+        }
+    }
+
     pub(crate) fn start_controller(&mut self) {
         self.controller = Some(self.instance(CONTROLLER, None));
     }

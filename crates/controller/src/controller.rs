@@ -183,7 +183,8 @@ pub async fn run(
     let history = Arc::new(HistoryHealth::default());
     telemetry.attach_history(history.clone());
     let (election, clock) = (dependencies.election.as_ref(), dependencies.clock.clone());
-    let candidate = Candidate::with_history(election, clock, history.clone());
+    let ages = informers.caches.watch_ages.clone();
+    let candidate = Candidate::for_controller(election, clock, history.clone(), ages);
     let outcome = tokio::select! {
         acquired = candidate.leadership().acquired() => match acquired {
             Some(predecessor) => {
@@ -384,6 +385,7 @@ impl Leader<'_> {
             autoscalers: informers.caches.autoscalers.clone(),
             pods: informers.caches.pods.clone(),
             selectors: informers.caches.selectors.clone(),
+            watch_ages: informers.caches.watch_ages.clone(),
             mapper: dependencies.mapper.clone(),
             scales: ScaleClient::new(client, options.request_timeout),
             scale_informers,

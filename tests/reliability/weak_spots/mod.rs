@@ -6,6 +6,7 @@ mod events;
 mod late_writes;
 mod peers;
 mod races;
+mod rewinds;
 mod scale_cache;
 mod selectors;
 mod staleness;

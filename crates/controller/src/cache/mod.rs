@@ -4,6 +4,7 @@
 
 mod hpas;
 mod pods;
+mod resource_version;
 mod scales;
 mod selectors;
 mod str_pair;

@@ -1,18 +1,33 @@
 //! How long ago each watch confirmed its cache.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
+use tracing::warn;
+
+use super::resource_version::is_newer;
 
 /// The age of a cache that a watch keeps up to date: the time since the watch last confirmed that
 /// the cache has all changes. A watch that is silent confirms nothing, because its connection may
 /// be dead.
 #[derive(Debug)]
 pub struct WatchAge {
-    /// `None` if nothing is watched: the kind isn't installed, or RBAC forbids it.
+    /// `None` if nothing is watched: the kind isn't installed, RBAC forbids it, or the API server
+    /// was rewound and a list is due.
     confirmed: Mutex<Option<Confirmed>>,
+    /// The latest list, complete or not.
+    list: Mutex<Option<List>>,
     outdated: Notify,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    started: Instant,
+    is_complete: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +47,11 @@ impl Default for WatchAge {
     /// The age counts from now, until the first list is complete.
     fn default() -> Self {
         let confirmed = Confirmed { at: Instant::now(), age: Duration::ZERO };
-        Self { confirmed: Mutex::new(Some(confirmed)), outdated: Notify::new() }
+        Self {
+            confirmed: Mutex::new(Some(confirmed)),
+            list: Mutex::default(),
+            outdated: Notify::new(),
+        }
     }
 }
 
@@ -48,6 +67,20 @@ impl WatchAge {
         let mut confirmed = self.confirmed.lock();
         if confirmed.is_none_or(|confirmed| confirmed.at <= at) {
             *confirmed = Some(Confirmed { at, age: Duration::ZERO });
+        }
+    }
+
+    /// A list of all objects starts.
+    pub(crate) fn list_started(&self) {
+        *self.list.lock() = Some(List { started: Instant::now(), is_complete: false });
+    }
+
+    /// The list is complete, so the cache has all changes until it started.
+    pub(crate) fn list_completed(&self) {
+        let mut list = self.list.lock();
+        if let Some(list) = &mut *list {
+            list.is_complete = true;
+            self.confirm(list.started);
         }
     }
 
@@ -67,13 +100,27 @@ impl WatchAge {
         self.outdated.notify_one();
     }
 
-    /// Waits until a suspension of the machine requires a relist. For one waiter.
+    /// Outdates the cache, because the API server was rewound before it received a request that was
+    /// sent at this time. A list that started later, or is not complete yet, has the new state.
+    /// Returns whether a relist is required.
+    fn set_rewound(&self, sent: Instant) -> bool {
+        let list = *self.list.lock();
+        if list.is_some_and(|list| !list.is_complete || list.started >= sent) {
+            return false;
+        }
+        *self.confirmed.lock() = None;
+        self.outdated.notify_one();
+        true
+    }
+
+    /// Waits until a suspension of the machine or a rewind of the API server requires a relist. For
+    /// one waiter.
     pub(crate) async fn outdated(&self) {
         self.outdated.notified().await;
     }
 }
 
-/// The ages of all watches.
+/// The ages of all watches. Their informers relist together.
 #[derive(Debug, Default)]
 pub struct WatchAges {
     /// With the name of the resource. There is a watch for each scope.
@@ -103,59 +150,31 @@ impl WatchAges {
             watch.add_suspension(duration);
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[tokio::test(start_paused = true)]
-    async fn age_counts_from_the_last_confirmation() {
-        let watch = WatchAge::default();
-        advance(3 * SECOND).await;
-        assert_eq!(watch.age(), Some(3 * SECOND));
-        let list_started = Instant::now();
-        advance(2 * SECOND).await;
-        watch.confirm(list_started);
-        assert_eq!(watch.age(), Some(2 * SECOND));
-        watch.confirm(Instant::now());
-        watch.confirm(list_started);
-        assert_eq!(watch.age(), Some(Duration::ZERO), "an earlier confirmation has no effect");
-        watch.set_unwatched();
-        assert_eq!(watch.age(), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn suspension_counts_until_a_later_confirmation() {
-        let watch = Arc::new(WatchAge::default());
-        let ages = WatchAges::default();
-        ages.add("pods".to_owned(), watch.clone());
-        let before = Instant::now();
-        advance(2 * SECOND).await;
-        ages.add_suspension(100 * SECOND);
-        advance(SECOND).await;
-        watch.confirm(before);
-        assert!(watch.age() >= Some(101 * SECOND), "{:?}", watch.age());
-        watch.confirm(Instant::now());
-        assert_eq!(watch.age(), Some(Duration::ZERO));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn resource_is_as_old_as_its_oldest_watch() {
-        let ages = WatchAges::default();
-        let (old, fresh, unwatched) =
-            (Arc::<WatchAge>::default(), Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
-        for watch in [&old, &fresh] {
-            ages.add("pods".to_owned(), watch.clone());
+    /// Compares the resource version in a response with one of the same resource that was known
+    /// when the request was sent. A lower one proves that the API server was rewound: its storage
+    /// was restored to an earlier state, and it uses resource versions again. Watches that resume
+    /// at a version from before would miss changes, so the informers relist.
+    pub(crate) fn compare_versions(
+        &self,
+        resource: &str,
+        known: &str,
+        response: &str,
+        sent: Instant,
+    ) {
+        if !is_newer(known, response) {
+            return;
         }
-        ages.add("deployments.apps".to_owned(), unwatched.clone());
-        unwatched.set_unwatched();
-        advance(5 * SECOND).await;
-        fresh.confirm(Instant::now());
-        assert_eq!(ages.by_resource(), BTreeMap::from([("pods".to_owned(), 5 * SECOND)]));
+        let watches = self.watches.lock();
+        let relists = watches.iter().filter(|(_, watch)| watch.set_rewound(sent)).count();
+        if relists > 0 {
+            warn!(
+                resource,
+                known,
+                response,
+                "the API server's resource versions went back, as after a restore of etcd without \
+                 a revision bump: listing everything again"
+            );
+        }
     }
 }

@@ -46,6 +46,7 @@ impl Informers {
                     &scope,
                     intervals,
                     age,
+                    &self.caches.watch_ages,
                     api_in_scope,
                 );
                 self.handle_autoscalers(stream, scope, synced, initial_delay).await;
@@ -57,6 +58,7 @@ impl Informers {
                     &scope,
                     intervals,
                     age,
+                    &self.caches.watch_ages,
                     api_in_scope,
                 )
                 .optional(CustomAutoscaler::GROUP, synced.clone());

@@ -3,6 +3,7 @@
 mod autoscalers;
 mod pods;
 mod relist_timer;
+mod rewind_check;
 mod scales;
 mod stream;
 mod undecodable;

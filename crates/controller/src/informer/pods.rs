@@ -25,6 +25,7 @@ impl Informers {
             &scope,
             self.intervals,
             age,
+            &self.caches.watch_ages,
             api_in_scope,
         );
         let mut undecodable = UndecodableObjects::default();

@@ -20,13 +20,14 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use super::{
     relist_timer::RelistTimer, watch_client::WatchRequest, watch_intervals::WatchIntervals,
 };
 use crate::{
-    cache::WatchAge,
+    cache::{WatchAge, WatchAges},
     k8s::{ConnectionLost, MAX_PAGE_SIZE},
     scope::Scope,
 };
@@ -178,13 +179,13 @@ pub(super) struct WatchStream<T> {
     request: Arc<WatchRequest>,
     /// The timeout of each watch request.
     timeout: Duration,
-    list_started: Instant,
     failures: FailureLog,
     relist: RelistTimer,
     /// For a kind that need not be installed: its API group, and the channel to send `true` to if
     /// it isn't.
     optional: Option<(&'static str, watch::Sender<bool>)>,
     tolerates_forbidden: bool,
+    _rewind_check: AbortOnDropHandle<()>,
 }
 
 /// A watch failed and will be retried. Events may have been missed.
@@ -197,28 +198,37 @@ pub(super) struct Interrupted {
 }
 
 impl<T: Watchable> WatchStream<T> {
-    /// The watch confirms `age`.
+    /// The watch confirms `age`, which is one of `ages`.
     pub(super) fn new(
         name: impl Into<String>,
         client: &Client,
         scope: &Scope,
         intervals: WatchIntervals,
         age: Arc<WatchAge>,
+        ages: &Arc<WatchAges>,
         api: impl FnOnce(Client, &Scope) -> Api<T>,
     ) -> Self {
-        let (name, request) = (name.into(), WatchRequest::new(age));
-        let api = api(request.observe(client), scope);
+        let name = name.into();
         let timeout = intervals.timeout(&(&name, scope));
+        let request = WatchRequest::new(age, timeout);
+        let api = api(request.observe(client), scope);
+        let rewind_check = request.rewind_check.clone().run(
+            client.clone(),
+            api.resource_url().to_owned(),
+            name.clone(),
+            ages.clone(),
+            intervals.relist,
+        );
         Self {
             request,
             timeout,
-            list_started: Instant::now(),
             events: events(api.clone(), intervals.relist, timeout),
             api,
             failures: FailureLog::new(name, scope),
             relist: RelistTimer::new(intervals.relist),
             optional: None,
             tolerates_forbidden: false,
+            _rewind_check: AbortOnDropHandle::new(tokio::spawn(rewind_check)),
         }
     }
 
@@ -323,11 +333,11 @@ impl<T: Watchable> WatchStream<T> {
         match event {
             Some(watcher::Event::Init) => {
                 self.relist.list_started();
-                self.list_started = Instant::now();
+                self.request.age.list_started();
             }
             Some(watcher::Event::InitDone) => {
                 self.relist.list_finished();
-                self.request.age.confirm(self.list_started);
+                self.request.age.list_completed();
             }
             _ => {}
         }

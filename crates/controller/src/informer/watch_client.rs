@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use http::Request;
@@ -16,6 +17,7 @@ use pin_project_lite::pin_project;
 use tokio::{sync::Notify, time::Instant};
 use tower::service_fn;
 
+use super::rewind_check::RewindCheck;
 use crate::{cache::WatchAge, k8s::is_watch};
 
 /// What is known about the running watch request of an informer. kube's watcher reports neither
@@ -26,12 +28,21 @@ pub(super) struct WatchRequest {
     pub(super) started: Notify,
     /// The age that the watch confirms.
     pub(super) age: Arc<WatchAge>,
+    pub(super) rewind_check: Arc<RewindCheck>,
+    /// After which the API server ends the watch.
+    timeout: Duration,
     has_failed: AtomicBool,
 }
 
 impl WatchRequest {
-    pub(super) fn new(age: Arc<WatchAge>) -> Arc<Self> {
-        Arc::new(Self { started: Notify::new(), age, has_failed: AtomicBool::new(false) })
+    pub(super) fn new(age: Arc<WatchAge>, timeout: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            started: Notify::new(),
+            age,
+            rewind_check: Arc::new(RewindCheck::new()),
+            timeout,
+            has_failed: AtomicBool::new(false),
+        })
     }
 
     /// The running watch reported a failure, so the rest of it confirms nothing.
@@ -50,7 +61,16 @@ impl WatchRequest {
         }
     }
 
-    /// A client that reports its watches to `self`.
+    /// The API server ended the watch that was requested at this time.
+    fn end(&self, requested: Instant) {
+        self.confirm(Instant::now());
+        // The request has whole seconds, and the response may be early by the time it travels.
+        if requested.elapsed() + Duration::from_secs(2) > self.timeout {
+            self.rewind_check.watch_timed_out();
+        }
+    }
+
+    /// A client that reports its requests to `self`.
     pub(super) fn observe(self: &Arc<Self>, client: &Client) -> Client {
         let (client, namespace) = (client.clone(), client.default_namespace().to_owned());
         let this = self.clone();
@@ -58,16 +78,30 @@ impl WatchRequest {
             let (client, this) = (client.clone(), this.clone());
             async move {
                 let is_watch = is_watch(&request);
+                if is_watch {
+                    this.rewind_check.watch_requested(resource_version(&request));
+                } else {
+                    this.rewind_check.list_requested();
+                }
+                let requested = Instant::now();
                 let response = client.send(request).await?;
                 let watch = (is_watch && response.status().is_success()).then_some(this);
                 if let Some(watch) = &watch {
                     watch.start();
                 }
-                Ok::<_, kube::Error>(response.map(|body| WatchBody { body, watch, received: None }))
+                let body = |body| WatchBody { body, watch, requested, received: None };
+                Ok::<_, kube::Error>(response.map(body))
             }
         });
         Client::new(service, namespace)
     }
+}
+
+/// The version at which a watch starts.
+fn resource_version<B>(request: &Request<B>) -> &str {
+    let mut parameters = request.uri().query().unwrap_or_default().split('&');
+    let version = parameters.find_map(|parameter| parameter.strip_prefix("resourceVersion="));
+    version.unwrap_or_default()
 }
 
 pin_project! {
@@ -77,6 +111,7 @@ pin_project! {
         #[pin]
         body: Body,
         watch: Option<Arc<WatchRequest>>,
+        requested: Instant,
         // When the last frame arrived. It confirms the cache when the next one is requested: by
         // then, the informer has applied its event, or reported its failure.
         received: Option<Instant>,
@@ -100,7 +135,7 @@ impl HttpBody for WatchBody {
         match &frame {
             Some(Ok(_)) => *this.received = Some(Instant::now()),
             Some(Err(_)) => {}
-            None => watch.confirm(Instant::now()),
+            None => watch.end(*this.requested),
         }
         Poll::Ready(frame)
     }

@@ -86,13 +86,15 @@ where
     }
 }
 
-/// The `limit` of a list request.
+/// The `limit` of a list request. A request for a single object is no page of a list: its size says
+/// nothing about the next page.
 fn requested_page_size(request: &Request<Body>) -> Option<u32> {
     if *request.method() != Method::GET || is_watch(request) {
         return None;
     }
     let mut parameters = request.uri().query()?.split('&');
-    parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse().ok())
+    let limit = parameters.find_map(|parameter| parameter.strip_prefix("limit=")?.parse().ok());
+    limit.filter(|limit| *limit > 1)
 }
 
 fn with_limit(uri: &Uri, limit: u32) -> Option<Uri> {
@@ -263,6 +265,15 @@ mod tests {
         );
         list(&client, PODS).await.unwrap();
         assert_eq!(limits.lock()[3..], [250, 31]);
+    }
+
+    #[tokio::test]
+    async fn request_for_one_object_does_not_change_the_page_size() {
+        let (client, limits) = client(&Arc::new(Mutex::new(1000)));
+        for path in [PODS, "/api/v1/pods?limit=1", PODS] {
+            list(&client, path).await.unwrap();
+        }
+        assert_eq!(*limits.lock(), [16, 0, 64]);
     }
 
     #[tokio::test]

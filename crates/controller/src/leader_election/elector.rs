@@ -28,6 +28,7 @@ use super::{
     leadership::{Predecessor, State},
 };
 use crate::{
+    cache::WatchAges,
     clock::{Clock, Instants},
     history_store::HistoryHealth,
     k8s::ApiError,
@@ -43,9 +44,12 @@ pub(super) struct Elector {
     observation: LeaseObservation,
     /// The lease as last read; writes are against its resource version.
     lease: Option<Lease>,
+    /// The resource version of the lease as last seen, also if it was deleted since.
+    last_version: Option<String>,
     /// The last lease holder other than this instance.
     predecessor: Option<Predecessor>,
     history: Arc<HistoryHealth>,
+    watch_ages: Arc<WatchAges>,
     /// `None` while this instance is the leader, or the watch failed.
     watch: Option<LeaseWatch>,
     /// The last request failed.
@@ -68,6 +72,7 @@ impl Elector {
         election: &Election,
         clock: Arc<dyn Clock>,
         history: Arc<HistoryHealth>,
+        watch_ages: Arc<WatchAges>,
     ) -> (Self, watch::Receiver<State>) {
         let Election { client, config } = election;
         let (state, receiver) = watch::channel(State::Standby);
@@ -78,8 +83,10 @@ impl Elector {
             state,
             observation: LeaseObservation::default(),
             lease: None,
+            last_version: None,
             predecessor: None,
             history,
+            watch_ages,
             watch: None,
             is_failing: false,
         };
@@ -195,11 +202,13 @@ impl Elector {
 
     /// Reads the lease. Returns `false` if that failed.
     async fn read(&mut self) -> bool {
+        let sent = Instant::now();
         let response = timeout(self.request_timeout(), self.api.get_opt(&self.config.name)).await;
         let result = response.map_err(|_| ApiError::TimedOut);
         match result.and_then(|lease| lease.map_err(ApiError::from)) {
             Ok(lease) => {
                 self.log_success();
+                self.compare_version(lease.as_ref(), sent);
                 self.observe(lease);
                 self.watch_lease();
                 true
@@ -221,6 +230,15 @@ impl Elector {
         self.watch = Some(stream::once(watch).try_flatten().boxed());
     }
 
+    /// Detects that the API server was rewound. Leader and standbys read or write the lease every
+    /// few seconds anyway.
+    fn compare_version(&self, lease: Option<&Lease>, sent: Instant) {
+        let version = lease.and_then(ResourceExt::resource_version);
+        if let (Some(last), Some(version)) = (&self.last_version, version) {
+            self.watch_ages.compare_versions("leases", last, &version, sent);
+        }
+    }
+
     fn observe(&mut self, lease: Option<Lease>) {
         let identity = &self.config.identity;
         let record = lease.as_ref().map(LeaseRecord::from);
@@ -238,6 +256,8 @@ impl Elector {
             });
         }
         self.observation.update(record, identity, Instant::now());
+        let version = lease.as_ref().and_then(ResourceExt::resource_version);
+        self.last_version = version.or(self.last_version.take());
         self.lease = lease;
     }
 
@@ -280,6 +300,7 @@ impl Elector {
         let error = match timeout(self.request_timeout(), request).await {
             Ok(Ok(lease)) => {
                 self.log_success();
+                self.compare_version(Some(&lease), sent.0);
                 self.observe(Some(lease));
                 self.set_renewed(sent);
                 return LeaseWrite::Done;

@@ -25,7 +25,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 pub use identity::identity;
 pub use leadership::{Leadership, NotLeader, Predecessor};
 
-use crate::{clock::Clock, history_store::HistoryHealth};
+use crate::{cache::WatchAges, clock::Clock, history_store::HistoryHealth};
 use elector::Elector;
 
 /// Settings of the leader election. `lease_duration` must be longer than `renew_deadline`, which
@@ -67,20 +67,22 @@ impl Candidate {
     /// Joins the election. Without one, this instance is the leader. `clock` provides the times
     /// that are written to the lease, and reveals a suspension of the machine.
     pub fn new(election: Option<&Election>, clock: Arc<dyn Clock>) -> Self {
-        Self::with_history(election, clock, Arc::default())
+        Self::for_controller(election, clock, Arc::default(), Arc::default())
     }
 
-    /// Like [`Candidate::new`]. The lease says how complete the stored histories are.
-    pub(crate) fn with_history(
+    /// Like [`Candidate::new`]. The lease says how complete the stored histories are, and its
+    /// resource versions reveal that the API server was rewound.
+    pub(crate) fn for_controller(
         election: Option<&Election>,
         clock: Arc<dyn Clock>,
         history: Arc<HistoryHealth>,
+        watch_ages: Arc<WatchAges>,
     ) -> Self {
         let release = CancellationToken::new();
         let Some(election) = election else {
             return Self { leadership: Leadership::without_election(), release, elector: None };
         };
-        let (elector, state) = Elector::new(election, clock.clone(), history);
+        let (elector, state) = Elector::new(election, clock.clone(), history, watch_ages);
         let elector = AbortOnDropHandle::new(tokio::spawn(elector.run(release.clone())));
         Self { leadership: Leadership::new(state, clock), release, elector: Some(elector) }
     }

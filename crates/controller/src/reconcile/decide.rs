@@ -11,6 +11,7 @@ use hpa_calc::{
     selector::Selector,
 };
 use jiff::Timestamp;
+use tokio::time::Instant;
 use tracing::debug;
 
 use super::{
@@ -97,7 +98,8 @@ impl<'a> Attempt<'a> {
                     debug!(
                         "the API server refused the cached scale, reading it and deciding again"
                     );
-                    target = slot.release_if_slow(self.read_target()).await;
+                    let refused = found.read.resource_version.clone();
+                    target = slot.release_if_slow(self.read_target_again(&refused)).await;
                 }
             }
         }
@@ -124,6 +126,17 @@ impl<'a> Attempt<'a> {
     async fn read_target(&self) -> Result<Target, ScaleUnavailable> {
         let target = self.reconciler.read_target(self.hpa).await;
         self.autoscaler.set_scale_trusted(target.is_ok());
+        target
+    }
+
+    /// Reads the target after the API server refused a write against this resource version.
+    async fn read_target_again(&self, refused: &str) -> Result<Target, ScaleUnavailable> {
+        let sent = Instant::now();
+        let target = self.read_target().await;
+        if let Ok(Target { mapping, read, .. }) = &target {
+            let (resource, version) = (mapping.to_string(), &read.resource_version);
+            self.reconciler.watch_ages.compare_versions(&resource, refused, version, sent);
+        }
         target
     }
 

@@ -8,7 +8,7 @@ use kube::Client;
 
 use super::{observer::Observer, peer_warnings::PeerWarnings};
 use crate::{
-    cache::{Autoscalers, Pods, SelectorIndex},
+    cache::{Autoscalers, Pods, SelectorIndex, WatchAges},
     clock::Clock,
     events::EventRecorder,
     informer::ScaleInformers,
@@ -30,6 +30,8 @@ pub struct Reconciler {
     pub autoscalers: Arc<Autoscalers>,
     pub pods: Arc<Pods>,
     pub selectors: Arc<SelectorIndex>,
+    /// Detects by responses that the API server was rewound.
+    pub watch_ages: Arc<WatchAges>,
     pub mapper: Arc<RestMapper>,
     pub scales: ScaleClient,
     /// `None`: each reconcile reads the scale with a GET.

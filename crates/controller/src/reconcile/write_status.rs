@@ -7,6 +7,7 @@ use hpa_calc::{
     event::EventReason,
 };
 use kube::api::{GetParams, Patch, PatchParams};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{
@@ -208,6 +209,8 @@ impl Reconciler {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<StoredHpa, HpaRequestError> {
         let request = request.map_err(|error| ApiError::from(kube::Error::BuildRequest(error)))?;
+        let cached = self.autoscalers.get(key).map(|cached| cached.object());
+        let sent = Instant::now();
         let text = self.client.request_text(request).await.map_err(ApiError::from)?;
         let response: HpaResponse<'_> = serde_json::from_str(&text)
             .map_err(|error| ApiError::from(kube::Error::SerdeError(error)))?;
@@ -215,6 +218,12 @@ impl Reconciler {
         let cached_spec =
             self.autoscalers.get(key).and_then(|cached| cached.spec_with_hash(spec_hash));
         let object = response.decode(cached_spec)?;
+        if let Some(cached) = cached {
+            let (known, response) =
+                (&cached.metadata.resource_version, &object.metadata.resource_version);
+            let resource = "horizontalpodautoscalers";
+            self.watch_ages.compare_versions(resource, known, response, sent);
+        }
         Ok(StoredHpa { object, spec_hash })
     }
 }

@@ -107,6 +107,7 @@ pub(crate) fn reconciler(server: &Arc<Mutex<Server>>) -> Reconciler {
         autoscalers: Arc::new(autoscalers),
         pods: Arc::new(pods),
         selectors: Arc::new(SelectorIndex::default()),
+        watch_ages: Arc::default(),
         mapper: Arc::new(RestMapper::new(client.clone(), MapperConfig::default())),
         scales: ScaleClient::new(client.clone(), Duration::from_secs(5)),
         scale_informers: None,

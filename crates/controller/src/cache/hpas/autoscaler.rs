@@ -10,10 +10,7 @@ use std::{
 };
 
 use hpa_calc::{
-    api::{
-        CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec,
-        ObjectMeta, Pod,
-    },
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, Pod},
     history::{History, Recommendation},
 };
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +23,7 @@ use super::{
     replica_mismatch::ReplicaMismatch,
 };
 use crate::{
+    cache::resource_version::is_newer,
     clock::Instants,
     hash::HASHER,
     k8s::{StatusWrite, StoredHpa},
@@ -306,7 +304,8 @@ impl Autoscaler {
     ) -> Change {
         let mut latest = self.latest.write();
         let Latest { object: last, spec_hash: last_hash } = &mut *latest;
-        if origin == Origin::Watch && is_older(&object.metadata, &last.metadata) {
+        let is_older = is_newer(&last.metadata.resource_version, &object.metadata.resource_version);
+        if origin == Origin::Watch && is_older {
             return Change::Unchanged;
         }
         let change = match () {
@@ -327,14 +326,6 @@ impl Autoscaler {
 /// only the annotations of this controller.
 pub(crate) fn desired_state_eq(a: &HorizontalPodAutoscaler, b: &HorizontalPodAutoscaler) -> bool {
     a.spec == b.spec && a.metadata.annotations == b.metadata.annotations
-}
-
-/// Resource versions are increasing numbers (KEP-5504). One that isn't a number counts as new.
-fn is_older(version: &ObjectMeta, than: &ObjectMeta) -> bool {
-    match (version.resource_version.parse::<u64>(), than.resource_version.parse::<u64>()) {
-        (Ok(version), Ok(than)) => version < than,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

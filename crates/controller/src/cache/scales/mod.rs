@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 
 use crate::{
-    cache::{str_pair::StrPair, watch_age::WatchAge},
+    cache::{resource_version::is_newer, str_pair::StrPair, watch_age::WatchAge},
     scale_target::ScaleObject,
 };
 
@@ -74,12 +74,6 @@ impl From<&CompactScale> for ScaleObject {
         let resource_version = compact.resource_version.to_string();
         Self { scale, uid: compact.uid.to_string(), resource_version }
     }
-}
-
-/// Resource versions are increasing numbers (KEP-5504).
-fn is_newer(version: &str, than: &str) -> bool {
-    let (version, than) = (version.parse::<u64>(), than.parse::<u64>());
-    matches!((version, than), (Ok(version), Ok(than)) if version > than)
 }
 
 impl CompactScale {

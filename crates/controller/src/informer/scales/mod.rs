@@ -131,6 +131,7 @@ impl ScaleInformers {
                 scope.clone(),
                 self.intervals,
                 cache.clone(),
+                self.watch_ages.clone(),
             ));
         }
     }
@@ -142,15 +143,16 @@ async fn run_watch(
     scope: Scope,
     intervals: WatchIntervals,
     cache: Arc<ScaleCache>,
+    ages: Arc<WatchAges>,
 ) {
     let mut is_logged = false;
     let age = cache.watch_age();
     loop {
         if is_builtin_workload(&mapping) {
-            let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age);
+            let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age, &ages);
             fill_cache(stream, &cache, &ScalePaths::default()).await;
         } else {
-            fill_custom_cache(&client, &mapping, &scope, intervals, &cache).await;
+            fill_custom_cache(&client, &mapping, &scope, intervals, &cache, &ages).await;
         }
         if !std::mem::replace(&mut is_logged, true) {
             info!(
@@ -170,13 +172,14 @@ async fn fill_custom_cache(
     scope: &Scope,
     intervals: WatchIntervals,
     cache: &ScaleCache,
+    ages: &Arc<WatchAges>,
 ) {
     let age = cache.watch_age();
     loop {
         // Nothing is watched without the paths.
         age.set_unwatched();
         let paths = custom::scale_paths(client, mapping).await;
-        let stream = stream::<Custom>(client, mapping, scope, intervals, age);
+        let stream = stream::<Custom>(client, mapping, scope, intervals, age, ages);
         tokio::select! {
             () = fill_cache(stream, cache, &paths) => return,
             () = custom::scale_paths_changed(client, mapping, &paths, cache, intervals.relist) => {}
@@ -198,6 +201,7 @@ fn stream<T>(
     scope: &Scope,
     intervals: WatchIntervals,
     age: &Arc<WatchAge>,
+    ages: &Arc<WatchAges>,
 ) -> WatchStream<T>
 where
     T: Watchable + Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -210,7 +214,7 @@ where
         Some(namespace) => Api::namespaced_with(client, namespace, &resource),
         None => Api::all_with(client, &resource),
     };
-    WatchStream::new(mapping.to_string(), client, scope, intervals, age.clone(), api)
+    WatchStream::new(mapping.to_string(), client, scope, intervals, age.clone(), ages, api)
         .tolerate_forbidden()
 }
 

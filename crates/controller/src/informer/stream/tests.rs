@@ -47,7 +47,15 @@ async fn watch_recovers_when_it_is_accepted_and_not_at_the_next_event() {
         WatchIntervals { relist: Duration::from_secs(5), max_age: Duration::from_secs(30) };
     let client = client(watches.clone());
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
-    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, Arc::default(), api);
+    let mut stream = WatchStream::new(
+        "configmaps",
+        &client,
+        &None,
+        intervals,
+        Arc::default(),
+        &Arc::default(),
+        api,
+    );
     let mut failed = false;
     while timeout(Duration::from_secs(20), stream.next_or_interrupted()).await.is_ok() {
         failed |= stream.failures.last_failure.is_some();
@@ -86,7 +94,15 @@ async fn age_after_two_minutes(lines: &'static [&'static str]) -> Duration {
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, age.clone(), api);
+    let mut stream = WatchStream::new(
+        "configmaps",
+        &client,
+        &None,
+        intervals,
+        age.clone(),
+        &Arc::default(),
+        api,
+    );
     let endless = async {
         loop {
             _ = stream.next_or_interrupted().await;
@@ -125,7 +141,15 @@ async fn age_grows_while_the_watch_is_silent() {
     let intervals = WatchIntervals { relist: Duration::from_secs(5), max_age: LASTING };
     let api = |client, _: &Scope| Api::<ConfigMap>::all(client);
     let age = Arc::<WatchAge>::default();
-    let mut stream = WatchStream::new("configmaps", &client, &None, intervals, age.clone(), api);
+    let mut stream = WatchStream::new(
+        "configmaps",
+        &client,
+        &None,
+        intervals,
+        age.clone(),
+        &Arc::default(),
+        api,
+    );
     while timeout(Duration::from_mins(2), stream.next_or_interrupted()).await.is_ok() {}
     assert_eq!(age.age(), Some(Duration::from_mins(2)));
 }

@@ -1,0 +1,90 @@
+use futures::FutureExt;
+use tokio::time::advance;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn age_counts_from_the_last_confirmation() {
+    let watch = WatchAge::default();
+    advance(3 * SECOND).await;
+    assert_eq!(watch.age(), Some(3 * SECOND));
+    let list_started = Instant::now();
+    advance(2 * SECOND).await;
+    watch.confirm(list_started);
+    assert_eq!(watch.age(), Some(2 * SECOND));
+    watch.confirm(Instant::now());
+    watch.confirm(list_started);
+    assert_eq!(watch.age(), Some(Duration::ZERO), "an earlier confirmation has no effect");
+    watch.set_unwatched();
+    assert_eq!(watch.age(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspension_counts_until_a_later_confirmation() {
+    let watch = Arc::new(WatchAge::default());
+    let ages = WatchAges::default();
+    ages.add("pods".to_owned(), watch.clone());
+    let before = Instant::now();
+    advance(2 * SECOND).await;
+    ages.add_suspension(100 * SECOND);
+    advance(SECOND).await;
+    watch.confirm(before);
+    assert!(watch.age() >= Some(101 * SECOND), "{:?}", watch.age());
+    watch.confirm(Instant::now());
+    assert_eq!(watch.age(), Some(Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn resource_is_as_old_as_its_oldest_watch() {
+    let ages = WatchAges::default();
+    let (old, fresh, unwatched) =
+        (Arc::<WatchAge>::default(), Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
+    for watch in [&old, &fresh] {
+        ages.add("pods".to_owned(), watch.clone());
+    }
+    ages.add("deployments.apps".to_owned(), unwatched.clone());
+    unwatched.set_unwatched();
+    advance(5 * SECOND).await;
+    fresh.confirm(Instant::now());
+    assert_eq!(ages.by_resource(), BTreeMap::from([("pods".to_owned(), 5 * SECOND)]));
+}
+
+/// Whether the informer of this watch must relist.
+fn is_outdated(watch: &WatchAge) -> bool {
+    watch.outdated().now_or_never().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn lower_version_outdates_all_watches_until_they_list() {
+    let (pods, autoscalers) = (Arc::<WatchAge>::default(), Arc::<WatchAge>::default());
+    let ages = WatchAges::default();
+    for (resource, watch) in [("pods", &pods), ("horizontalpodautoscalers", &autoscalers)] {
+        ages.add(resource.to_owned(), watch.clone());
+        watch.list_started();
+        watch.list_completed();
+    }
+    advance(SECOND).await;
+    for (known, response) in [("9", "9"), ("9", "10"), ("", "3"), ("9", "")] {
+        ages.compare_versions("pods", known, response, Instant::now());
+        assert!(!is_outdated(&pods) && pods.age().is_some(), "{known:?} {response:?}");
+    }
+    let sent = Instant::now();
+    ages.compare_versions("pods", "10", "9", sent);
+    for watch in [&pods, &autoscalers] {
+        assert!(is_outdated(watch));
+        assert_eq!(watch.age(), None);
+    }
+    advance(SECOND).await;
+    pods.list_started();
+    ages.compare_versions("pods", "10", "9", Instant::now());
+    assert!(!is_outdated(&pods), "a list is running");
+    pods.list_completed();
+    assert_eq!(pods.age(), Some(Duration::ZERO));
+    ages.compare_versions("pods", "10", "9", sent);
+    assert!(!is_outdated(&pods), "the list is newer than the response");
+    advance(SECOND).await;
+    ages.compare_versions("pods", "10", "9", Instant::now());
+    assert!(is_outdated(&pods), "rewound again");
+}

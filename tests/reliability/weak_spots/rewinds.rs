@@ -1,0 +1,120 @@
+//! etcd restored without a revision bump: resource versions are used again, so that a watch that
+//! resumes at a version from before misses changes.
+
+use std::time::Duration;
+
+use hpa_testbed::{Faults, Restart, Snapshot};
+
+use super::{cluster, finish, periods};
+use crate::{
+    PERIOD,
+    cluster::{Cluster, Shape},
+    targets::Id,
+};
+
+const DOWN_FOR: Duration = Duration::from_secs(2);
+
+/// Changes everything that is cached since the snapshot: `web` grows from 4 to 7 pods, and the
+/// autoscaler of `api` is deleted.
+async fn changed_since_snapshot(cluster: &Cluster) -> Snapshot {
+    cluster.load_all(4);
+    for name in ["web", "api", "jobs"] {
+        cluster.scaled_to(name, 4).await;
+    }
+    periods(cluster, 6).await;
+    let saved = cluster.testbed.snapshot();
+    periods(cluster, 1).await;
+    cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", "api");
+    cluster.loads.set("web", 7);
+    cluster.scaled_to("web", 7).await;
+    periods(cluster, 2).await;
+    saved
+}
+
+fn rewind(cluster: &Cluster, saved: Snapshot) {
+    let before = cluster.testbed.resource_version();
+    cluster.restart(Restart::Rewound(saved), DOWN_FOR);
+    assert!(cluster.testbed.resource_version() + 10 < before);
+    assert_eq!(cluster.all_replicas(), [4; 3]);
+}
+
+/// Checks that the caches follow the restored state: `web` needs 7 pods again, and the autoscaler
+/// of `api` is reconciled.
+async fn follows_the_restored_state(cluster: &Cluster) {
+    let since = cluster.clock.age() + DOWN_FOR;
+    cluster.sleep(DOWN_FOR + 2 * PERIOD).await;
+    assert_eq!(cluster.all_replicas(), [7, 4, 4]);
+    cluster.loads.set("api", 6);
+    periods(cluster, 2).await;
+    assert_eq!(cluster.all_replicas(), [7, 6, 4]);
+    let id = Id::in_shop("api");
+    let reconciles = cluster.journal.entries().reconciles;
+    let first = reconciles.iter().find(|one| one.autoscaler == id && one.started >= since);
+    let delay = first.expect("a reconcile").started.saturating_sub(since);
+    assert!(delay <= 2 * PERIOD, "the restored autoscaler is first reconciled after {delay:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_follow_a_rewound_api_server() {
+    let (cluster, _) = cluster().await;
+    let saved = changed_since_snapshot(&cluster).await;
+    rewind(&cluster, saved);
+    follows_the_restored_state(&cluster).await;
+    finish(cluster).await;
+}
+
+/// Nothing is reconciled, so that only the watches can notice it.
+#[tokio::test(start_paused = true)]
+async fn restored_autoscalers_are_reconciled_if_none_was_left() {
+    let (cluster, _) = cluster().await;
+    let saved = changed_since_snapshot(&cluster).await;
+    for name in ["web", "jobs"] {
+        cluster.delete("autoscaling/v2", "HorizontalPodAutoscaler", name);
+    }
+    periods(&cluster, 1).await;
+    rewind(&cluster, saved);
+    follows_the_restored_state(&cluster).await;
+    finish(cluster).await;
+}
+
+/// No watch notices it. The status of `web` has an earlier version than the one written before.
+#[tokio::test(start_paused = true)]
+async fn rewind_is_noticed_by_a_status_if_resource_versions_are_in_use_again() {
+    let (cluster, _) = cluster().await;
+    let saved = changed_since_snapshot(&cluster).await;
+    let before = cluster.testbed.resource_version();
+    rewind(&cluster, saved);
+    cluster.write_elsewhere_until(before + 1);
+    follows_the_restored_state(&cluster).await;
+    finish(cluster).await;
+}
+
+/// The autoscalers in the cache of the standby.
+fn cached_autoscalers(cluster: &Cluster) -> u32 {
+    let text = cluster.telemetry.render();
+    let series = "horizontal_pod_autoscaler_controller_num_horizontal_pod_autoscalers ";
+    let value = text.lines().find_map(|line| line.strip_prefix(series)).expect("a gauge");
+    value.parse().expect("a number")
+}
+
+/// The caches of a standby are those that it leads with.
+#[tokio::test(start_paused = true)]
+async fn standby_notices_a_rewind_by_the_lease() {
+    let shape = Shape { is_elected: true, ..Shape::default() };
+    let mut cluster = Cluster::with_shape(&Faults::new(1), shape);
+    cluster.until(Duration::from_secs(61)).await;
+    let saved = changed_since_snapshot(&cluster).await;
+    let before = cluster.testbed.resource_version();
+    assert_eq!(cached_autoscalers(&cluster), 2);
+    rewind(&cluster, saved);
+    cluster.write_elsewhere_until(before + 1);
+    // The first instance leads. It ends before it writes anything.
+    cluster.kill_controller().await;
+    // Until the second poll of the lease. The first one may fail.
+    cluster.sleep(DOWN_FOR + Duration::from_secs(5)).await;
+    assert_eq!(cached_autoscalers(&cluster), 3);
+    // Until the lease expires, and a period for the first reconciles.
+    cluster.sleep(Duration::from_secs(8) + PERIOD).await;
+    follows_the_restored_state(&cluster).await;
+    finish(cluster).await;
+}
