@@ -10,6 +10,8 @@ use crate::{PERIOD, cluster::Cluster, invariants::longest_gaps, targets::Target}
 
 /// The longest time between two reconciles of an autoscaler that no fault affects.
 const LONGEST_GAP: Duration = Duration::from_secs(2 * PERIOD.as_secs());
+/// Of two elected instances. When the leader ends, the other one waits this long.
+const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Targets whose replicas don't match their load.
 pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String> {
@@ -45,21 +47,19 @@ fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     Some(cluster.loads.now(&target.id).clamp(min, max))
 }
 
-/// Autoscalers that were not reconciled for more than two periods, although no fault affects them.
+/// Autoscalers that no fault affects, and that were not reconciled for too long.
 pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<String> {
-    if plan.shape.is_elected {
-        return Vec::new();
-    }
     let entries = cluster.journal.entries();
     let mut found = Vec::new();
-    for (from, to) in if is_faulty { healthy_spans(plan) } else { vec![(PERIOD, FAULTS_END)] } {
+    for span in if is_faulty { healthy_spans(plan) } else { vec![Span::without_incidents()] } {
+        let Span { from, to, longest_gap } = span;
         let gaps = longest_gaps(&entries.reconciles, from, to);
         for target in &plan.shape.targets {
             let disturbs = |fault: &super::faults::PlannedFault| {
-                fault.affects(target) && fault.from < to && from < fault.until + LONGEST_GAP
+                fault.affects(target) && fault.from < to && from < fault.until + longest_gap
             };
             let gap = gaps.get(&target.id).copied().unwrap_or(to.saturating_sub(from));
-            if gap > LONGEST_GAP && !(is_faulty && plan.faults.iter().any(disturbs)) {
+            if gap > longest_gap && !(is_faulty && plan.faults.iter().any(disturbs)) {
                 found.push(format!(
                     "{} was not reconciled for {gap:?} between {from:?} and {to:?}",
                     target.id
@@ -70,21 +70,47 @@ pub(super) fn starved(plan: &Plan, cluster: &Cluster, is_faulty: bool) -> Vec<St
     found
 }
 
-/// The times without incidents.
-fn healthy_spans(plan: &Plan) -> Vec<(Duration, Duration)> {
+/// A time in which healthy autoscalers are reconciled at least this often.
+struct Span {
+    from: Duration,
+    to: Duration,
+    longest_gap: Duration,
+}
+
+impl Span {
+    fn without_incidents() -> Self {
+        Self { from: PERIOD, to: FAULTS_END, longest_gap: LONGEST_GAP }
+    }
+}
+
+/// The times without incidents. With two instances, also those in which the leader changes.
+fn healthy_spans(plan: &Plan) -> Vec<Span> {
+    let mut spans = spans_between(&plan.incidents, LONGEST_GAP);
+    if plan.shape.is_elected {
+        let changes_leader = |step: &Step| matches!(step, Step::Kill | Step::Stop | Step::Start);
+        let others = plan.incidents.iter().filter(|(_, step)| !changes_leader(step)).cloned();
+        let others: Vec<_> = others.collect();
+        spans.extend(spans_between(&others, LONGEST_GAP + LEASE_DURATION));
+    }
+    spans
+}
+
+fn spans_between(incidents: &[(Duration, Step)], longest_gap: Duration) -> Vec<Span> {
     let mut spans = Vec::new();
     let mut from = PERIOD;
-    for (at, step) in &plan.incidents {
-        spans.push((from, *at));
+    for (at, step) in incidents {
+        spans.push(Span { from, to: *at, longest_gap });
         let lasts = match step {
             Step::RestartApi(down_for) => *down_for,
             // Until the controller starts.
             Step::Kill | Step::Stop => Duration::from_secs(60),
+            // The leader may lose the lease.
+            Step::Skew(_) => LEASE_DURATION,
             _ => Duration::ZERO,
         };
-        from = from.max(*at + lasts + LONGEST_GAP);
+        from = from.max(*at + lasts + longest_gap);
     }
-    spans.push((from, FAULTS_END));
-    spans.retain(|(from, to)| *from + LONGEST_GAP < *to);
+    spans.push(Span { from, to: FAULTS_END, longest_gap });
+    spans.retain(|span| span.from + span.longest_gap < span.to);
     spans
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use self::{
     expectation::{starved, unexpected_replicas},
-    plan::{BUSY, Change, Plan, Step, plan},
+    plan::{BUSY, Change, Plan, Restore, Step, plan},
 };
 use crate::{
     PERIOD, RECOVERY, WINDOW, cluster::Cluster, invariants::violations_with, targets::Target,
@@ -39,6 +39,9 @@ const MANY_SEEDS: u64 = 500;
 const SMALL: usize = 10;
 /// How often elected instances that have ended are replaced.
 const RESTART_INTERVAL: Duration = Duration::from_secs(5);
+/// Writes of other clients between a snapshot and its restore, so that a rewind is noticed before
+/// all resource versions are in use again.
+const OTHER_WRITES: u64 = 500;
 /// Real-time limit of a seed.
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -165,7 +168,8 @@ fn in_virtual_time<T>(run: impl Future<Output = T>) -> T {
 struct Run<'a> {
     plan: &'a Plan,
     cluster: Cluster,
-    saved: Option<Snapshot>,
+    /// With its resource version.
+    saved: Option<(Snapshot, u64)>,
 }
 
 async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
@@ -235,11 +239,19 @@ impl Run<'_> {
                 cluster.testbed.compact();
                 cluster.testbed.drop_watches();
             }
-            Step::Save => self.saved = Some(cluster.testbed.snapshot()),
-            Step::Restore => {
-                if let Some(saved) = self.saved.take() {
-                    cluster.restart(Restart::Older(saved), Duration::from_secs(2));
-                }
+            Step::Save => {
+                self.saved = Some((cluster.testbed.snapshot(), cluster.testbed.resource_version()));
+            }
+            Step::Restore(restore) => {
+                let Some((saved, version)) = self.saved.take() else { return };
+                let state = match restore {
+                    Restore::Bumped => Restart::Older(saved),
+                    Restore::Rewound => {
+                        cluster.write_elsewhere_until(version + OTHER_WRITES);
+                        Restart::Rewound(saved)
+                    }
+                };
+                cluster.restart(state, Duration::from_secs(2));
             }
             Step::Skew(by) => cluster.controller_clock.skew(by),
         }

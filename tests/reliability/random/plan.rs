@@ -46,9 +46,17 @@ pub(super) enum Step {
     RestartApi(Duration),
     Compact,
     Save,
-    /// Restores what was saved. Resource versions continue.
-    Restore,
+    /// Restores what was saved.
+    Restore(Restore),
     Skew(SignedDuration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restore {
+    /// Resource versions continue.
+    Bumped,
+    /// Resource versions are used again.
+    Rewound,
 }
 
 pub(super) struct Plan {
@@ -82,7 +90,7 @@ impl Plan {
     }
 
     pub(super) fn restores(&self) -> bool {
-        self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore))
+        self.incidents.iter().any(|(_, step)| matches!(step, Step::Restore(_)))
     }
 
     /// How much longer the recovery takes.
@@ -178,8 +186,9 @@ fn incident(rng: &mut Rng, shape: &Shape) -> Vec<(Duration, Step)> {
         2 => vec![(begin, Step::Compact)],
         // A restored lease has an earlier holder, so it decides nothing about later writes.
         3 if !shape.is_elected => {
+            let restore = if rng.bool() { Restore::Bumped } else { Restore::Rewound };
             let end = begin + Duration::from_millis(rng.u64(1..45_000));
-            vec![(begin, Step::Save), (end, Step::Restore)]
+            vec![(begin, Step::Save), (end, Step::Restore(restore))]
         }
         _ => {
             let skew = SignedDuration::from_secs(rng.i64(-4000..4000));
