@@ -2,19 +2,24 @@
 
 use std::{
     fmt::{self, Display},
+    net::SocketAddr,
     ops::RangeInclusive,
     path::PathBuf,
     str::FromStr,
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum, builder::RangedI64ValueParser};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{RangedI64ValueParser, RangedU64ValueParser},
+};
 use jiff::SignedDuration;
 
-use crate::controller::Controller;
+use crate::{adapter::Adapter, controller::Controller};
 
 /// Examples and an explanation of the measurement.
 const RUN_HELP: &str = include_str!("run_help.txt");
+const ADAPTER_HELP: &str = include_str!("adapter_help.txt");
 const AFTER_HELP: &str = "--help shows examples and explains the measurement.";
 
 /// Measure and compare HorizontalPodAutoscaler controllers from outside.
@@ -29,8 +34,13 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Measure one controller after the other, each against its own server, and print a table.
     Run(RunArguments),
+    /// Measure adapters that serve the custom metrics API, one after the other, each behind its own
+    /// API server, and print a table.
+    Adapter(AdapterArguments),
     /// Serve only: a populated API server with metrics that counts requests. `run` starts it.
     Serve(ServeArguments),
+    /// Serve only: a fake Prometheus with any number of series.
+    Prometheus(PrometheusArguments),
 }
 
 #[derive(Args, Debug)]
@@ -60,6 +70,9 @@ pub(crate) struct RunArguments {
     /// The controllers' --concurrent-horizontal-pod-autoscaler-syncs
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = count(1..=10_000))]
     pub(crate) concurrent_syncs: u32,
+    /// Additional flag of `ours`, such as --flag=--share-queries=never; can be repeated
+    #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
+    pub(crate) flags: Vec<String>,
     /// Also write the numbers to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -86,6 +99,100 @@ pub(crate) struct ServeArguments {
     // Last, because its heading applies to all flags after it.
     #[command(flatten)]
     pub(crate) population: Population,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP, after_long_help = ADAPTER_HELP)]
+pub(crate) struct AdapterArguments {
+    /// API server to measure behind: kube-apiserver=DIR (a directory with etcd and kube-apiserver)
+    #[arg(long, value_name = "KIND")]
+    pub(crate) server: ApiServer,
+    /// Adapter to measure: ours=FILE (hpa) or prometheus-adapter=FILE; can be repeated
+    #[arg(long = "adapter", value_name = "KIND=FILE", required = true)]
+    pub(crate) adapters: Vec<Adapter>,
+    /// Length of each of the two measurements: through the API server, and past it
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Time to wait until an adapter serves the metric
+    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
+    pub(crate) within: Duration,
+    /// Lists of series to wait for before the measurement, the first one included
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(1..=100))]
+    pub(crate) discoveries: u32,
+    /// The adapters' --metrics-relist-interval
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    pub(crate) relist_interval: Duration,
+    /// Rounds in which each adapter is measured in turn; the result is the medians
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = count(1..=100))]
+    pub(crate) repeat: u32,
+    /// Additional flag of `ours`; can be repeated
+    #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
+    pub(crate) flags: Vec<String>,
+    /// Also write the numbers to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Keep the temporary directory with the logs of adapters and servers
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) workloads: Workloads,
+    // Last, because its heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) series: SeriesArguments,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PrometheusArguments {
+    /// Address to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9090")]
+    pub(crate) listen: SocketAddr,
+    #[command(flatten)]
+    pub(crate) workloads: Workloads,
+    // Last, because its heading applies to all flags after it.
+    #[command(flatten)]
+    pub(crate) series: SeriesArguments,
+}
+
+/// The pods that metrics are about.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Workloads {
+    /// Autoscalers, each with its own pods and a request in each period
+    #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = count(1..=100_000))]
+    pub(crate) autoscalers: u32,
+    /// Pods of each autoscaler
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = count(1..=1000))]
+    pub(crate) pods: u32,
+    /// Namespaces over which the autoscalers are distributed
+    #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = count(1..=10_000))]
+    pub(crate) namespaces: u32,
+    /// Sync period of the autoscalers
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub(crate) period: Duration,
+}
+
+impl Workloads {
+    pub(crate) fn population(&self) -> Population {
+        Population {
+            autoscalers: self.autoscalers,
+            pods: self.pods,
+            namespaces: self.namespaces,
+            metric: Metric::Prometheus,
+            change: Change::Jitter,
+            period: self.period,
+        }
+    }
+}
+
+/// What the fake Prometheus has.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Prometheus")]
+pub(crate) struct SeriesArguments {
+    /// Series in all
+    #[arg(long, value_name = "COUNT", default_value_t = 2000, value_parser = large_count())]
+    pub(crate) series: u64,
+    /// Different names of series
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = large_count())]
+    pub(crate) names: u64,
 }
 
 /// The objects in the cluster, and the load on them.
@@ -152,6 +259,11 @@ pub(crate) enum Metric {
     Cpu,
     /// An external metric, with one series for each autoscaler.
     External,
+    /// A metric of the pods, from custom.metrics.k8s.io.
+    Pods,
+    /// The same metric, which `ours` reads from a fake Prometheus itself (`hpa run
+    /// --metrics-config`).
+    Prometheus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -183,6 +295,11 @@ impl Population {
     }
 }
 
+/// Parses a number of series.
+fn large_count() -> RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=100_000_000)
+}
+
 /// Parses a number in a range.
 fn count(range: RangeInclusive<i64>) -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(range)
@@ -204,12 +321,21 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::expect_used, reason = "a failed setup fails the test")]
 
     use clap::CommandFactory as _;
 
     use super::*;
+
+    /// A steady population, by its flags.
+    pub(crate) fn population(flags: &[&str]) -> Population {
+        let start = ["hpa-bench", "serve", "--kubeconfig=x", "--change=steady"];
+        match Arguments::parse_from(start.iter().chain(flags)).command {
+            Command::Serve(arguments) => arguments.population,
+            other => unreachable!("the command is serve: {other:?}"),
+        }
+    }
 
     #[test]
     fn command_line_is_valid() {
@@ -217,9 +343,9 @@ mod tests {
     }
 
     #[test]
-    fn run_help_fits_a_terminal_of_80_columns() {
-        let too_long: Vec<&str> =
-            RUN_HELP.lines().filter(|line| line.chars().count() > 79).collect();
+    fn help_fits_a_terminal_of_80_columns() {
+        let lines = RUN_HELP.lines().chain(ADAPTER_HELP.lines());
+        let too_long: Vec<&str> = lines.filter(|line| line.chars().count() > 79).collect();
         assert_eq!(too_long, Vec::<&str>::new());
     }
 
@@ -249,7 +375,7 @@ mod tests {
         let more = ["--metric=external", "--change=wave", "--period=1500ms"];
         let parse = |flags: Vec<String>| match Arguments::parse_from(flags).command {
             Command::Serve(arguments) => arguments.population,
-            Command::Run(_) => unreachable!("the command is serve"),
+            other => unreachable!("the command is serve: {other:?}"),
         };
         let first = parse(given.iter().chain(&more).map(ToString::to_string).collect());
         assert_eq!(first.flags(), [&given[3..], &more].concat());

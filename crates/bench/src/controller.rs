@@ -27,6 +27,16 @@ pub(crate) struct Settings<'a> {
     pub(crate) protobuf: bool,
     /// A directory for files of the controller.
     pub(crate) dir: &'a Path,
+    /// From where `ours` reads metrics itself, if it does.
+    pub(crate) prometheus: Option<RulesAndUrl<'a>>,
+    /// Additional flags of `ours`.
+    pub(crate) more: &'a [String],
+}
+
+/// A rules file, and the URL of the Prometheus that it is for.
+pub(crate) struct RulesAndUrl<'a> {
+    pub(crate) rules: &'a Path,
+    pub(crate) url: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +114,11 @@ impl Controller {
                     let millis = self.status_interval.as_millis();
                     flags.push(format!("--status-interval={millis}ms"));
                 }
+                if let Some(RulesAndUrl { rules, url }) = &settings.prometheus {
+                    flags.push(format!("--metrics-config={}", rules.display()));
+                    flags.push(format!("--prometheus-url={url}"));
+                }
+                flags.extend_from_slice(settings.more);
             }
             Kind::Reference => flags.extend([
                 "--controllers=horizontal-pod-autoscaler-controller".to_owned(),
@@ -126,14 +141,18 @@ impl Controller {
         if self.kind == Kind::Ours {
             command.arg("run");
         }
-        // Settings in the environment of the caller must not apply.
-        for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with("HPA_") {
-                command.env_remove(variable);
-            }
-        }
+        without_settings(&mut command);
         command.args(flags);
         command
+    }
+}
+
+/// Settings in the environment of the caller must not apply to a program.
+pub(crate) fn without_settings(command: &mut Command) {
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("HPA_") {
+            command.env_remove(variable);
+        }
     }
 }
 

@@ -10,13 +10,16 @@ use std::{
 
 use axum::body::Bytes;
 use hpa_calc::selector::Selector;
-use hpa_testbed::{ApiError, ExternalMetric, ExternalMetricQuery, MetricsProvider};
+use hpa_testbed::{
+    ApiError, CustomMetric, CustomMetricQuery, ExternalMetric, ExternalMetricQuery, MetricsProvider,
+};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::json;
 
 use crate::{
     args::{Change, Population},
-    objects::{CPU_USAGE, EXTERNAL_TARGET, pod_name},
+    objects::{self, CPU_USAGE, EXTERNAL_TARGET, PODS_TARGET, pod_name},
 };
 
 /// Length of a wave in periods.
@@ -58,6 +61,13 @@ struct Target {
     replicas: u32,
     /// Unique. Determines where the target starts in the wave and in the jitter.
     index: u32,
+}
+
+/// The value of a pod's metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodValue {
+    pub(crate) pod: String,
+    pub(crate) value: f64,
 }
 
 /// The metrics of a namespace's pods. As with metrics-server, they change at intervals, not with
@@ -158,6 +168,32 @@ impl Load {
         body.into()
     }
 
+    /// Returns the values of a metric of pods in a namespace, of all pods or of those with a name.
+    pub(crate) fn pod_values(&self, namespace: &str, names: Option<&[String]>) -> Vec<PodValue> {
+        let elapsed = self.start.elapsed();
+        let state = self.state.lock();
+        let Some(targets) = state.targets.get(namespace) else { return Vec::new() };
+        let value = |target: &Target| {
+            let load = self.target_load(target, elapsed) * f64::from(PODS_TARGET);
+            load / f64::from(target.replicas.max(1))
+        };
+        let Some(names) = names else {
+            let of_target = |(name, target): (&String, &Target)| {
+                let value = value(target);
+                let pods = (0..target.replicas).map(|index| pod_name(name, index));
+                pods.map(|pod| PodValue { pod, value }).collect::<Vec<_>>()
+            };
+            return targets.iter().flat_map(of_target).collect();
+        };
+        let of_pod = |pod: &String| {
+            let (target, index) = pod.rsplit_once('-')?;
+            let target = targets.get(target)?;
+            let exists = index.parse::<u32>().is_ok_and(|index| index < target.replicas);
+            exists.then(|| PodValue { pod: pod.clone(), value: value(target) })
+        };
+        names.iter().filter_map(of_pod).collect()
+    }
+
     /// Returns the items of a namespace as of the latest measurement.
     fn measure(&self, namespace: &str) -> Arc<Vec<(String, String)>> {
         let elapsed = self.start.elapsed();
@@ -218,6 +254,29 @@ impl Load {
 }
 
 impl MetricsProvider for Load {
+    fn custom(&self, query: &CustomMetricQuery) -> Result<Vec<CustomMetric>, ApiError> {
+        if query.resource != "pods" || query.metric != objects::PODS_METRIC {
+            return Ok(Vec::new());
+        }
+        // By the label that all pods of a target have, because a testbed that serves metrics only
+        // has no pods.
+        let is_selected = |pod: &str| {
+            let app = pod.rsplit_once('-').map(|(app, _)| app);
+            query.selector.matches_by(|key| if key == "app" { app } else { None })
+        };
+        let values = self.pod_values(&query.namespace, None).into_iter();
+        let selected = values.filter(|value| is_selected(&value.pod));
+        let metrics = selected.map(|PodValue { pod, value }| CustomMetric {
+            described_object: json!({
+                "apiVersion": "v1", "kind": "Pod", "namespace": query.namespace, "name": pod,
+            }),
+            value: format!("{:.0}m", value * 1e3),
+            timestamp: String::new(),
+            window_seconds: None,
+        });
+        Ok(metrics.collect())
+    }
+
     fn external(&self, query: &ExternalMetricQuery) -> Result<Vec<ExternalMetric>, ApiError> {
         let elapsed = self.start.elapsed();
         let state = self.state.lock();
@@ -246,19 +305,13 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::args::Metric;
+    use crate::args::tests::population;
 
     fn load(change: Change) -> Load {
-        let period = Duration::from_hours(1);
-        let population = Population {
-            autoscalers: 2,
-            pods: 4,
-            namespaces: 1,
-            metric: Metric::Cpu,
+        let load = Load::new(&Population {
             change,
-            period,
-        };
-        let load = Load::new(&population);
+            ..population(&["--autoscalers=2", "--pods=4", "--namespaces=1", "--period=1h"])
+        });
         load.add("n", "a", 0);
         load.add("n", "b", 1);
         load
@@ -296,6 +349,20 @@ mod tests {
         load.add("n", "c", 2);
         let twice = |name: &str| (name.to_owned(), "1000000000n".to_owned());
         assert_eq!(cpu(&load, "app=a"), ["a-0", "a-1"].map(twice));
+    }
+
+    #[test]
+    fn values_are_those_of_the_named_pods_that_exist() {
+        let load = load(Change::Steady);
+        let pods = |names: Option<&[String]>| {
+            let values = load.pod_values("n", names).into_iter();
+            values.map(|value| (value.pod, value.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(pods(None).len(), 8);
+        let names = ["b-3", "b-4", "c-0", "a-1", "b"].map(ToOwned::to_owned);
+        let each = |name: &str| (name.to_owned(), f64::from(PODS_TARGET));
+        assert_eq!(pods(Some(&names)), ["b-3", "a-1"].map(each));
+        assert!(load.pod_values("m", None).is_empty());
     }
 
     #[test]

@@ -4,36 +4,44 @@
 //!
 //! `hpa-bench serve` is the API server, in a process of its own: the testbed, a kube-apiserver that
 //! it starts, or a proxy to a running one. `hpa-bench run` starts a server and a controller, one
-//! controller after the other, and compares them.
+//! controller after the other, and compares them. `hpa-bench adapter` does the same with adapters of
+//! the custom metrics API, in front of a fake Prometheus, which `hpa-bench prometheus` serves alone.
 //!
 //! Modules by layer, lowest first. A module imports only modules that are listed before it:
 //!
-//! - [`controller`], [`args`]: command lines, of the controllers and of `hpa-bench`
+//! - [`controller`], [`adapter`], [`args`]: command lines, of what is measured and of `hpa-bench`
 //! - [`objects`], [`load`]: the objects to create, and the load on them
 //! - [`exposition`], [`summary`], [`usage`], [`request_info`], [`stats`]: measured values
+//! - [`prometheus`]: a fake Prometheus
 //! - [`object_store`], [`server`]: the API server
-//! - [`measure`], [`report`]: running both and comparing
+//! - [`table`], [`measure`], [`report`]: measuring controllers and comparing them
+//! - [`measure_adapter`]: measuring adapters and comparing them
 
+mod adapter;
 mod args;
 mod controller;
 mod exposition;
 mod load;
 mod measure;
+mod measure_adapter;
 mod object_store;
 mod objects;
+mod prometheus;
 mod report;
 mod request_info;
 mod server;
 mod stats;
 mod summary;
+mod table;
 mod usage;
 
-use std::{fs, io::Write as _, process::ExitCode};
+use std::{fs, io::Write as _, path::Path, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
+use serde::Serialize;
 
-use crate::args::{Arguments, Command, RunArguments};
+use crate::args::{AdapterArguments, Arguments, Command, RunArguments};
 
 fn main() -> ExitCode {
     let Arguments { command } = Arguments::parse();
@@ -51,19 +59,33 @@ fn run(command: Command) -> Result<()> {
     runtime.block_on(async {
         match command {
             Command::Run(arguments) => compare(&arguments).await,
+            Command::Adapter(arguments) => compare_adapters(&arguments).await,
             Command::Serve(arguments) => server::run(&arguments).await,
+            Command::Prometheus(arguments) => prometheus::run(&arguments).await,
         }
     })
 }
 
 async fn compare(arguments: &RunArguments) -> Result<()> {
     let measured = measure::run(arguments).await?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&measured)?;
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    write_json(arguments.json.as_deref(), &measured)?;
     let outcomes: Vec<_> = measured.iter().map(|one| &one.median).collect();
-    std::io::stdout()
-        .write_all(report::table(arguments, &outcomes).as_bytes())
-        .context("cannot write to standard output")
+    print(&report::table(arguments, &outcomes))
+}
+
+async fn compare_adapters(arguments: &AdapterArguments) -> Result<()> {
+    let measured = measure_adapter::run(arguments).await?;
+    write_json(arguments.json.as_deref(), &measured)?;
+    let outcomes: Vec<_> = measured.iter().map(|one| &one.median).collect();
+    print(&measure_adapter::table(arguments, &outcomes))
+}
+
+fn write_json(path: Option<&Path>, numbers: &impl Serialize) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string_pretty(numbers)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }

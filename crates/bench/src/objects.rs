@@ -16,6 +16,11 @@ pub(crate) const EXTERNAL_TARGET: u32 = 1000;
 /// The external metric; its series has the label `app`.
 const EXTERNAL_METRIC: &str = "load";
 
+/// Target average value of the metric of pods.
+pub(crate) const PODS_TARGET: u32 = 100;
+/// The metric of pods, by the rules of [`crate::prometheus::RULES`].
+pub(crate) const PODS_METRIC: &str = "http_requests_per_second";
+
 /// Age of the pods, above every grace period that applies to new pods.
 const AGE: SignedDuration = SignedDuration::from_hours(1);
 
@@ -34,6 +39,13 @@ pub(crate) const EXTRA_NAMESPACE: &str = "bench-0";
 
 pub(crate) fn namespace_names(population: &Population) -> Vec<String> {
     (0..population.namespaces).map(|index| format!("bench-{index}")).collect()
+}
+
+/// Namespace and name of the targets, in the order of their creation.
+pub(crate) fn targets(population: &Population) -> impl Iterator<Item = (String, String)> + use<> {
+    let namespaces = population.namespaces;
+    (0..population.autoscalers)
+        .map(move |index| (format!("bench-{}", index % namespaces), format!("app-{index}")))
 }
 
 pub(crate) fn namespace(name: &str) -> Value {
@@ -187,6 +199,13 @@ pub(crate) fn autoscaler(namespace: &str, name: &str, population: &Population) -
             "resource": {
                 "name": "cpu",
                 "target": { "type": "Utilization", "averageUtilization": CPU_TARGET },
+            },
+        }),
+        Metric::Pods | Metric::Prometheus => json!({
+            "type": "Pods",
+            "pods": {
+                "metric": { "name": PODS_METRIC },
+                "target": { "type": "AverageValue", "averageValue": PODS_TARGET.to_string() },
             },
         }),
         Metric::External => json!({

@@ -1,14 +1,13 @@
 //! The table that `hpa-bench run` prints.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
 use crate::{
     args::{ApiServer, RunArguments},
     measure::{CountedBy, Outcome, Requests},
     summary::Summary,
+    table::{MEBI, mebibytes, none, row, seconds, write_aligned},
 };
-
-const MEBI: f64 = 1_048_576.0;
 
 type Cell = fn(&Outcome) -> String;
 /// Returns `None` if the value is unknown. If it is unknown for all controllers, the row is left
@@ -49,6 +48,15 @@ const SERVER_ROWS: &[(&str, OptionalCell)] = &[
     }),
 ];
 
+const PROMETHEUS_ROWS: &[(&str, OptionalCell)] = &[
+    ("queries per namespace and period, mean / max", |one| {
+        let queries = one.prometheus.as_ref()?;
+        let (mean, most) = (queries.per_namespace_and_period, queries.per_period_at_most);
+        Some(format!("{mean:.2} / {most:.2}"))
+    }),
+    ("queries per reconcile", |one| Some(format!("{:.3}", one.prometheus.as_ref()?.per_reconcile))),
+];
+
 /// Formats the outcomes, with a column for each controller.
 pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     let population = &arguments.population;
@@ -80,6 +88,11 @@ pub(crate) fn table(arguments: &RunArguments, outcomes: &[&Outcome]) -> String {
     }));
     rows.extend(
         SERVER_ROWS
+            .iter()
+            .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
+    );
+    rows.extend(
+        PROMETHEUS_ROWS
             .iter()
             .filter_map(|(name, cell)| row(name, outcomes.iter().map(|one| cell(one)).collect())),
     );
@@ -130,10 +143,6 @@ fn new_decided(one: &Outcome) -> String {
     }
 }
 
-fn none() -> String {
-    "-".to_owned()
-}
-
 fn counted_by(one: &Outcome) -> &'static str {
     match one.reconciles_counted_by {
         CountedBy::StatusWrites => "status writes",
@@ -166,13 +175,6 @@ fn request_rows(outcomes: &[&Outcome], cell: fn(&Requests) -> Option<String>) ->
     kinds.into_iter().filter_map(row).collect()
 }
 
-/// Returns `None` if no cell has a value.
-fn row(name: &str, cells: Vec<Option<String>>) -> Option<Vec<String>> {
-    let has_any = cells.iter().any(Option::is_some);
-    let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(none)).collect();
-    has_any.then(|| [vec![name.to_owned()], cells].concat())
-}
-
 fn request_cell(requests: &Requests) -> String {
     let failed = match requests.failed {
         0 => String::new(),
@@ -183,80 +185,4 @@ fn request_cell(requests: &Requests) -> String {
 
 fn byte_cell(requests: &Requests) -> Option<String> {
     (requests.bytes > 0).then(|| format!("{:.0}", requests.bytes_per_reconcile))
-}
-
-/// Formats a time in seconds, milliseconds or microseconds.
-fn seconds(seconds: f64) -> String {
-    if seconds >= 0.9995 {
-        format!("{seconds:.2} s")
-    } else if seconds >= 0.000_999_5 {
-        format!("{:.1} ms", seconds * 1e3)
-    } else {
-        format!("{:.0} µs", seconds * 1e6)
-    }
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / MEBI)
-}
-
-/// Writes the first column left-aligned and the others right-aligned.
-fn write_aligned(text: &mut String, rows: &[Vec<String>]) {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let full = rows.iter().filter(|row| row.len() == columns);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            full.clone().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
-        })
-        .map(Option::unwrap_or_default)
-        .collect();
-    for row in rows {
-        let mut line = String::new();
-        for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Writing to a string cannot fail.
-            let _ = if index == 0 {
-                write!(line, "{cell:width$}")
-            } else {
-                write!(line, "  {cell:>width$}")
-            };
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(0.0, "0 µs")]
-    #[case(0.000_25, "250 µs")]
-    #[case(0.000_999_6, "1.0 ms")]
-    #[case(0.25, "250.0 ms")]
-    #[case(0.9996, "1.00 s")]
-    #[case(15.0, "15.00 s")]
-    fn time_is_formatted_in_a_suitable_unit(#[case] time: f64, #[case] expected: &str) {
-        assert_eq!(seconds(time), expected);
-    }
-
-    #[test]
-    fn row_without_values_is_left_out() {
-        assert_eq!(row("a", vec![None, None]), None);
-        let known = row("a", vec![None, Some("1".to_owned())]);
-        assert_eq!(known, Some(["a", "-", "1"].map(ToOwned::to_owned).to_vec()));
-    }
-
-    #[test]
-    fn columns_are_aligned_and_headings_do_not_widen_them() {
-        let row = |cells: &[&str]| cells.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut text = String::new();
-        write_aligned(
-            &mut text,
-            &[row(&["", "a"]), row(&["long", "1"]), row(&["a long heading"]), row(&["b", "100"])],
-        );
-        assert_eq!(text, "        a\nlong    1\na long heading\nb     100\n");
-    }
 }

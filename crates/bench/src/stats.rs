@@ -23,8 +23,26 @@ pub(crate) struct Stats {
     pub(crate) response_times: Vec<u32>,
     /// By `NAMESPACE/NAME`.
     pub(crate) autoscalers: BTreeMap<String, AutoscalerRecord>,
+    /// The requests to the fake Prometheus.
+    #[serde(default)]
+    pub(crate) prometheus: PrometheusStats,
     /// Usage of all processes of the server, if they are known.
     pub(crate) server: Option<Usage>,
+}
+
+/// The requests to the fake Prometheus.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PrometheusStats {
+    /// Queries by the namespace that they select.
+    pub(crate) queries: BTreeMap<String, u64>,
+    /// Lists of series that were sent to the end.
+    pub(crate) series_responses: u64,
+}
+
+impl PrometheusStats {
+    pub(crate) fn total_queries(&self) -> u64 {
+        self.queries.values().sum()
+    }
 }
 
 /// Requests of one kind.

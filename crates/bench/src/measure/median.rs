@@ -1,24 +1,23 @@
 //! Medians of several rounds.
 
 use anyhow::Result;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::outcome::Outcome;
-
-/// The outcomes of one controller.
-#[derive(Debug, serde::Serialize)]
-pub(crate) struct Rounds {
+/// The outcomes of one controller or adapter.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rounds<T> {
     /// The median of each number.
     #[serde(flatten)]
-    pub(crate) median: Outcome,
+    pub(crate) median: T,
     /// The outcome of each round, if there is more than one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    rounds: Vec<Outcome>,
+    rounds: Vec<T>,
 }
 
-impl Rounds {
+impl<T: Serialize + DeserializeOwned> Rounds<T> {
     /// `rounds` must not be empty.
-    pub(crate) fn new(rounds: Vec<Outcome>) -> Result<Self> {
+    pub(crate) fn new(rounds: Vec<T>) -> Result<Self> {
         let values = rounds.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
         let median = serde_json::from_value(median(&values.iter().collect::<Vec<_>>()))?;
         Ok(Self { median, rounds: if rounds.len() > 1 { rounds } else { Vec::new() } })

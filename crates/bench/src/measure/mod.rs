@@ -9,6 +9,7 @@ use std::{future::Future, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use hpa_kube_apiserver::{Process, free_ports};
+use tempfile::TempDir;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, sleep, sleep_until},
@@ -24,8 +25,9 @@ use self::{
     server_process::ServerProcess,
 };
 use crate::{
-    args::{ApiServer, RunArguments},
-    controller::{Controller, Settings},
+    args::{ApiServer, Metric, RunArguments},
+    controller::{Controller, Kind, RulesAndUrl, Settings},
+    prometheus,
     usage::Usage,
 };
 
@@ -34,13 +36,15 @@ const POLL: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Measures all controllers, in the order of the arguments.
-pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds>> {
-    let mut interruption = Interruption::new()?;
-    let mut dir = tempfile::tempdir()?;
-    dir.disable_cleanup(arguments.keep);
-    if arguments.keep {
-        eprintln!("hpa-bench: logs are in {}", dir.path().display());
+pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds<Outcome>>> {
+    let is_reference = |controller: &Controller| controller.kind == Kind::Reference;
+    if arguments.population.metric == Metric::Prometheus
+        && arguments.controllers.iter().any(is_reference)
+    {
+        bail!("the reference can't read from Prometheus, use --metric=pods for both");
     }
+    let mut interruption = Interruption::new()?;
+    let dir = log_dir(arguments.keep)?;
     let mut rounds = vec![Vec::new(); arguments.controllers.len()];
     // Alternating, so that other load on this machine affects all controllers.
     for round in 1..=arguments.repeat {
@@ -59,20 +63,30 @@ pub(crate) async fn run(arguments: &RunArguments) -> Result<Vec<Rounds>> {
     rounds.into_iter().map(Rounds::new).collect()
 }
 
+/// A directory for logs, which is deleted at the end or reported now.
+pub(crate) fn log_dir(keep: bool) -> Result<TempDir> {
+    let mut dir = tempfile::tempdir()?;
+    dir.disable_cleanup(keep);
+    if keep {
+        eprintln!("hpa-bench: logs are in {}", dir.path().display());
+    }
+    Ok(dir)
+}
+
 /// SIGTERM and SIGINT.
-struct Interruption {
+pub(crate) struct Interruption {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Interruption {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
         Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
     }
 
     /// Runs `work` to completion, or drops it and returns an error when a signal arrives.
-    async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             result = work => result,
             _ = self.terminate.recv() => bail!("terminated"),
@@ -111,6 +125,13 @@ async fn measure_against(
     server.wait_until_ready().await?;
     let [metrics_port] = free_ports()?;
     let own = MetricsEndpoint::new(controller, metrics_port)?;
+    let rules = dir.join("rules.yaml");
+    std::fs::write(&rules, prometheus::RULES)
+        .with_context(|| format!("cannot write {}", rules.display()))?;
+    let prometheus = match arguments.population.metric {
+        Metric::Prometheus => Some(RulesAndUrl { rules: &rules, url: server.prometheus_url()? }),
+        Metric::Cpu | Metric::External | Metric::Pods => None,
+    };
     let flags = controller.flags(&Settings {
         kubeconfig,
         period: arguments.population.period,
@@ -118,6 +139,8 @@ async fn measure_against(
         metrics_port,
         protobuf: arguments.server != ApiServer::Testbed,
         dir,
+        prometheus,
+        more: &arguments.flags,
     });
     let started = server.progress().await?.now;
     let mut process = Process::start(dir, name, controller.command(&flags))?;

@@ -10,7 +10,7 @@ use crate::{
     controller::Controller,
     objects::EXTRA,
     request_info::RequestKind,
-    stats::{AutoscalerRecord, RequestCount, Stats},
+    stats::{AutoscalerRecord, PrometheusStats, RequestCount, Stats},
     summary::Summary,
     usage::Usage,
 };
@@ -88,6 +88,9 @@ pub(crate) struct Outcome {
     /// By verb, resource and subresource.
     pub(crate) requests: BTreeMap<String, Requests>,
     pub(crate) bytes_per_second: f64,
+    /// Queries that the fake Prometheus received. `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prometheus: Option<Queries>,
     /// If this is high, the server limited the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server_cpus: Option<f64>,
@@ -97,6 +100,40 @@ pub(crate) struct Outcome {
     pub(crate) server_peak_memory: Option<u64>,
     #[serde(rename = "server_answers")]
     pub(crate) server_response_times: Summary,
+}
+
+/// Queries during the measurement.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Queries {
+    pub(crate) count: u64,
+    pub(crate) per_reconcile: f64,
+    pub(crate) namespaces: usize,
+    /// Mean of the namespaces.
+    pub(crate) per_namespace_and_period: f64,
+    /// Of the namespace with the most.
+    pub(crate) per_period_at_most: f64,
+}
+
+impl Queries {
+    fn new(
+        begin: &PrometheusStats,
+        end: &PrometheusStats,
+        periods: f64,
+        reconciles: u64,
+    ) -> Option<Self> {
+        let before = |namespace| begin.queries.get(namespace).copied().unwrap_or_default();
+        let counts: Vec<u64> =
+            end.queries.iter().map(|(namespace, count)| count - before(namespace)).collect();
+        let count: u64 = counts.iter().sum();
+        let most = counts.iter().copied().max()? as f64;
+        Some(Self {
+            count,
+            per_reconcile: ratio(count as f64, reconciles),
+            namespaces: counts.len(),
+            per_namespace_and_period: count as f64 / counts.len() as f64 / periods,
+            per_period_at_most: most / periods,
+        })
+    }
 }
 
 /// Requests of one kind.
@@ -176,6 +213,12 @@ impl Outcome {
             requests_per_reconcile: requests.values().map(|one| one.per_reconcile).sum(),
             requests,
             bytes_per_second: bytes as f64 / measured,
+            prometheus: Queries::new(
+                &begin.stats.prometheus,
+                &end.stats.prometheus,
+                measured / period,
+                reconciles,
+            ),
             server_cpus: server_cpu(&begin.stats, &end.stats).map(|cpu| cpu / measured),
             server_cpu_per_reconcile: server_cpu(&begin.stats, &end.stats)
                 .map(|cpu| ratio(cpu, reconciles)),
@@ -282,7 +325,6 @@ fn requests(begin: &Stats, end: &Stats, reconciles: u64) -> BTreeMap<String, Req
     end.requests.iter().map(of).collect()
 }
 
-/// Returns the CPUs that the server used, if its processes are known.
 /// Returns the CPU time of the server's processes, in seconds.
 fn server_cpu(begin: &Stats, end: &Stats) -> Option<f64> {
     Some(end.server?.cpu_seconds - begin.server?.cpu_seconds)
@@ -315,6 +357,21 @@ mod tests {
         let seen = AutoscalerRecord { created: 0.5, written: written.to_vec() };
         let due = reconciles_due(&seen, 4.5, 8.0, 2.0, has_writes);
         assert!((due - expected).abs() < f64::EPSILON, "{due}");
+    }
+
+    #[test]
+    fn queries_are_those_during_the_measurement() {
+        let stats = |queries: &[(&str, u64)]| PrometheusStats {
+            queries: queries.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            series_responses: 1,
+        };
+        let (begin, end) = (stats(&[("a", 5)]), stats(&[("a", 8), ("b", 1)]));
+        let queries = Queries::new(&begin, &end, 2.0, 8).expect("queries");
+        let Queries { count, per_reconcile, namespaces, per_namespace_and_period, .. } = queries;
+        assert_eq!((count, namespaces), (4, 2));
+        let ratios = [per_reconcile, per_namespace_and_period, queries.per_period_at_most];
+        assert_eq!(ratios.map(|ratio| format!("{ratio:.2}")), ["0.50", "1.00", "1.50"]);
+        assert!(Queries::new(&stats(&[]), &stats(&[]), 2.0, 8).is_none());
     }
 
     #[test]

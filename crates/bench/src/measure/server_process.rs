@@ -13,6 +13,7 @@ use tokio::{
 
 use crate::{
     args::RunArguments,
+    prometheus,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats},
 };
 
@@ -24,6 +25,8 @@ pub(super) struct ServerProcess {
     process: Process,
     lines: Lines<BufReader<ChildStdout>>,
     name: String,
+    /// Set once the server is ready.
+    url: Option<String>,
     /// Set once the server is ready.
     client: Option<Client>,
     /// Whether a failed start was reported already.
@@ -52,6 +55,7 @@ impl ServerProcess {
             process,
             lines: BufReader::new(output).lines(),
             name: name.to_owned(),
+            url: None,
             client: None,
             has_failed: false,
         })
@@ -62,6 +66,7 @@ impl ServerProcess {
         while let Some(line) = self.lines.next_line().await? {
             if line.starts_with("http://") {
                 self.client = Some(Client::try_from(Config::new(line.parse()?))?);
+                self.url = Some(line);
                 return Ok(());
             }
             eprintln!("hpa-bench: {}: {line}", self.name);
@@ -88,6 +93,12 @@ impl ServerProcess {
             self.process.tail(QUOTED_LINES, "")
         );
         Ok(())
+    }
+
+    /// The URL of the fake Prometheus.
+    pub(super) fn prometheus_url(&self) -> Result<String> {
+        let url = self.url.as_deref().context("the server is not ready")?;
+        Ok(format!("{url}{}", prometheus::PATH_PREFIX))
     }
 
     pub(super) async fn stats(&self) -> Result<Stats> {

@@ -11,16 +11,14 @@ use tokio::{
     process::ChildStdout,
 };
 
-use super::cluster::Cluster;
 use crate::request_info::RequestInfo;
 
 /// The user name of the controller.
 pub(super) const CONTROLLER: &str = "measured-controller";
 
-/// Logs the requests of the controller only, without their bodies.
-pub(super) fn policy() -> Value {
-    let rules =
-        serde_json::json!([{ "level": "Metadata", "users": [CONTROLLER] }, { "level": "None" }]);
+/// Logs the requests of a user only, without their bodies.
+pub(crate) fn policy(user: &str) -> Value {
+    let rules = serde_json::json!([{ "level": "Metadata", "users": [user] }, { "level": "None" }]);
     serde_json::json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
         "omitStages": ["RequestReceived"], "rules": rules,
@@ -46,23 +44,20 @@ struct Status {
 
 /// A completed request.
 #[derive(Debug, PartialEq)]
-struct Completed {
-    request: RequestInfo,
-    at: Timestamp,
-    took: Duration,
-    success: bool,
+pub(crate) struct Completed {
+    pub(crate) request: RequestInfo,
+    pub(crate) at: Timestamp,
+    pub(crate) took: Duration,
+    pub(crate) success: bool,
 }
 
-/// Records requests until the API server closes the log.
-pub(super) async fn follow(log: ChildStdout, cluster: Cluster) {
+/// Passes requests on until the API server closes the log.
+pub(crate) async fn follow(log: ChildStdout, record: impl Fn(Completed)) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match parse(&line) {
             Ok(None) => {}
-            Ok(Some(Completed { request, at, took, success })) => {
-                let at = cluster.recorder.seconds_until(at);
-                cluster.record_response(&request, at, took, success);
-            }
+            Ok(Some(completed)) => record(completed),
             Err(error) => {
                 eprintln!("hpa-bench: cannot parse a line of the audit log: {error}\n{line}");
             }

@@ -29,6 +29,7 @@ use crate::{
     load::Load,
     object_store::ObjectStore,
     objects::{self, EXTRA, EXTRA_NAMESPACE},
+    prometheus::{Catalog, FakePrometheus, PATH_PREFIX},
     request_info::RequestInfo,
     stats::{ADD_PATH, PROGRESS_PATH, Progress, STATS_PATH, Stats},
     usage::Usage,
@@ -40,6 +41,7 @@ pub(super) struct Cluster {
     pub(super) store: ObjectStore,
     pub(super) load: Arc<Load>,
     pub(super) recorder: Arc<Recorder>,
+    prometheus: FakePrometheus,
     pub(super) population: Population,
     /// Number of targets whose autoscalers are created on request.
     pub(super) extra: u32,
@@ -71,8 +73,11 @@ impl Cluster {
     ) -> Self {
         let (scaled, receiver) = mpsc::unbounded_channel();
         tokio::spawn(pods::follow_scale(store.clone(), Arc::clone(&load), receiver));
+        let catalog = Catalog::for_pods(&arguments.population);
+        let prometheus = FakePrometheus::new(catalog, Arc::clone(&load));
         Self {
             store,
+            prometheus,
             load,
             recorder: Arc::new(Recorder::new()),
             population: arguments.population.clone(),
@@ -119,10 +124,12 @@ impl Cluster {
             .route(PROGRESS_PATH, get(progress))
             .route(ADD_PATH, post(add))
             .with_state(self.clone())
+            .nest(PATH_PREFIX, self.prometheus.router())
     }
 
     async fn stats(&self) -> Result<Stats> {
         let mut stats = self.recorder.stats();
+        stats.prometheus = self.prometheus.stats();
         let own = Usage::for_process(std::process::id())?;
         stats.server = match &self.processes {
             Processes::Own => Some(own),

@@ -15,7 +15,7 @@ use hpa_testbed::Testbed;
 
 use super::{
     apiserver_stats::ApiserverStats,
-    audit::{self, CONTROLLER},
+    audit::{self, CONTROLLER, Completed},
     cluster::{Cluster, Processes},
     listener::{bind, serve as serve_on},
     metrics::{count_bytes, is_metrics_path, respond, testbed},
@@ -27,10 +27,13 @@ use crate::{
     args::ServeArguments, load::Load, object_store::ObjectStore, request_info::RequestInfo,
 };
 
-const METRICS_APIS: [(&str, &str); 2] =
-    [("metrics.k8s.io", "v1beta1"), ("external.metrics.k8s.io", "v1beta1")];
+const METRICS_APIS: [(&str, &str); 3] = [
+    ("metrics.k8s.io", "v1beta1"),
+    ("custom.metrics.k8s.io", "v1beta2"),
+    ("external.metrics.k8s.io", "v1beta1"),
+];
 /// Admission plugins that need controllers or nodes, or that cost time without effect here.
-const DISABLED_ADMISSION: [&str; 8] = [
+pub(crate) const DISABLED_ADMISSION: [&str; 8] = [
     "TaintNodesByCondition",
     "Priority",
     "DefaultTolerationSeconds",
@@ -50,7 +53,7 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let options = Options::new(assets)
         .user(CONTROLLER)
         .without_admission(&DISABLED_ADMISSION)
-        .audit_policy(audit::policy());
+        .audit_policy(audit::policy(CONTROLLER));
     let mut apiserver = KubeApiserver::start(options, dir.path()).await?;
     print_progress("kube-apiserver is ready")?;
     let load = Arc::new(Load::new(&arguments.population));
@@ -59,7 +62,12 @@ pub(super) async fn serve(arguments: &ServeArguments, assets: &Path) -> Result<(
     let store = ObjectStore::Dedicated(apiserver.client());
     let cluster = Cluster::new(arguments, store, load, Processes::Started(stats));
     let log = apiserver.take_audit_log().context("the API server has no audit log")?;
-    tokio::spawn(audit::follow(log, cluster.clone()));
+    let recorded = cluster.clone();
+    tokio::spawn(audit::follow(log, move |completed| {
+        let Completed { request, at, took, success } = completed;
+        let at = recorded.recorder.seconds_until(at);
+        recorded.record_response(&request, at, took, success);
+    }));
     let server = apiserver.https_server(metrics_router(&cluster)).await?;
     apiserver.aggregate(&server, &METRICS_APIS).await?;
     populate(&cluster).await?;

@@ -21,6 +21,11 @@ mod recorder;
 mod testbed;
 mod upstream;
 
+pub(crate) use self::{
+    audit::{Completed, follow as follow_audit_log, policy},
+    kube_apiserver::DISABLED_ADMISSION,
+};
+
 use std::future::Future;
 
 use anyhow::Result;

@@ -30,14 +30,8 @@ pub(super) async fn populate(cluster: &Cluster) -> Result<()> {
 /// Creates targets with their pods, and then autoscalers, in existing namespaces.
 pub(super) async fn create_workloads(cluster: &Cluster) -> Result<()> {
     let population = &cluster.population;
-    let namespaces = objects::namespace_names(population);
-    let placements = (0..population.autoscalers).zip(namespaces.iter().cycle());
-    let first: Vec<Target> = placements
-        .map(|(index, namespace)| Target {
-            namespace: namespace.clone(),
-            name: format!("app-{index}"),
-        })
-        .collect();
+    let first: Vec<Target> =
+        objects::targets(population).map(|(namespace, name)| Target { namespace, name }).collect();
     // Targets of later autoscalers. They exist long before, so that a controller never receives an
     // autoscaler before its target.
     let later: Vec<Target> = (0..cluster.extra)

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::{
     request_info::{RequestInfo, RequestKind},
-    stats::{AutoscalerRecord, Progress, RequestCount, Stats},
+    stats::{AutoscalerRecord, Progress, PrometheusStats, RequestCount, Stats},
 };
 
 /// Collects [`Stats`].
@@ -115,6 +115,7 @@ impl Recorder {
             requests: state.requests.iter().map(count).collect(),
             response_times: state.response_times.clone(),
             autoscalers: state.autoscalers.clone(),
+            prometheus: PrometheusStats::default(),
             server: None,
         }
     }

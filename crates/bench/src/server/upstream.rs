@@ -152,7 +152,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::args::{Change, Metric, Population};
+    use crate::args::tests::population;
 
     const OWN: &str = "labelSelector=app.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
     const BOTH: &str = "labelSelector=app%3Dx%2Capp.kubernetes.io%2Fmanaged-by%3Dhpa-bench";
@@ -202,10 +202,7 @@ mod tests {
         #[case] uri: &'static str,
         #[case] expected: bool,
     ) {
-        let (metric, change) = (Metric::Cpu, Change::Steady);
-        let period = std::time::Duration::from_secs(1);
-        let population =
-            Population { autoscalers: 1, pods: 1, namespaces: 2, metric, change, period };
+        let population = population(&["--autoscalers=1", "--pods=1", "--namespaces=2"]);
         let namespaces = crate::objects::namespace_names(&population);
         let config = Config::new(Uri::from_static("http://127.0.0.1:1"));
         let upstream = Upstream::new(config, &namespaces, &Arc::new(Load::new(&population)));

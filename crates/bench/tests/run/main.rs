@@ -11,4 +11,5 @@
 mod failures;
 mod harness;
 mod numbers;
+mod prometheus;
 mod running_server;

@@ -1,0 +1,170 @@
+//! The API server in front of an adapter: pods, the registration of the adapter, a caller.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use hpa_kube_apiserver::{KubeApiserver, Options};
+use http::{HeaderName, HeaderValue};
+use jiff::Timestamp;
+use kube::{Client, Config, config::KubeConfigOptions};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::{
+    args::Population,
+    object_store::ObjectStore,
+    objects,
+    server::{Completed, DISABLED_ADMISSION, follow_audit_log, policy},
+    usage::Usage,
+};
+
+/// The user of the adapter.
+const ADAPTER_USER: &str = "measured-adapter";
+const SYSTEM: &str = "kube-system";
+/// The service account that requests metrics.
+const CALLER: &str = "metrics-caller";
+/// The Service of the adapter.
+const SERVICE: &str = "measured-adapter";
+pub(super) const GROUP_VERSION: [&str; 2] = ["custom.metrics.k8s.io", "v1beta2"];
+/// Concurrent requests that create objects.
+const CONCURRENCY: usize = 64;
+
+pub(super) struct Cluster {
+    apiserver: KubeApiserver,
+    caller_token: String,
+    /// The requests of the adapter, by kind.
+    requests: Arc<Mutex<BTreeMap<String, u64>>>,
+    dir: PathBuf,
+}
+
+impl Cluster {
+    /// Starts the programs, and creates the pods.
+    pub(super) async fn start(
+        assets: &Path,
+        dir: &Path,
+        name: &str,
+        population: &Population,
+    ) -> Result<Self> {
+        let options = Options::new(assets)
+            .user(ADAPTER_USER)
+            .without_admission(&DISABLED_ADMISSION)
+            .audit_policy(policy(ADAPTER_USER));
+        let mut apiserver = KubeApiserver::start(options, dir).await?;
+        let log = apiserver.take_audit_log().context("the API server has no audit log")?;
+        let requests = Arc::<Mutex<BTreeMap<String, u64>>>::default();
+        let counts = Arc::clone(&requests);
+        tokio::spawn(follow_audit_log(log, move |Completed { request, .. }| {
+            *counts.lock().entry(request.kind.to_string()).or_default() += 1;
+        }));
+        let caller_token = apiserver.service_account(SYSTEM, CALLER).await?;
+        let cluster = Self { apiserver, caller_token, requests, dir: dir.to_owned() };
+        cluster.populate(name, population).await?;
+        Ok(cluster)
+    }
+
+    async fn populate(&self, name: &str, population: &Population) -> Result<()> {
+        let names = objects::namespace_names(population);
+        self.create_all(names.iter().map(|name| objects::namespace(name))).await?;
+        self.create_all(role().into_iter()).await?;
+        let count = u64::from(population.autoscalers) * u64::from(population.pods);
+        eprintln!("hpa-bench: {name}: creating {count} pods");
+        let pods = population.pods;
+        let all = objects::targets(population).flat_map(|(namespace, app)| {
+            (0..pods).map(move |index| objects::pod(&namespace, &app, index, Timestamp::now()))
+        });
+        self.create_all(all).await
+    }
+
+    async fn create_all(&self, objects: impl Iterator<Item = Value> + Send) -> Result<()> {
+        let store = ObjectStore::Dedicated(self.apiserver.client());
+        let creations = stream::iter(objects.map(|object| store.create(object)));
+        creations.buffer_unordered(CONCURRENCY).try_collect().await
+    }
+
+    /// Registers the adapter that serves on a loopback port.
+    pub(super) async fn register(&self, port: u16) -> Result<()> {
+        let [group, version] = GROUP_VERSION;
+        // ExternalName is the only type of Service that may lead to a loopback address.
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": { "namespace": SYSTEM, "name": SERVICE },
+            "spec": { "type": "ExternalName", "externalName": "localhost" },
+        });
+        let api_service = json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": format!("{version}.{group}") },
+            "spec": {
+                "group": group, "version": version,
+                "groupPriorityMinimum": 100, "versionPriority": 100,
+                // The adapters sign their certificates themselves.
+                "insecureSkipTLSVerify": true,
+                "service": { "namespace": SYSTEM, "name": SERVICE, "port": port },
+            },
+        });
+        self.create_all([service, api_service].into_iter()).await
+    }
+
+    pub(super) fn adapter_kubeconfig(&self) -> Value {
+        self.apiserver.kubeconfig(ADAPTER_USER)
+    }
+
+    /// A client of the API server that requests metrics.
+    pub(super) async fn caller(&self) -> Result<Client> {
+        let kubeconfig = serde_json::from_value(self.apiserver.kubeconfig(&self.caller_token))?;
+        let options = KubeConfigOptions::default();
+        Ok(Client::try_from(Config::from_custom_kubeconfig(kubeconfig, &options).await?)?)
+    }
+
+    /// A client of the adapter that presents itself as the API server does, for the same user.
+    pub(super) fn front_proxy(&self, port: u16) -> Result<Client> {
+        let mut config = Config::new(format!("https://127.0.0.1:{port}").parse()?);
+        config.accept_invalid_certs = true;
+        let file = |name: &str| Some(self.dir.join(name).display().to_string());
+        config.auth_info.client_certificate = file("front-proxy.crt");
+        config.auth_info.client_key = file("front-proxy.key");
+        let header = |name: &'static str, value: &str| -> Result<(HeaderName, HeaderValue)> {
+            Ok((HeaderName::from_static(name), value.parse()?))
+        };
+        config.headers = vec![
+            header("x-remote-user", &format!("system:serviceaccount:{SYSTEM}:{CALLER}"))?,
+            header("x-remote-group", "system:serviceaccounts")?,
+            header("x-remote-group", "system:authenticated")?,
+        ];
+        Ok(Client::try_from(config)?)
+    }
+
+    /// The requests of the adapter so far, by kind.
+    pub(super) fn requests(&self) -> BTreeMap<String, u64> {
+        self.requests.lock().clone()
+    }
+
+    /// The usage of the API server and etcd.
+    pub(super) fn usage(&self) -> Result<Usage> {
+        let [etcd, apiserver] = self.apiserver.process_ids()?;
+        Ok(Usage::for_process(etcd)?.add(Usage::for_process(apiserver)?))
+    }
+}
+
+/// The caller may read all metrics, as the HPA controller.
+fn role() -> [Value; 2] {
+    let api = "rbac.authorization.k8s.io";
+    let subject = json!({ "kind": "ServiceAccount", "namespace": SYSTEM, "name": CALLER });
+    [
+        json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ClusterRole",
+            "metadata": { "name": CALLER },
+            "rules": [{ "apiGroups": [GROUP_VERSION[0]], "resources": ["*"], "verbs": ["*"] }],
+        }),
+        json!({
+            "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding",
+            "metadata": { "name": CALLER },
+            "roleRef": { "apiGroup": api, "kind": "ClusterRole", "name": CALLER },
+            "subjects": [subject],
+        }),
+    ]
+}

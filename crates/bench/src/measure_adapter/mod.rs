@@ -1,0 +1,230 @@
+//! `hpa-bench adapter`: measures one adapter after the other.
+
+mod cluster;
+mod outcome;
+mod report;
+mod requests;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use hpa_kube_apiserver::{Process, free_ports};
+use kube::Client;
+use tokio::time::sleep;
+
+use self::{
+    cluster::Cluster,
+    outcome::{Idle, Phase, Snapshot},
+};
+pub(crate) use self::{outcome::AdapterOutcome, report::table};
+use crate::{
+    adapter::{Adapter, AdapterSettings},
+    args::{AdapterArguments, ApiServer},
+    load::Load,
+    measure::{Interruption, Rounds, log_dir},
+    objects,
+    prometheus::{Catalog, FakePrometheus, RULES},
+    usage::Usage,
+};
+
+const POLL: Duration = Duration::from_millis(200);
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Length of the measurement without requests.
+const IDLE: Duration = Duration::from_secs(10);
+/// An adapter that needs less CPU than this in half a second has no discovery in progress.
+const SETTLED_CPU: f64 = 0.05;
+/// Time for an adapter to exit after SIGTERM.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Measures all adapters, in the order of the arguments.
+pub(crate) async fn run(arguments: &AdapterArguments) -> Result<Vec<Rounds<AdapterOutcome>>> {
+    let ApiServer::KubeApiserver(assets) = &arguments.server else {
+        bail!("--server must be kube-apiserver=DIR, because it has to aggregate the adapter");
+    };
+    let mut interruption = Interruption::new()?;
+    let dir = log_dir(arguments.keep)?;
+    let mut rounds = vec![Vec::new(); arguments.adapters.len()];
+    // Alternating, so that other load on this machine affects all adapters.
+    for round in 1..=arguments.repeat {
+        for (index, (adapter, outcomes)) in arguments.adapters.iter().zip(&mut rounds).enumerate() {
+            let name = format!("{}-{}-round-{round}", adapter.name(), index + 1);
+            let dir = dir.path().join(&name);
+            std::fs::create_dir(&dir)?;
+            let measuring = measure(arguments, assets, adapter, &dir, &name);
+            let outcome = interruption.or(Box::pin(measuring)).await;
+            outcomes.push(
+                outcome.with_context(|| format!("cannot measure {}", adapter.binary.display()))?,
+            );
+        }
+    }
+    rounds.into_iter().map(Rounds::new).collect()
+}
+
+async fn measure(
+    arguments: &AdapterArguments,
+    assets: &Path,
+    adapter: &Adapter,
+    dir: &Path,
+    name: &str,
+) -> Result<AdapterOutcome> {
+    let population = arguments.workloads.population();
+    let prometheus = prometheus(arguments);
+    let url = prometheus.spawn(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    eprintln!("hpa-bench: {name}: starting kube-apiserver");
+    let cluster = Cluster::start(assets, dir, name, &population).await?;
+    let [port] = free_ports()?;
+    let (rules, kubeconfig) = (dir.join("rules.yaml"), dir.join("adapter.kubeconfig"));
+    std::fs::write(&rules, RULES)?;
+    std::fs::write(&kubeconfig, cluster.adapter_kubeconfig().to_string())?;
+    let flags = adapter.flags(&AdapterSettings {
+        kubeconfig: &kubeconfig,
+        rules: &rules,
+        prometheus_url: &url,
+        port,
+        relist_interval: arguments.relist_interval,
+        dir,
+        more: &arguments.flags,
+    });
+    let start = Instant::now();
+    let process = Process::start(dir, name, adapter.command(&flags))?;
+    cluster.register(port).await?;
+    let mut measured = Measured { arguments, name, cluster, prometheus, process };
+    let caller = measured.cluster.caller().await?;
+    measured.wait_until_served(&caller).await?;
+    let ready_after = start.elapsed().as_secs_f64();
+    measured.wait_until_discovered().await?;
+
+    eprintln!("hpa-bench: {name}: measuring without requests for {IDLE:?}");
+    let begin = measured.snapshot()?;
+    let discoveries = measured.prometheus.stats().series_responses;
+    sleep(IDLE).await;
+    let idle = Idle::new(&begin, &measured.snapshot()?);
+    let aggregated = measured.phase("through the API server", &caller, idle).await?;
+    let front_proxy = measured.cluster.front_proxy(port)?;
+    let direct = measured.phase("past the API server", &front_proxy, idle).await?;
+    let end = measured.snapshot()?;
+    measured.process.stop(GRACE).await?;
+    Ok(AdapterOutcome {
+        adapter: adapter.name().to_owned(),
+        binary: adapter.binary.display().to_string(),
+        flags,
+        series: arguments.series.series.max(arguments.series.names),
+        names: arguments.series.names,
+        ready_after,
+        discoveries,
+        usage_at_begin: begin.adapter,
+        usage_at_end: end.adapter,
+        idle,
+        aggregated,
+        direct,
+    })
+}
+
+fn prometheus(arguments: &AdapterArguments) -> FakePrometheus {
+    let population = arguments.workloads.population();
+    let load = Load::new(&population);
+    for (index, (namespace, name)) in (0..).zip(objects::targets(&population)) {
+        load.add(&namespace, &name, index);
+    }
+    let catalog = Catalog::new(&population, arguments.series.series, arguments.series.names);
+    FakePrometheus::new(catalog, Arc::new(load))
+}
+
+/// A running adapter, and its servers.
+struct Measured<'a> {
+    arguments: &'a AdapterArguments,
+    name: &'a str,
+    cluster: Cluster,
+    prometheus: FakePrometheus,
+    process: Process,
+}
+
+impl Measured<'_> {
+    /// Waits until the adapter responds with the metric.
+    async fn wait_until_served(&mut self, caller: &Client) -> Result<()> {
+        let paths = requests::paths(&self.arguments.workloads.population());
+        let path = paths.first().context("there is no autoscaler")?;
+        let (start, mut reported) = (Instant::now(), Instant::now());
+        loop {
+            self.process.check()?;
+            let Err(error) = requests::request(caller, path, self.arguments.workloads.pods).await
+            else {
+                return Ok(());
+            };
+            if start.elapsed() > self.arguments.within {
+                let log = self.process.tail(20, "");
+                return Err(error.context(format!("the metric is not served\n{log}")));
+            }
+            self.report(&mut reported, start, "the metric is served");
+            sleep(POLL).await;
+        }
+    }
+
+    /// Waits for `--discoveries`, and until the adapter has processed the last one.
+    async fn wait_until_discovered(&mut self) -> Result<()> {
+        let (start, mut reported) = (Instant::now(), Instant::now());
+        let required = u64::from(self.arguments.discoveries);
+        let limit = self.arguments.within
+            + self.arguments.relist_interval * (self.arguments.discoveries - 1);
+        let mut before = self.adapter()?.cpu_seconds;
+        loop {
+            sleep(Duration::from_millis(500)).await;
+            self.process.check()?;
+            let cpu = self.adapter()?.cpu_seconds;
+            let is_settled = cpu - before < SETTLED_CPU;
+            before = cpu;
+            if is_settled && self.prometheus.stats().series_responses >= required {
+                return Ok(());
+            }
+            if start.elapsed() > limit {
+                let count = self.prometheus.stats().series_responses;
+                bail!("{count} of {required} lists of series were read after {limit:?}");
+            }
+            self.report(&mut reported, start, "the series are read");
+        }
+    }
+
+    fn report(&self, reported: &mut Instant, start: Instant, what: &str) {
+        if reported.elapsed() < PROGRESS {
+            return;
+        }
+        *reported = Instant::now();
+        let Self { name, .. } = self;
+        let lists = self.prometheus.stats().series_responses;
+        let seconds = start.elapsed().as_secs();
+        eprintln!("hpa-bench: {name}: waiting until {what}: {seconds} s, {lists} lists of series");
+    }
+
+    async fn phase(&mut self, how: &str, client: &Client, idle: Idle) -> Result<Phase> {
+        let (arguments, name) = (self.arguments, self.name);
+        let population = arguments.workloads.population();
+        eprintln!("hpa-bench: {name}: sending requests {how} for {:?}", arguments.duration);
+        let begin = self.snapshot()?;
+        let sent = requests::send(client, &population, arguments.duration).await?;
+        let end = self.snapshot()?;
+        self.process.check()?;
+        if let Some(error) = &sent.first_error {
+            eprintln!("hpa-bench: {name}: {} requests failed: {error:#}", sent.failed);
+        }
+        Ok(Phase::new(&begin, &end, &sent, idle))
+    }
+
+    fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot {
+            at: Instant::now(),
+            adapter: self.adapter()?,
+            apiserver: self.cluster.usage()?,
+            requests: self.cluster.requests(),
+            queries: self.prometheus.stats().total_queries(),
+        })
+    }
+
+    fn adapter(&self) -> Result<Usage> {
+        Usage::for_process(self.process.id()?)
+    }
+}

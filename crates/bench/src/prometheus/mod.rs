@@ -1,0 +1,186 @@
+//! A fake Prometheus: the series and values of the pods' metrics.
+
+mod query;
+mod series;
+
+use std::{
+    collections::BTreeMap, convert::Infallible, fmt::Write as _, net::SocketAddr, sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{RawForm, State},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use futures::{StreamExt as _, stream};
+use http::{StatusCode, header};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use self::query::Query;
+pub(crate) use self::series::Catalog;
+use crate::{
+    args::PrometheusArguments,
+    load::{Load, PodValue},
+    objects,
+    stats::PrometheusStats,
+};
+
+/// The path below which `hpa-bench serve` has its endpoints.
+pub(crate) const PATH_PREFIX: &str = "/prometheus";
+
+/// The rules file for the metric [`objects::PODS_METRIC`] and all other series.
+pub(crate) const RULES: &str = r#"rules:
+- seriesQuery: '{namespace!="",pod!=""}'
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  name:
+    matches: '^(.*)_total$'
+    as: '${1}_per_second'
+  metricsQuery: 'sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)'
+"#;
+
+#[derive(Clone)]
+pub(crate) struct FakePrometheus {
+    catalog: Catalog,
+    load: Arc<Load>,
+    stats: Arc<Mutex<PrometheusStats>>,
+}
+
+impl FakePrometheus {
+    pub(crate) fn new(catalog: Catalog, load: Arc<Load>) -> Self {
+        Self { catalog, load, stats: Arc::default() }
+    }
+
+    pub(crate) fn stats(&self) -> PrometheusStats {
+        self.stats.lock().clone()
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        let series = async |State(server): State<Self>, RawForm(form)| server.series(&form);
+        let query = async |State(server): State<Self>, RawForm(form)| server.query(&form);
+        Router::new()
+            .route("/api/v1/series", get(series).post(series))
+            .route("/api/v1/query", get(query).post(query))
+            .with_state(self.clone())
+    }
+
+    /// Serves in a task, and returns the URL.
+    pub(crate) async fn spawn(&self, address: SocketAddr) -> Result<String> {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let router = self.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok(url)
+    }
+
+    fn series(&self, form: &[u8]) -> Response {
+        let Some(selector) = parameter(form, "match[]") else {
+            return failure("no match[] parameter provided");
+        };
+        let name = Query::parse(&selector).map_or(selector, |query| query.series);
+        let name = (!name.is_empty()).then_some(name);
+        let stats = self.stats.clone();
+        let end = stream::once(async move {
+            stats.lock().series_responses += 1;
+            axum::body::Bytes::new()
+        });
+        let parts = stream::iter(self.catalog.clone().parts(name.as_deref())).chain(end);
+        let body = Body::from_stream(parts.map(Ok::<_, Infallible>));
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+
+    fn query(&self, form: &[u8]) -> Response {
+        let text = parameter(form, "query").unwrap_or_default();
+        let Some(query) = Query::parse(&text) else {
+            return failure("hpa-bench answers only queries with a selector in braces");
+        };
+        let namespace = query.namespace.as_deref().unwrap_or_default();
+        *self.stats.lock().queries.entry(namespace.to_owned()).or_default() += 1;
+        let values = if self.catalog.has(&query.series) {
+            self.load.pod_values(namespace, query.pods.as_deref())
+        } else {
+            Vec::new()
+        };
+        let body = vector(namespace, &values, &query.labels);
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}
+
+/// The response to a query.
+fn vector(namespace: &str, values: &[PodValue], labels: &[String]) -> String {
+    let has_label = |name: &str| labels.iter().any(|label| label == name);
+    let namespace = if has_label("namespace") {
+        format!(r#""namespace":"{namespace}""#)
+    } else {
+        String::new()
+    };
+    let has_pod = has_label("pod");
+    let now = Timestamp::now().as_millisecond() as f64 / 1e3;
+    let mut body = r#"{"status":"success","data":{"resultType":"vector","result":["#.to_owned();
+    for (index, PodValue { pod, value }) in values.iter().enumerate() {
+        let pod = if has_pod { format!(r#""pod":"{pod}""#) } else { String::new() };
+        let comma = if pod.is_empty() || namespace.is_empty() { "" } else { "," };
+        let separator = if index == 0 { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(
+            body,
+            r#"{separator}{{"metric":{{{namespace}{comma}{pod}}},"value":[{now:.3},"{value}"]}}"#
+        );
+    }
+    body.push_str("]}}");
+    body
+}
+
+fn parameter(form: &[u8], name: &str) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(form);
+    pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+fn failure(message: &str) -> Response {
+    let body = json!({ "status": "error", "errorType": "bad_data", "error": message });
+    (StatusCode::BAD_REQUEST, Json(body)).into_response()
+}
+
+/// `hpa-bench prometheus`: serves until the process ends, and reports its requests.
+pub(crate) async fn run(arguments: &PrometheusArguments) -> Result<()> {
+    let population = arguments.workloads.population();
+    let load = Arc::new(Load::new(&population));
+    for (index, (namespace, name)) in (0..).zip(objects::targets(&population)) {
+        load.add(&namespace, &name, index);
+    }
+    let catalog = Catalog::new(&population, arguments.series.series, arguments.series.names);
+    let server = FakePrometheus::new(catalog, load);
+    let url = server.spawn(arguments.listen).await?;
+    eprintln!("hpa-bench: Prometheus is at {url}, rules that fit:\n{RULES}");
+    let mut last = PrometheusStats::default();
+    loop {
+        tokio::time::sleep(REPORT_INTERVAL).await;
+        let stats = server.stats();
+        if stats != last {
+            eprintln!("hpa-bench: {}", report(&stats));
+            last = stats;
+        }
+    }
+}
+
+const REPORT_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
+
+fn report(stats: &PrometheusStats) -> String {
+    let by_namespace: BTreeMap<_, _> = stats.queries.iter().filter(|(_, n)| **n > 0).collect();
+    format!(
+        "{} responses with series, {} queries in {} namespaces",
+        stats.series_responses,
+        stats.total_queries(),
+        by_namespace.len()
+    )
+}

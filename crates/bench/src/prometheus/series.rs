@@ -1,0 +1,189 @@
+//! The series of the fake Prometheus, and its response to `/api/v1/series`.
+
+use std::fmt::Write as _;
+
+use axum::body::Bytes;
+
+use crate::{args::Population, objects};
+
+/// The name of the series whose metric is requested.
+const REQUESTED_SERIES: &str = "http_requests_total";
+/// Series in one part of a response, about 64 KiB.
+const SERIES_PER_PART: u64 = 256;
+/// Further labels of the series with the first name, the second name and so on.
+const FURTHER_LABELS: [&str; 4] = ["code", "handler", "le", "method"];
+
+/// Which series exist. They are generated when they are read, so that any number takes no memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Catalog {
+    series: u64,
+    names: u64,
+    /// Namespace and name of each target.
+    targets: Vec<(String, String)>,
+    pods_per_target: u64,
+}
+
+impl Catalog {
+    /// `series` of `names` names, distributed over all pods. There is at least one of each name.
+    pub(crate) fn new(population: &Population, series: u64, names: u64) -> Self {
+        let targets = objects::targets(population).collect();
+        Self { series: series.max(names), names, targets, pods_per_target: population.pods.into() }
+    }
+
+    /// One series for each pod.
+    pub(crate) fn for_pods(population: &Population) -> Self {
+        let pods = u64::from(population.autoscalers) * u64::from(population.pods);
+        Self::new(population, pods, 1)
+    }
+
+    /// Whether there are series with a name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.index_of(name).is_some()
+    }
+
+    fn index_of(&self, name: &str) -> Option<u64> {
+        if name == REQUESTED_SERIES {
+            return Some(0);
+        }
+        let index: u64 = name.strip_prefix("metric_")?.strip_suffix("_total")?.parse().ok()?;
+        (1..self.names).contains(&index).then_some(index)
+    }
+
+    /// The response, in parts: the series with a name, or all.
+    pub(crate) fn parts(self, name: Option<&str>) -> impl Iterator<Item = Bytes> + use<> {
+        let range = match name.map(|name| self.index_of(name)) {
+            None => 0..self.series,
+            Some(Some(index)) => self.start_of(index)..self.start_of(index + 1),
+            Some(None) => 0..0,
+        };
+        let first = range.start;
+        let (start, end) = (range.start, range.end);
+        let starts = (start..end).step_by(SERIES_PER_PART.try_into().unwrap_or(usize::MAX));
+        let body = starts.map(move |start| {
+            let mut part = String::new();
+            for index in start..end.min(start + SERIES_PER_PART) {
+                if index != first {
+                    part.push(',');
+                }
+                self.write(&mut part, index);
+            }
+            Bytes::from(part)
+        });
+        let head = Bytes::from_static(br#"{"status":"success","data":["#);
+        std::iter::once(head).chain(body).chain([Bytes::from_static(b"]}")])
+    }
+
+    /// The position of the first series with the name at `index`. Series with a name are adjacent,
+    /// as in a response of Prometheus.
+    fn start_of(&self, index: u64) -> u64 {
+        let product = u128::from(self.series) * u128::from(index) / u128::from(self.names);
+        product.try_into().unwrap_or(u64::MAX)
+    }
+
+    /// The name to which a series belongs.
+    fn name_at(&self, position: u64) -> u64 {
+        let guess = u128::from(position) * u128::from(self.names) / u128::from(self.series);
+        let guess: u64 = guess.try_into().unwrap_or(u64::MAX);
+        // The division rounds down twice.
+        if self.start_of(guess + 1) <= position { guess + 1 } else { guess }
+    }
+
+    fn write(&self, text: &mut String, position: u64) {
+        let name = self.name_at(position);
+        let of_name = position - self.start_of(name);
+        let (of_pod, variant) = (of_name % self.pods().max(1), of_name / self.pods().max(1));
+        let target = usize::try_from(of_pod / self.pods_per_target.max(1)).unwrap_or(usize::MAX);
+        let Some((namespace, app)) = self.targets.get(target) else { return };
+        let pod = of_pod % self.pods_per_target.max(1);
+        let label = usize::try_from(name % 4).ok().and_then(|index| FURTHER_LABELS.get(index));
+        let series = series_name(name);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            concat!(
+                r#"{{"__name__":"{series}","{label}":"{variant}","container":"app","#,
+                r#""endpoint":"metrics","instance":"10.{a}.{b}.{c}:8080","#,
+                r#""job":"{namespace}/{app}","namespace":"{namespace}","#,
+                r#""node":"node-{node}","pod":"{app}-{pod}","service":"{app}"}}"#,
+            ),
+            series = series,
+            label = label.unwrap_or(&"code"),
+            variant = variant,
+            a = of_pod >> 16 & 255,
+            b = of_pod >> 8 & 255,
+            c = of_pod & 255,
+            namespace = namespace,
+            app = app,
+            node = of_pod % 100,
+            pod = pod,
+        );
+    }
+
+    fn pods(&self) -> u64 {
+        self.targets.len() as u64 * self.pods_per_target
+    }
+}
+
+fn series_name(index: u64) -> String {
+    if index == 0 { REQUESTED_SERIES.to_owned() } else { format!("metric_{index}_total") }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        reason = "a failed setup fails the test"
+    )]
+
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::args::tests::population;
+
+    fn read(catalog: &Catalog, name: Option<&str>) -> Vec<Value> {
+        let body: Vec<u8> = catalog.clone().parts(name).flatten().collect();
+        let response: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(response["status"], "success");
+        response["data"].as_array().expect("a list").clone()
+    }
+
+    #[rstest]
+    #[case::many_series(1000, 7)]
+    #[case::one_name(300, 1)]
+    #[case::as_many_names(600, 600)]
+    fn all_series_are_distinct_and_names_are_adjacent(#[case] series: u64, #[case] names: u64) {
+        // Four pods.
+        let catalog = Catalog::new(&population(&["--autoscalers=2", "--pods=2"]), series, names);
+        let all = read(&catalog, None);
+        assert_eq!(all.len() as u64, series);
+        let distinct: BTreeMap<String, &Value> =
+            all.iter().map(|series| (series.to_string(), series)).collect();
+        assert_eq!(distinct.len() as u64, series);
+        let mut runs: Vec<&str> =
+            all.iter().map(|series| series["__name__"].as_str().expect("a name")).collect();
+        runs.dedup();
+        assert_eq!(runs.len() as u64, names);
+        assert_eq!(runs[0], REQUESTED_SERIES);
+        for name in runs {
+            let own = all.iter().filter(|series| series["__name__"] == name);
+            assert_eq!(read(&catalog, Some(name)), own.cloned().collect::<Vec<_>>());
+        }
+        assert_eq!(read(&catalog, Some("metric_9999_total")), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn each_pod_has_a_series() {
+        let population = population(&["--autoscalers=3", "--pods=2", "--namespaces=2"]);
+        let pods: Vec<String> = read(&Catalog::for_pods(&population), None)
+            .iter()
+            .map(|series| format!("{}/{}", series["namespace"], series["pod"]).replace('"', ""))
+            .collect();
+        let expected = ["bench-0/app-0-", "bench-1/app-1-", "bench-0/app-2-"];
+        let expected = expected.iter().flat_map(|pod| [format!("{pod}0"), format!("{pod}1")]);
+        assert_eq!(pods, expected.collect::<Vec<_>>());
+    }
+}
