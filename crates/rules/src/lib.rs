@@ -39,6 +39,7 @@ pub mod results;
 pub mod rule;
 pub mod ruleset;
 pub mod series;
+pub mod shape;
 pub mod template;
 pub mod value;
 
@@ -49,6 +50,7 @@ pub use resource::{ApiResource, ApiResources, GroupResource};
 pub use rule::Rule;
 pub use ruleset::RuleSet;
 pub use series::{RuleSeries, Series};
+pub use shape::NotPerObject;
 
 /// Tests the example of the README.
 #[cfg(doctest)]

@@ -108,13 +108,47 @@ pub fn custom_items<'a>(
     label: &str,
     compat: Compat,
 ) -> Vec<CustomItem<'a>> {
-    let by_name = samples_by_name(samples, label, compat);
-    let items = names.into_iter().filter_map(|name| {
-        let sample = by_name.get(name)?;
-        let value = custom_value(sample.value, compat);
-        Some(CustomItem { name, value, timestamp_ms: sample.timestamp_ms })
-    });
-    items.collect()
+    ObjectSamples::new(samples, label, compat).items(names, compat)
+}
+
+/// The sample of each object, without its labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectSamples(HashMap<Box<str>, (f64, i64)>);
+
+impl ObjectSamples {
+    /// The samples of objects whose names are in `label`, as [`samples_by_name`] selects them.
+    pub fn new(samples: &[Sample], label: &str, compat: Compat) -> Self {
+        let by_name = samples_by_name(samples, label, compat).into_iter();
+        Self(by_name.map(|(name, own)| (name.into(), (own.value, own.timestamp_ms))).collect())
+    }
+
+    /// Adds the samples of other objects.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The number of objects.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no object has a sample.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The values of the objects that have a sample, in the order of the names.
+    pub fn items<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+        compat: Compat,
+    ) -> Vec<CustomItem<'a>> {
+        let items = names.into_iter().filter_map(|name| {
+            let (value, timestamp_ms) = *self.0.get(name)?;
+            Some(CustomItem { name, value: custom_value(value, compat), timestamp_ms })
+        });
+        items.collect()
+    }
 }
 
 /// The values of an external metric, in the order of the result.

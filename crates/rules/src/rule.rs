@@ -9,6 +9,7 @@ use crate::{
     name::{FilterError, MetricName, NameError, SeriesFilter},
     query::{Context, Objects, QueryError, QueryTemplate},
     resource::ApiResources,
+    shape::NotPerObject,
     template::TemplateError,
 };
 
@@ -184,6 +185,39 @@ impl Rule {
     ) -> Result<String, QueryError> {
         let context = Context { labels: &self.labels, resources, compat };
         self.query.for_objects(series, objects, selector, &[], context)
+    }
+
+    /// Whether a query for several objects reads each of them as a query for it alone would.
+    /// `objects.names` is ignored.
+    pub fn check_per_object(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<(), NotPerObject> {
+        let context = Context { labels: &self.labels, resources, compat };
+        self.query.check_per_object(series, objects, selector, &[], context)
+    }
+
+    /// The query that has, for each object of a namespace, what a query for it would have. Not all
+    /// rules have one. `objects.names` is ignored.
+    pub fn shared_query(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        resources: &ApiResources,
+        compat: Compat,
+    ) -> Result<String, NotPerObject> {
+        if objects.namespace.is_empty() {
+            return Err(NotPerObject::NoNamespace);
+        }
+        self.check_per_object(series, objects, selector, resources, compat)?;
+        let context = Context { labels: &self.labels, resources, compat };
+        let query = self.query.for_all_objects(series, objects, selector, context);
+        query.map_err(|_| NotPerObject::NoQuery)
     }
 
     /// The query for an external metric. The namespace can be empty.

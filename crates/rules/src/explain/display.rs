@@ -97,9 +97,10 @@ impl fmt::Display for Verdict {
                 "rule {by} has the metric, too, and the last rule counts. Rename the metric in one \
                  of them, or change their order. Not used: {query}"
             ),
-            Self::Applies { series, query, warnings } => {
+            Self::Applies { series, query, warnings, .. } => {
                 write!(f, "applies with the series {series}: {query}")?;
-                warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))
+                warnings.iter().try_for_each(|warning| write!(f, "\n  warning: {warning}"))?;
+                self.sharing().map_or(Ok(()), |sharing| write!(f, "\n  {sharing}"))
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     rule::Naming,
     ruleset::InvalidRule,
     series::{MetricSeries, RuleSeries},
+    shape::NotPerObject,
 };
 use similar::most_similar;
 
@@ -123,6 +124,9 @@ pub enum Verdict {
         query: String,
         /// What looks like a mistake in the query.
         warnings: Vec<Warning>,
+        /// Whether autoscalers of a namespace can share the query, or why they can't. `None` for
+        /// external metrics.
+        sharing: Option<Result<(), NotPerObject>>,
     },
 }
 
@@ -172,6 +176,19 @@ pub enum Warning {
     },
 }
 
+impl Verdict {
+    /// Says whether autoscalers share the query.
+    pub fn sharing(&self) -> Option<String> {
+        let Self::Applies { sharing: Some(sharing), .. } = self else {
+            return None;
+        };
+        Some(match sharing {
+            Ok(()) => "autoscalers of a namespace share its queries".to_owned(),
+            Err(reason) => format!("autoscalers don't share its queries: {reason}"),
+        })
+    }
+}
+
 impl Explanation {
     /// The rule that applies.
     pub fn applied(&self) -> Option<&RuleReport> {
@@ -210,7 +227,8 @@ pub fn explain_custom(
         };
         let query = source.rule.custom_query(series, objects, request.selector, resources, compat);
         let label = source.rule.labels().label(resource, resources).unwrap_or_default();
-        verdict(source, series, query, Some(&label))
+        let shared = source.rule.shared_query(series, objects, request.selector, resources, compat);
+        verdict(source, series, query, Some((&label, shared.map(drop))))
     });
     Explanation { request_problem, rules }
 }
@@ -321,13 +339,14 @@ fn verdict(
     source: &Source,
     series: &str,
     query: Result<String, QueryError>,
-    label: Option<&str>,
+    objects: Option<(&str, Result<(), NotPerObject>)>,
 ) -> Verdict {
     let series = series.to_owned();
     match query {
         Ok(query) => {
+            let (label, sharing) = objects.unzip();
             let warnings = warnings(source, &series, &query, label);
-            Verdict::Applies { series, query, warnings }
+            Verdict::Applies { series, query, warnings, sharing }
         }
         Err(error) => Verdict::NoQuery { series, error },
     }

@@ -44,6 +44,11 @@ impl Matchers {
         }
     }
 
+    /// Selects all objects.
+    pub(super) fn add_any_name(&mut self, label: &str) {
+        self.add(label, "!=", String::new());
+    }
+
     pub(super) fn add_selector(&mut self, selector: &Selector) -> Result<(), QueryError> {
         selector.requirements().iter().try_for_each(|requirement| self.add_requirement(requirement))
     }

@@ -12,6 +12,7 @@ use crate::{
     compat::Compat,
     labels::{LabelError, ResourceLabels},
     resource::{ApiResources, GroupResource},
+    shape::{self, NotPerObject},
     template::{Struct, Template, TemplateError, Value},
 };
 use matchers::Matchers;
@@ -81,6 +82,53 @@ impl QueryTemplate {
         extra_labels: &[&str],
         context: Context<'_>,
     ) -> Result<String, QueryError> {
+        self.select(series, objects, selector, extra_labels, context, |matchers, label| {
+            matchers.add_names(label, objects.names);
+        })
+    }
+
+    /// The query for a metric of all objects that have a name, whatever `objects.names` are.
+    pub fn for_all_objects(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        context: Context<'_>,
+    ) -> Result<String, QueryError> {
+        self.select(series, objects, selector, &[], context, Matchers::add_any_name)
+    }
+
+    /// Whether a query for several objects reads each of them as a query for one.
+    pub fn check_per_object(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        extra_labels: &[&str],
+        context: Context<'_>,
+    ) -> Result<(), NotPerObject> {
+        let label = context.labels.label(objects.resource, context.resources);
+        let label = label.map_err(|_| NotPerObject::NoQuery)?;
+        shape::check_template(&self.0, &label)?;
+        // Names stand in place of the marker only.
+        let without = self.for_all_objects(series, objects, selector, context);
+        if without.map_err(|_| NotPerObject::NoQuery)?.contains(shape::MARKER) {
+            return Err(NotPerObject::NameElsewhere);
+        }
+        let objects = Objects { names: &[shape::MARKER.to_owned()], ..objects };
+        let query = self.for_objects(series, objects, selector, extra_labels, context);
+        shape::check_query(&query.map_err(|_| NotPerObject::NoQuery)?, &label)
+    }
+
+    fn select(
+        &self,
+        series: &str,
+        objects: Objects<'_>,
+        selector: &Selector,
+        extra_labels: &[&str],
+        context: Context<'_>,
+        add_names: impl Fn(&mut Matchers, &str),
+    ) -> Result<String, QueryError> {
         let Context { labels, resources, compat } = context;
         let mut matchers = Matchers::new(compat);
         matchers.add_selector(selector)?;
@@ -89,7 +137,7 @@ impl QueryTemplate {
             matchers.add_equal(&label, objects.namespace);
         }
         let label = labels.label(objects.resource, resources)?;
-        matchers.add_names(&label, objects.names);
+        add_names(&mut matchers, &label);
         let mut group_by = vec![label.as_str()];
         group_by.extend(extra_labels);
         self.render(series, matchers, &group_by)

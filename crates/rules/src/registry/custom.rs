@@ -75,6 +75,21 @@ pub struct CustomQuery<'a> {
     pub series: Arc<str>,
 }
 
+/// The rule and the series that a custom metric is read from.
+#[derive(Clone, Debug)]
+pub struct FoundMetric<'a> {
+    /// The resource of the objects.
+    pub resource: &'a ApiResource,
+    /// The label with the name of an object in the query's result.
+    pub label: String,
+    /// The position of the rule in the file.
+    pub index: usize,
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// The series.
+    pub series: Arc<str>,
+}
+
 /// Why there is no query for a custom metric. To clients of the API, all are "not found".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -155,8 +170,21 @@ impl CustomRegistry {
         resources: &'r ApiResources,
         compat: Compat,
     ) -> Result<CustomQuery<'r>, CustomQueryError> {
-        let CustomRequest { metric, namespace, names, selector, .. } = *request;
-        if names.is_empty() {
+        let FoundMetric { resource, label, index, rule, series } = self.find(request, resources)?;
+        let CustomRequest { namespace, names, selector, .. } = *request;
+        let objects = Objects { resource: &resource.group_resource, namespace, names };
+        let query = rule.custom_query(&series, objects, selector, resources, compat)?;
+        Ok(CustomQuery { query, label, resource, index, rule, series })
+    }
+
+    /// What a metric is read from.
+    pub fn find<'r>(
+        &self,
+        request: &CustomRequest<'_>,
+        resources: &'r ApiResources,
+    ) -> Result<FoundMetric<'r>, CustomQueryError> {
+        let metric = request.metric;
+        if request.names.is_empty() {
             return Err(CustomQueryError::NoNames);
         }
         let known = resources.resolve(&request.resource.group, &request.resource.resource)?;
@@ -169,9 +197,7 @@ impl CustomRegistry {
                 metric: metric.to_owned(),
             })?;
         let Origin { index, rule, series, .. } = origin.clone();
-        let objects = Objects { resource, namespace, names };
-        let query = rule.custom_query(&series, objects, selector, resources, compat)?;
         let label = rule.labels().label(resource, resources)?;
-        Ok(CustomQuery { query, label, resource: known, index, rule, series })
+        Ok(FoundMetric { resource: known, label, index, rule, series })
     }
 }

@@ -7,7 +7,9 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use custom::{CustomMetric, CustomQuery, CustomQueryError, CustomRegistry, CustomRequest};
+pub use custom::{
+    CustomMetric, CustomQuery, CustomQueryError, CustomRegistry, CustomRequest, FoundMetric,
+};
 pub use external::{ExternalMetric, ExternalQueryError, ExternalRegistry};
 
 use crate::{rule::Rule, series::RuleSeries};

@@ -89,6 +89,27 @@ pub(crate) enum Number {
     Overflow,
 }
 
+impl Pipeline {
+    /// Whether it is one of these fields, or `index .LabelValuesByName "KEY"` with such a key.
+    pub(crate) fn inserts(&self, fields: &[&str], is_key: impl Fn(&str) -> bool) -> bool {
+        let [command] = &*self.commands else {
+            return false;
+        };
+        let is_field = |term: &Term, names: &[&str]| match term {
+            Term::Field(path) => matches!(&**path, [name] if names.contains(&name.as_str())),
+            _ => false,
+        };
+        let inserts = match (&command.first.term, &*command.arguments) {
+            (first, []) => is_field(first, fields),
+            (Term::Function(function), [map, Operand { term: Term::Text { text, .. }, .. }]) => {
+                function == "index" && is_field(&map.term, &["LabelValuesByName"]) && is_key(text)
+            }
+            _ => false,
+        };
+        inserts && self.variables.is_empty()
+    }
+}
+
 // What messages show of a node.
 impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

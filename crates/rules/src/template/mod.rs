@@ -17,6 +17,7 @@ mod print;
 mod tests;
 mod value;
 
+use ast::Node;
 pub use error::{ExecutionError, TemplateError};
 pub(crate) use value::{Struct, Value};
 
@@ -52,6 +53,25 @@ impl Template {
     /// The text that was parsed.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The first action that does more than to insert one of these fields, or a value by a key.
+    pub(crate) fn first_action_beyond(
+        &self,
+        fields: &[&str],
+        is_key: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let nodes = self.trees.get(self.name)?;
+        nodes.iter().find_map(|node| match node {
+            Node::Text(_) => None,
+            Node::Action(pipeline) if pipeline.inserts(fields, &is_key) => None,
+            Node::Action(pipeline) => Some(format!("<<{pipeline}>>")),
+            Node::If(branch) => Some(format!("<<if {}>>", branch.pipeline)),
+            Node::With(branch) => Some(format!("<<with {}>>", branch.pipeline)),
+            Node::Range(branch) => Some(format!("<<range {}>>", branch.pipeline)),
+            Node::Call(call) => Some(format!("<<template {:?}>>", call.name)),
+            Node::Break | Node::Continue => Some("<<break>>".to_owned()),
+        })
     }
 
     pub(crate) fn render(&self, data: Value) -> Result<String, TemplateError> {

@@ -1,0 +1,87 @@
+//! Functions and aggregations whose result for an object depends only on series of the object.
+
+/// Functions of the samples of one series, which keep its labels.
+pub(super) const BY_SERIES: [&str; 71] = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "avg_over_time",
+    "ceil",
+    "changes",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "cos",
+    "cosh",
+    "count_over_time",
+    "day_of_month",
+    "day_of_week",
+    "day_of_year",
+    "days_in_month",
+    "deg",
+    "delta",
+    "deriv",
+    "double_exponential_smoothing",
+    "exp",
+    "first_over_time",
+    "floor",
+    "histogram_avg",
+    "histogram_count",
+    "histogram_fraction",
+    "histogram_stddev",
+    "histogram_stdvar",
+    "histogram_sum",
+    "holt_winters",
+    "hour",
+    "idelta",
+    "increase",
+    "irate",
+    "last_over_time",
+    "ln",
+    "log10",
+    "log2",
+    "mad_over_time",
+    "max_over_time",
+    "min_over_time",
+    "minute",
+    "month",
+    "predict_linear",
+    "present_over_time",
+    "quantile_over_time",
+    "rad",
+    "rate",
+    "resets",
+    "round",
+    "sgn",
+    "sin",
+    "sinh",
+    "sort",
+    "sort_desc",
+    "sqrt",
+    "stddev_over_time",
+    "stdvar_over_time",
+    "sum_over_time",
+    "tan",
+    "tanh",
+    "timestamp",
+    "ts_of_first_over_time",
+    "ts_of_last_over_time",
+    "ts_of_max_over_time",
+    "ts_of_min_over_time",
+    "year",
+];
+
+/// Functions whose result is a number.
+pub(super) const SCALARS: [&str; 3] = ["pi", "scalar", "time"];
+
+/// Aggregations. The first list has those that depend on nothing but the samples of a group.
+pub(super) const AGGREGATIONS: [&str; 9] =
+    ["avg", "count", "group", "max", "min", "quantile", "stddev", "stdvar", "sum"];
+/// Aggregations that keep the labels of some samples of a group.
+pub(super) const SELECTIONS: [&str; 2] = ["bottomk", "topk"];
+/// Aggregations for which this is not proven.
+pub(super) const OTHER_AGGREGATIONS: [&str; 3] = ["count_values", "limit_ratio", "limitk"];
