@@ -28,8 +28,8 @@ pub use kube_objects::KubeObjects;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};
 pub use objects::{ListError, ObjectLister, ObjectMetadata};
 pub use prometheus::{
-    PrometheusProvider, PrometheusSettings, RelistError, RuleStatus, RulesFile, ServerPermissions,
-    Servers,
+    PrometheusProvider, PrometheusSettings, QueryCounts, RelistError, RuleStatus, RulesFile,
+    ServerPermissions, Servers, SharingSettings,
 };
 pub use provider::{ApiGroups, Provider};
 pub use request::{CustomRequest, ExternalRequest, ObjectKey};

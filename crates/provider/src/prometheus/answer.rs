@@ -2,16 +2,23 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use hpa_calc::Selector;
 use hpa_prometheus::{Client, InstantQuery, TimeoutParameter};
 use hpa_rules::{
     Compat,
-    registry::{self, CustomQuery, ExternalQueryError},
+    query::Objects,
+    registry::{self, CustomQuery, ExternalQueryError, FoundMetric},
     resource::ApiResource,
-    results::{CustomItem, QueryResult, ResultError, Sample, custom_items, external_items},
+    results::{CustomItem, ObjectSamples, QueryResult, ResultError, external_items},
 };
 
-use super::{PrometheusProvider, state::State, timestamp};
+use super::{
+    PrometheusProvider,
+    sharing::{Shared, Wanted},
+    state::State,
+    timestamp,
+};
 use crate::{
     error::{NotFound, ProviderError},
     objects::ListError,
@@ -22,9 +29,17 @@ use crate::{
     },
 };
 
+/// The length of the names in a query. Proxies refuse, and servers parse slowly, what is much
+/// longer.
+const MAX_NAMES_LEN: usize = 8 << 10;
+/// How many queries of one long list of names are sent at a time.
+const CONCURRENT_PARTS: usize = 4;
+
 /// The samples of a custom metric, and what they mean.
 struct CustomResult {
-    samples: Vec<Sample>,
+    samples: Arc<ObjectSamples>,
+    /// The number of results of the query, with those that have no object.
+    results: usize,
     label: String,
     object_kind: ObjectKind,
     origin: Arc<Origin>,
@@ -37,23 +52,28 @@ impl PrometheusProvider {
         request: &CustomRequest,
         name: &str,
     ) -> Result<CustomValues, ProviderError> {
-        let result = self.read_custom(state, request, &[name.to_owned()]).await?;
-        let query = || result.origin.query.clone();
+        let names = [name.to_owned()];
+        let requester = self.sharing.requester(name);
+        let result = self.read_custom(state, request, &names, requester).await?;
+        // Messages have the query for the object.
+        let query = || match self.custom_query(state, request, &names) {
+            Ok(query) => query.query,
+            Err(_) => result.origin.query.clone(),
+        };
         let no_value = ProviderError::NoValueForObject;
-        if result.samples.is_empty() {
+        if result.results == 0 {
             return Err(no_value(NotFound::NoResult { query: query() }));
         }
-        let items = custom_items([name], &result.samples, &result.label, self.settings.compat);
-        match items.into_iter().next() {
+        match result.samples.items([name], self.settings.compat).into_iter().next() {
             None => Err(no_value(NotFound::OtherObjects {
                 query: query(),
-                results: result.samples.len(),
+                results: result.results,
                 label: result.label.clone(),
             })),
             Some(CustomItem { value: Err(reason), .. }) => {
                 Err(no_value(NotFound::NoValue { query: query(), reason }))
             }
-            Some(_) => Ok(self.custom_values(request, &[name.to_owned()], result)),
+            Some(_) => Ok(self.custom_values(request, &names, result)),
         }
     }
 
@@ -76,7 +96,8 @@ impl PrometheusProvider {
         }
         let names = self.objects.names(resolved, namespace, objects).await;
         let names = names.map_err(ProviderError::List)?;
-        let result = self.read_custom(state, request, &names).await?;
+        let requester = self.sharing.requester(objects);
+        let result = self.read_custom(state, request, &names, requester).await?;
         Ok(self.custom_values(request, &names, result))
     }
 
@@ -85,28 +106,97 @@ impl PrometheusProvider {
         state: &State,
         request: &CustomRequest,
         names: &[String],
+        requester: u64,
     ) -> Result<CustomResult, ProviderError> {
         if !state.is_compiled() {
             return Err(ProviderError::UnknownMetric(NotFound::NotDiscovered));
         }
-        let compat = self.settings.compat;
-        let own_request = request.of_objects(names);
-        let query = state.custom_registry.query(&own_request, &state.resources, compat);
-        let query = query.map_err(|error| match error {
-            registry::CustomQueryError::Unknown { .. } => unknown_custom(state, request),
-            error => ProviderError::UnknownMetric(error.into()),
-        })?;
-        let CustomQuery { query, label, resource, index, series, .. } = query;
-        let client = state.custom_client(index);
+        let registry = &state.custom_registry;
+        let found = registry.find(&request.of_objects(names), &state.resources);
+        let found = found.map_err(|error| no_query(state, request, error))?;
+        let client = state.custom_client(found.index);
         let client = client.ok_or_else(|| unknown_custom(state, request))?;
-        let origin = origin("rules", index, client, &series, &query);
-        let result = self.query(client, query).await?;
-        let samples = match &*result {
-            QueryResult::Vector(samples) => samples.clone().unwrap_or_default(),
-            _ => return Err(ProviderError::fetch(ResultError::UnexpectedType)),
+        let parts = self.name_lists(state, request, &found, names);
+        let CustomRequest { namespace, metric_selector: selector, .. } = request;
+        let wanted = Wanted { namespace, selector, names, requester, queries: parts.len() };
+        let shared = self.sharing.read(wanted, &found, client, &state.resources).await;
+        let (samples, results, query) = match shared {
+            Some(Shared { samples, query }) => {
+                let results = samples.items(names.iter().map(String::as_str), Compat::Off).len();
+                (samples, results, query.to_string())
+            }
+            None => self.read_parts(state, request, &found, client, &parts).await?,
         };
-        let object_kind = object_kind(resource);
-        Ok(CustomResult { samples, label, object_kind, origin: Arc::new(origin) })
+        let FoundMetric { label, resource, index, series, .. } = found;
+        let origin = Arc::new(origin("rules", index, client, &series, &query));
+        Ok(CustomResult { samples, results, label, object_kind: object_kind(resource), origin })
+    }
+
+    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    fn name_lists<'n>(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        found: &FoundMetric<'_>,
+        names: &'n [String],
+    ) -> Vec<&'n [String]> {
+        let parts = chunks(names);
+        if parts.len() == 1 || self.settings.compat == Compat::PrometheusAdapter {
+            return vec![names];
+        }
+        let FoundMetric { rule, resource, series, .. } = found;
+        let resource = &resource.group_resource;
+        let objects = Objects { resource, namespace: &request.namespace, names: &[] };
+        let (selector, resources) = (&request.metric_selector, &state.resources);
+        let check = rule.check_per_object(series, objects, selector, resources, Compat::Off);
+        if check.is_ok() { parts } else { vec![names] }
+    }
+
+    /// Sends a query for each list of names. Returns the samples, the number of results and the
+    /// first query.
+    async fn read_parts(
+        &self,
+        state: &State,
+        request: &CustomRequest,
+        found: &FoundMetric<'_>,
+        client: &Client,
+        parts: &[&[String]],
+    ) -> Result<(Arc<ObjectSamples>, usize, String), ProviderError> {
+        let rule = (found.index, client.settings().name.as_str());
+        let queries = parts.iter().map(|names| Ok(self.custom_query(state, request, names)?.query));
+        let queries = queries.collect::<Result<Vec<String>, ProviderError>>()?;
+        let first = queries.first().cloned().unwrap_or_default();
+        let read = |query| async {
+            self.sharing.stats.count(rule, |counts| &mut counts.single);
+            match &*self.query(client, query).await? {
+                QueryResult::Vector(samples) => {
+                    let samples = samples.as_deref().unwrap_or_default();
+                    let compat = self.settings.compat;
+                    let results = samples.len();
+                    Ok((ObjectSamples::new(samples, &found.label, compat), results))
+                }
+                _ => Err(ProviderError::fetch(ResultError::UnexpectedType)),
+            }
+        };
+        let add = |(mut all, count): (ObjectSamples, usize), (part, results)| async move {
+            all.extend(part);
+            Ok((all, count + results))
+        };
+        let parts = stream::iter(queries).map(read).buffered(CONCURRENT_PARTS);
+        let (samples, results) = parts.try_fold(Default::default(), add).await?;
+        Ok((Arc::new(samples), results, first))
+    }
+
+    fn custom_query<'s>(
+        &self,
+        state: &'s State,
+        request: &CustomRequest,
+        names: &[String],
+    ) -> Result<CustomQuery<'s>, ProviderError> {
+        let own_request = request.of_objects(names);
+        let registry = &state.custom_registry;
+        let query = registry.query(&own_request, &state.resources, self.settings.compat);
+        query.map_err(|error| no_query(state, request, error))
     }
 
     fn custom_values(
@@ -115,11 +205,11 @@ impl PrometheusProvider {
         names: &[String],
         result: CustomResult,
     ) -> CustomValues {
-        let CustomResult { samples, label, object_kind, origin } = result;
+        let CustomResult { samples, object_kind, origin, .. } = result;
         let names = names.iter().map(String::as_str);
         let mut values =
             CustomValues { object_kind, items: Vec::new(), omitted: Vec::new(), origin };
-        for item in custom_items(names, &samples, &label, self.settings.compat) {
+        for item in samples.items(names, self.settings.compat) {
             match item.value {
                 Ok(quantity) => values.items.push(CustomValue {
                     object: ObjectKey::new(&request.namespace, item.name),
@@ -189,6 +279,34 @@ impl PrometheusProvider {
             Compat::PrometheusAdapter => TimeoutParameter::Empty,
         };
         client.query(&InstantQuery { query, timeout }).await.map_err(ProviderError::fetch)
+    }
+}
+
+/// Splits a list of names so that no query is too long. The parts have as many names as possible.
+pub(super) fn chunks(names: &[String]) -> Vec<&[String]> {
+    let mut parts = Vec::new();
+    let mut rest = names;
+    while !rest.is_empty() {
+        let mut len = 0;
+        let fits = rest.iter().take_while(|name| {
+            len += name.len() + 1;
+            len <= MAX_NAMES_LEN
+        });
+        let (part, more) = rest.split_at(fits.count().max(1));
+        parts.push(part);
+        rest = more;
+    }
+    parts
+}
+
+fn no_query(
+    state: &State,
+    request: &CustomRequest,
+    error: registry::CustomQueryError,
+) -> ProviderError {
+    match error {
+        registry::CustomQueryError::Unknown { .. } => unknown_custom(state, request),
+        error => ProviderError::UnknownMetric(error.into()),
     }
 }
 

@@ -6,6 +6,7 @@ mod inspect;
 mod permissions;
 mod reload;
 mod servers;
+mod sharing;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -24,9 +25,13 @@ pub use inspect::{InspectedMetric, RuleInspection};
 pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
 pub use servers::{ServerError, Servers};
+pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 
-use self::state::{Rules, State};
+use self::{
+    sharing::Sharing,
+    state::{Rules, State},
+};
 use crate::{
     error::ProviderError,
     mapper::{MapperError, ResourceMapper},
@@ -58,6 +63,8 @@ pub struct PrometheusSettings {
     /// How many different names with sets of labels the series of a rule may have. Memory depends
     /// on it.
     pub max_series_names: usize,
+    /// Whether requests for objects of a namespace share queries. With compatibility, they don't.
+    pub sharing: Option<SharingSettings>,
 }
 
 impl Default for PrometheusSettings {
@@ -72,6 +79,7 @@ impl Default for PrometheusSettings {
             reload_interval: Duration::from_secs(10),
             max_series_bytes: 512 << 20,
             max_series_names: 100_000,
+            sharing: None,
         }
     }
 }
@@ -91,7 +99,8 @@ pub enum RelistError {
     Rules(Vec<String>),
 }
 
-/// Answers requests with queries to Prometheus. Nothing is stored but the names of series.
+/// Answers requests with queries to Prometheus. Nothing is stored but the names of series, and the
+/// answers of shared queries for a few seconds.
 pub struct PrometheusProvider {
     settings: PrometheusSettings,
     mapper: Arc<dyn ResourceMapper>,
@@ -100,6 +109,7 @@ pub struct PrometheusProvider {
     state: RwLock<Arc<State>>,
     /// Why the last version of the rules file is not used.
     refused_file: RwLock<Option<String>>,
+    sharing: Sharing,
 }
 
 impl PrometheusProvider {
@@ -120,6 +130,7 @@ impl PrometheusProvider {
             state: RwLock::new(Arc::new(State::empty(&rules))),
             rules: RwLock::new(Arc::new(rules)),
             refused_file: RwLock::default(),
+            sharing: Sharing::new(settings.sharing, settings.compat),
         })
     }
 
@@ -130,6 +141,9 @@ impl PrometheusProvider {
         let previous = self.state.read().clone();
         let state = discovery::discover(&rules, &previous, &self.settings, &*self.mapper).await?;
         let failures = state.failures();
+        if !Arc::ptr_eq(&previous.rules.servers, &rules.servers) {
+            self.sharing.clear();
+        }
         // A reload in the meantime is discovered next.
         *self.state.write() = Arc::new(state);
         if failures.is_empty() { Ok(()) } else { Err(RelistError::Rules(failures)) }
@@ -166,6 +180,11 @@ impl PrometheusProvider {
     /// The state of each rule, in the order of the file.
     pub fn rule_status(&self) -> Vec<RuleStatus> {
         self.state().rule_status()
+    }
+
+    /// The queries of custom metrics, by rule.
+    pub fn query_counts(&self) -> Vec<QueryCounts> {
+        self.sharing.stats.all()
     }
 
     /// Everything that an operator should look at: the file, and rules that are refused or can't be

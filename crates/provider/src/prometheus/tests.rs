@@ -25,33 +25,39 @@ use crate::{
 
 /// Answers requests by selector or query, and records them.
 #[derive(Clone, Default)]
-struct Prometheus {
+pub(super) struct Prometheus {
     answers: Arc<Mutex<HashMap<String, (u16, Value)>>>,
+    /// Queries that are never answered.
+    hanging: Arc<Mutex<Vec<String>>>,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Prometheus {
-    fn series(&self, selector: &str, series: &Value) {
+    pub(super) fn series(&self, selector: &str, series: &Value) {
         let body = json!({ "status": "success", "data": series });
         self.answers.lock().insert(selector.to_owned(), (200, body));
     }
 
-    fn vector(&self, query: &str, samples: &Value) {
+    pub(super) fn vector(&self, query: &str, samples: &Value) {
         let data = json!({ "resultType": "vector", "result": samples });
         let body = json!({ "status": "success", "data": data });
         self.answers.lock().insert(query.to_owned(), (200, body));
     }
 
-    fn fail(&self, key: &str) {
+    pub(super) fn fail(&self, key: &str) {
         let body = json!({ "status": "error", "errorType": "execution", "error": "boom" });
         self.answers.lock().insert(key.to_owned(), (422, body));
     }
 
-    fn take_requests(&self) -> Vec<String> {
+    pub(super) fn hang(&self, key: &str) {
+        self.hanging.lock().push(key.to_owned());
+    }
+
+    pub(super) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.requests.lock())
     }
 
-    fn client(&self, name: &str, compat: Compat) -> Client {
+    pub(super) fn client(&self, name: &str, compat: Compat) -> Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -66,6 +72,9 @@ impl Prometheus {
         let parameters: HashMap<_, _> = form_urlencoded::parse(&body).into_owned().collect();
         let key = parameters.get("match[]").or_else(|| parameters.get("query")).unwrap().clone();
         self.requests.lock().push(key.clone());
+        if self.hanging.lock().contains(&key) {
+            return std::future::pending().await;
+        }
         let empty = (200, json!({ "status": "success", "data": [] }));
         let (status, body) = self.answers.lock().get(&key).cloned().unwrap_or(empty);
         let mut response = Response::builder().status(status);
@@ -76,7 +85,7 @@ impl Prometheus {
     }
 }
 
-const RULES: &str = "
+pub(super) const RULES: &str = "
 rules:
 - seriesQuery: http_requests_total
   resources:
@@ -110,7 +119,7 @@ resourceRules:
   window: 3m
 ";
 
-fn resources() -> ApiResources {
+pub(super) fn resources() -> ApiResources {
     let resource = |kind: &str, plural: &str| ApiResource {
         group_resource: GroupResource::new("", plural),
         version: "v1".to_owned(),
@@ -135,7 +144,7 @@ fn objects() -> FixedObjects {
 }
 
 /// A Prometheus with the series of the rules.
-fn prometheus() -> Prometheus {
+pub(super) fn prometheus() -> Prometheus {
     let server = Prometheus::default();
     let labels = |name: &str| json!([{ "__name__": name, "namespace": "shop", "pod": "web-0" }]);
     server.series("http_requests_total", &labels("http_requests_total"));
@@ -159,7 +168,7 @@ async fn provider(server: &Prometheus, compat: Compat) -> PrometheusProvider {
     provider
 }
 
-fn request(metric: &str) -> CustomRequest {
+pub(super) fn request(metric: &str) -> CustomRequest {
     CustomRequest {
         resource: GroupResource::new("", "pod"),
         namespace: "shop".to_owned(),
@@ -168,7 +177,7 @@ fn request(metric: &str) -> CustomRequest {
     }
 }
 
-fn sample(pod: &str, value: &str) -> Value {
+pub(super) fn sample(pod: &str, value: &str) -> Value {
     json!({ "metric": { "pod": pod }, "value": [1_700_000_000.5, value] })
 }
 
