@@ -55,6 +55,12 @@ pub(crate) fn in_process(controller: &Helm) -> Result<()> {
     let policy = of_kind(&objects, "NetworkPolicy");
     let egress = &policy.first().context("no NetworkPolicy")?["spec"]["egress"][1]["ports"];
     ensure!(*egress == json!([{"port": 443, "protocol": "TCP"}]), "{egress}");
+    for mode in ["auto", "never"] {
+        let set = format!("{url},metrics.prometheus.shareQueries={mode}");
+        let arguments = rendered::arguments(&controller.template_with(&set)?)?;
+        let expected = format!("--share-queries={mode}");
+        ensure!(arguments.contains(&expected), "{arguments:?}");
+    }
     let volumes = &deployment(&objects)?["spec"]["template"]["spec"]["volumes"];
     ensure!(volumes[0]["configMap"]["name"] == "mine", "{volumes}");
     ensure!(of_kind(&objects, "ConfigMap").is_empty(), "a ConfigMap");
@@ -242,6 +248,8 @@ pub(crate) fn arguments(helm: &Helm) -> Result<()> {
         ("logLevel=10", "--log-level=trace"),
         ("logLevel=warn", "--log-level=warn"),
         ("metricsRelistInterval=30s", "--metrics-relist-interval=30s"),
+        ("replicas=2", "--share-queries=auto"),
+        ("shareQueries=never", "--share-queries=never"),
         ("compat=prometheus-adapter", "--compat=prometheus-adapter"),
         ("extraArguments={--metrics-max-age=5m}", "--metrics-max-age=5m"),
         ("replicas=1", "--service=autoscaling-system/test-hpa-adapter"),

@@ -12,6 +12,7 @@
 - --config=/etc/hpa/rules/config.yaml
 - {{ printf "--prometheus-url=%s" (include "hpa-adapter.prometheusUrl" .) | quote }}
 - {{ printf "--metrics-relist-interval=%s" .Values.metricsRelistInterval | quote }}
+- {{ printf "--share-queries=%s" .Values.shareQueries | quote }}
 - {{ printf "--log-level=%s" (include "hpa-adapter.logLevel" .) | quote }}
 - {{ printf "--log-format=%s" .Values.logFormat | quote }}
 {{- range $api := list "custom" "external" "resource" }}

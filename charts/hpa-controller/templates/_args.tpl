@@ -55,6 +55,7 @@
 - --metrics-config=/etc/hpa/rules/config.yaml
 - {{ printf "--prometheus-url=%s" .url | quote }}
 - {{ printf "--metrics-relist-interval=%s" .relistInterval | quote }}
+- {{ printf "--share-queries=%s" .shareQueries | quote }}
 {{- end }}
 {{- end }}
 {{- range .Values.extraArgs }}

@@ -9,12 +9,15 @@ use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Cl
 use hpa_prometheus::Client;
 use hpa_provider::{
     DiscoveryMapper, ListError, ObjectKey, ObjectLister, ObjectMetadata, PrometheusProvider,
-    ProviderSource, RulesFile, Servers,
+    PrometheusSettings, ProviderSource, RulesFile, Servers,
 };
 use hpa_rules::{ApiResource, Compat, Config, GroupResource};
 use tracing::info;
 
-use crate::args::RunArguments;
+use crate::{
+    args::{RunArguments, to_std},
+    query_exports::QueryCollector,
+};
 
 /// Metrics from Prometheus.
 pub(crate) struct Metrics {
@@ -46,10 +49,15 @@ impl Metrics {
         let servers =
             Servers::new(client, observer).permitting(arguments.prometheus.server_permissions());
         let pods = PodLookup::default();
+        let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
+        let settings = PrometheusSettings {
+            sharing: arguments.sharing.settings(period),
+            ..arguments.prometheus.discovery(Compat::Off)
+        };
         let provider = PrometheusProvider::new(
             config,
             servers,
-            arguments.prometheus.discovery(Compat::Off),
+            settings,
             Arc::new(DiscoveryMapper(clients.api.clone())),
             Arc::new(ControllerPods(pods.clone())),
         );
@@ -72,13 +80,17 @@ impl Metrics {
         options: &Options,
         telemetry: Arc<Telemetry>,
         dry_run: bool,
-    ) -> Dependencies {
+    ) -> anyhow::Result<Dependencies> {
         let provider = self.provider;
+        telemetry.attach_collector(Arc::new(QueryCollector::for_provider(
+            "hpa_controller",
+            provider.clone(),
+        )?));
         let dependencies =
             Dependencies::with_source(clients, options, telemetry, dry_run, |cluster, mapper| {
                 ProviderSource::new(provider, mapper, cluster)
             });
-        Dependencies { pods: self.pods, ..dependencies }
+        Ok(Dependencies { pods: self.pods, ..dependencies })
     }
 }
 

@@ -17,6 +17,7 @@ mod logging;
 mod man;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod query_exports;
 mod rules;
 mod run;
 mod schedule;

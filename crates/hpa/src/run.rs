@@ -66,7 +66,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let apis = arguments.cluster.autoscaler_api.apis();
     let metrics = in_process::Metrics::new(&arguments, &clients).await?;
     let dependencies = match metrics {
-        Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run),
+        Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run)?,
         None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),
         None => Dependencies::with_telemetry(clients, &options, telemetry),
     };

@@ -19,11 +19,15 @@ mod samples;
 mod tests;
 mod text;
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use prometheus::core::Collector;
 
 use crate::{
     cache::{Autoscalers, WatchAges},
@@ -81,7 +85,6 @@ pub struct Sources {
 }
 
 /// The metrics and the health of one controller.
-#[derive(Debug)]
 pub struct Telemetry {
     options: TelemetryOptions,
     counters: Counters,
@@ -90,7 +93,15 @@ pub struct Telemetry {
     history: Mutex<Arc<HistoryHealth>>,
     /// By the name of the lease.
     leader: Mutex<HashMap<String, bool>>,
+    /// Metrics of others.
+    collectors: Mutex<Vec<Arc<dyn Collector>>>,
     health: Health,
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry").field("options", &self.options).finish_non_exhaustive()
+    }
 }
 
 impl Default for Telemetry {
@@ -108,12 +119,18 @@ impl Telemetry {
             dropped_events: Mutex::default(),
             history: Mutex::default(),
             leader: Mutex::default(),
+            collectors: Mutex::default(),
             health: Health::default(),
         }
     }
 
     pub fn attach(&self, sources: Sources) {
         *self.sources.lock() = sources;
+    }
+
+    /// Exports the metrics of a collector, too. Their names must not be those of other metrics.
+    pub fn attach_collector(&self, collector: Arc<dyn Collector>) {
+        self.collectors.lock().push(collector);
     }
 
     pub fn attach_events(&self, dropped: Arc<DroppedEvents>) {
@@ -165,6 +182,8 @@ impl Telemetry {
     pub fn render(&self) -> String {
         let mut families = self.counters.gather();
         families.extend(self.collect());
+        let collectors = self.collectors.lock().clone();
+        families.extend(collectors.iter().flat_map(|collector| collector.collect()));
         families.sort_by(|a, b| a.name().cmp(b.name()));
         text::render(&families)
     }

@@ -11,6 +11,8 @@ use prometheus::{
     proto::MetricFamily,
 };
 
+use crate::query_exports::QueryCollector;
+
 /// Counts requests to Prometheus.
 pub(super) struct Exports {
     /// The name is that of prometheus-adapter.
@@ -48,6 +50,7 @@ pub(super) fn observe_rules(
     metrics: &Metrics,
     provider: Arc<PrometheusProvider>,
 ) -> Result<(), MetricsError> {
+    metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
     metrics.register(RuleCollector::new(provider)?)
 }
 

@@ -4,7 +4,7 @@ mod exports;
 mod prometheus_url;
 mod serving;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use hpa_adapter::{
@@ -17,7 +17,8 @@ use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, Rat
 use hpa_metrics_api::InstalledGroups;
 use hpa_prometheus::Client;
 use hpa_provider::{
-    DiscoveryMapper, KubeObjects, PrometheusProvider, Provider, ResourceMapper, RulesFile, Servers,
+    DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, ResourceMapper,
+    RulesFile, Servers,
 };
 use hpa_rules::{Compat, Config, RuleSet};
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,8 @@ use exports::{Exports, observe_rules};
 
 /// How long an authorization is cached, if no flag says so. Autoscalers send each request every
 /// 15 s, so that the reference's 10 s would mean a review for each.
+/// The usual sync period of the clients.
+const SYNC_PERIOD: Duration = Duration::from_secs(15);
 const AUTHORIZED_SECONDS: i64 = 300;
 const COMPAT_AUTHORIZED_SECONDS: i64 = 10;
 
@@ -216,7 +219,10 @@ async fn provider(
     });
     let watched = objects.clone();
     tokio::spawn(async move { watched.watch().await });
-    let settings = arguments.prometheus.discovery(compat);
+    let settings = PrometheusSettings {
+        sharing: arguments.sharing.settings(SYNC_PERIOD),
+        ..arguments.prometheus.discovery(compat)
+    };
     let provider = PrometheusProvider::new(config, servers, settings, mapper, objects);
     Ok(Arc::new(provider.context("unable to use the rules")?))
 }

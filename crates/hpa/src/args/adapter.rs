@@ -5,7 +5,7 @@ use hpa_rules::Compat;
 use jiff::SignedDuration;
 
 use super::{
-    LogArguments, PrometheusArguments,
+    LogArguments, PrometheusArguments, SharingArguments,
     boolean::{BOOL, accept_boolean},
     ignored::IgnoredArguments,
     values::{duration, positive_duration, rate},
@@ -50,6 +50,8 @@ pub(crate) struct AdapterArguments {
         value_parser = clap::value_parser!(u8).range(1..=64)
     )]
     pub(crate) threads: u8,
+    #[command(flatten)]
+    pub(crate) sharing: SharingArguments,
     #[command(flatten)]
     pub(crate) prometheus: PrometheusArguments,
     #[command(flatten)]

@@ -17,6 +17,7 @@ mod rules_compare;
 mod run;
 mod schedule;
 mod shadow_report;
+mod sharing;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "otlp")]
@@ -52,6 +53,7 @@ pub(crate) use self::{
     },
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
+    sharing::SharingArguments,
     values::to_std,
     version::{VersionArguments, VersionFormat},
 };

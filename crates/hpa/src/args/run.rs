@@ -78,6 +78,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) metrics: MetricsArguments,
     #[command(flatten)]
+    pub(crate) sharing: super::SharingArguments,
+    #[command(flatten)]
     pub(crate) prometheus: super::PrometheusArguments,
     #[command(flatten)]
     pub(crate) election: ElectionArguments,

@@ -7,6 +7,7 @@ use hpa_controller::{
     Dependencies, Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
 };
+use hpa_provider::QueryCounts;
 use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::{
     args::{Arguments, Command},
+    query_exports::QueryCollector,
     run::options,
 };
 
@@ -60,6 +62,14 @@ pub(super) async fn scrape_controller() -> String {
         per_autoscaler: true,
         ..TelemetryOptions::default()
     }));
+    // These metrics are exported only with rules for Prometheus.
+    let counts = QueryCounts {
+        rule: "rules[0]".to_owned(),
+        server: "prometheus".to_owned(),
+        ..QueryCounts::default()
+    };
+    let collector = QueryCollector::new("hpa_controller", move || vec![counts.clone()]);
+    telemetry.attach_collector(Arc::new(collector.expect("a collector")));
     // This metric is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };

@@ -7,7 +7,7 @@ use hpa_provider::{
     CustomRequest, ExternalRequest, PrometheusProvider, Provider,
     prometheus::{InspectedMetric, RuleInspection},
 };
-use hpa_rules::{Config, GroupResource, RuleSet, resource::ApiResources};
+use hpa_rules::{Config, GroupResource, RuleSet, explain::Verdict, resource::ApiResources};
 
 use super::{mapper, provider, read_config, sample};
 use crate::args::CheckArguments;
@@ -197,11 +197,14 @@ impl Report<'_> {
         self.warnings(explanation.applied().map(|rule| &rule.verdict));
     }
 
-    fn warnings(&mut self, verdict: Option<&hpa_rules::explain::Verdict>) {
-        if let Some(hpa_rules::explain::Verdict::Applies { warnings, .. }) = verdict {
+    fn warnings(&mut self, verdict: Option<&Verdict>) {
+        if let Some(Verdict::Applies { warnings, .. }) = verdict {
             for warning in warnings {
                 self.line(&format!("  warning: {warning}"));
             }
+        }
+        if let Some(sharing) = verdict.and_then(Verdict::sharing) {
+            self.line(&format!("  {sharing}"));
         }
     }
 
