@@ -1,4 +1,4 @@
-//! The rules of the cookbook and of the adapter's chart on a real Prometheus.
+//! The rules of the cookbook and of the adapter's chart on a real Prometheus, and shared queries.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
 //! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
@@ -15,10 +15,12 @@ mod document;
 mod fixture;
 mod reader;
 mod server;
+mod sharing;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
+use jiff::Timestamp;
 
 use crate::{document::Recipe, reader::Reader, server::Server};
 
@@ -65,6 +67,14 @@ async fn run() -> Result<usize> {
     for recipe in &recipes {
         line(format!("cookbook::{}", name_of(recipe)), cookbook::check(&reader, recipe).await);
     }
+    let reader = reader.at(Timestamp::now())?;
+    for recipe in &recipes {
+        let result = sharing::check_recipe(&reader, recipe).await;
+        line(format!("sharing::{}", name_of(recipe)), result);
+    }
+    let random = sharing::Fixture::start().await?;
+    line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
+    line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
     line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
     Ok(failed)
 }

@@ -6,9 +6,10 @@ use anyhow::{Result, bail, ensure};
 use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
 use hpa_provider::{
     FixedMapper, ObjectKey, ObjectMetadata, PrometheusProvider, PrometheusSettings, Provider as _,
-    Servers, test_doubles::FixedObjects,
+    Servers, SharingSettings, test_doubles::FixedObjects,
 };
 use hpa_rules::{ApiResource, ApiResources, Config, GroupResource, results::QueryResult};
+use jiff::Timestamp;
 use tokio::time::{Instant, interval};
 
 use crate::fixture::COMPLETE;
@@ -24,6 +25,7 @@ pub(crate) const NAMESPACE: &str = "shop";
 const PODS: [&str; 3] = ["web-1", "web-2", "web-3"];
 
 pub(crate) struct Reader {
+    url: String,
     client: Client,
     pub(crate) resources: ApiResources,
 }
@@ -31,7 +33,12 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(url: &str) -> Result<Self> {
         let client = Client::new(Settings::new("fixture", url)?, Arc::new(()))?;
-        Ok(Self { client, resources: resources() })
+        Ok(Self { url: url.to_owned(), client, resources: resources() })
+    }
+
+    /// A reader whose queries are evaluated at this time.
+    pub(crate) fn at(&self, time: Timestamp) -> Result<Self> {
+        Self::new(&format!("{}/?time={}", self.url, time.as_second()))
     }
 
     /// Waits until all samples were scraped and the recording rules have evaluated them.
@@ -43,7 +50,7 @@ impl Reader {
     }
 
     /// Polls until a query has a result. Prometheus has no API to wait for one.
-    async fn wait_for(&self, query: &str) -> Result<()> {
+    pub(crate) async fn wait_for(&self, query: &str) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         let mut polls = interval(POLL_INTERVAL);
         let request =
@@ -63,6 +70,15 @@ impl Reader {
 
     /// A provider of the metrics of a rules file, which has discovered their series.
     pub(crate) async fn provider(&self, file: &str) -> Result<PrometheusProvider> {
+        self.provider_with(file, None).await
+    }
+
+    /// A provider that can share queries.
+    pub(crate) async fn provider_with(
+        &self,
+        file: &str,
+        sharing: Option<SharingSettings>,
+    ) -> Result<PrometheusProvider> {
         let pod = |name| {
             let key = ObjectKey::new(NAMESPACE, name);
             (GroupResource::pods(), ObjectMetadata { key, ..ObjectMetadata::default() })
@@ -71,7 +87,7 @@ impl Reader {
         let provider = PrometheusProvider::new(
             Config::parse(file)?,
             Servers::new(Some(self.client.clone()), Arc::new(())),
-            PrometheusSettings::default(),
+            PrometheusSettings { sharing, ..PrometheusSettings::default() },
             Arc::new(FixedMapper(self.resources.clone())),
             Arc::new(objects),
         )?;
@@ -93,7 +109,7 @@ pub(crate) fn listed(provider: &PrometheusProvider) -> Vec<String> {
 }
 
 /// The kinds that the rules refer to.
-fn resources() -> ApiResources {
+pub(crate) fn resources() -> ApiResources {
     let kinds = [
         ("", "Pod", "pods"),
         ("", "Namespace", "namespaces"),

@@ -1,6 +1,6 @@
 //! Starts Prometheus.
 
-use std::{fmt::Write as _, fs};
+use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context as _, Result, ensure};
 use hpa_kube_apiserver::{Process, free_ports};
@@ -13,7 +13,7 @@ use crate::fixture::Fixture;
 pub(crate) struct Server {
     pub(crate) url: String,
     _process: Process,
-    _fixture: Fixture,
+    _fixture: Option<Fixture>,
     _dir: TempDir,
 }
 
@@ -50,16 +50,37 @@ impl Server {
              \x20 static_configs: [{{targets: ['{}']}}]\n",
             fixture.address
         );
-        let config_path = dir.path().join("prometheus.yaml");
-        fs::write(&config_path, config)?;
-        let [port] = free_ports()?;
-        let mut command = Command::new("prometheus");
-        command
-            .arg(format!("--config.file={}", config_path.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
-            .arg(format!("--web.listen-address=127.0.0.1:{port}"));
-        let process = Process::start(dir.path(), "prometheus", command)?;
-        let url = format!("http://127.0.0.1:{port}");
-        Ok(Self { url, _process: process, _fixture: fixture, _dir: dir })
+        let (process, url) = run(dir.path(), &config)?;
+        Ok(Self { url, _process: process, _fixture: Some(fixture), _dir: dir })
     }
+
+    /// Starts Prometheus with the series of an OpenMetrics file, and without scraping.
+    pub(crate) fn start_with(openmetrics: &str) -> Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("series.txt");
+        fs::write(&file, openmetrics)?;
+        let output = std::process::Command::new("promtool")
+            .args(["tsdb", "create-blocks-from", "openmetrics"])
+            .args([file, dir.path().join("data")])
+            .output()
+            .context("there is no promtool in PATH")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "promtool: {errors}");
+        let (process, url) = run(dir.path(), "")?;
+        Ok(Self { url, _process: process, _fixture: None, _dir: dir })
+    }
+}
+
+/// Runs Prometheus. Returns its URL, too.
+fn run(dir: &Path, config: &str) -> Result<(Process, String)> {
+    let config_path = dir.join("prometheus.yaml");
+    fs::write(&config_path, config)?;
+    let [port] = free_ports()?;
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", config_path.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let process = Process::start(dir, "prometheus", command)?;
+    Ok((process, format!("http://127.0.0.1:{port}")))
 }

@@ -1,0 +1,205 @@
+//! Shared queries have the results of single ones.
+//!
+//! All queries are evaluated at one time, so results must be equal to the bit. The series are
+//! random: pods without series, series that have just ended or long ago, counters with resets,
+//! several series for a pod, values that are no numbers.
+
+mod recipes;
+mod series;
+mod shapes;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use fastrand::Rng;
+use hpa_calc::Selector;
+use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_rules::{
+    Compat, Config, GroupResource, NotPerObject, Rule,
+    query::{Context, Objects},
+    results::{ObjectSamples, QueryResult, Sample},
+};
+use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use recipes::check as check_recipe;
+
+use crate::{
+    reader::{Reader, resources},
+    server::Server,
+};
+
+/// The seed of series and templates.
+const SEED: u64 = 20_261_122;
+const TEMPLATES: usize = 400;
+/// At least this many of the random templates must be shared, or the test says little.
+const MIN_SHARED: usize = 60;
+/// How long ago the last samples are: Prometheus keeps blocks for days.
+const AGE: SignedDuration = SignedDuration::from_hours(4);
+const LABEL: &str = "pod";
+
+/// A server with random series.
+pub(crate) struct Fixture {
+    client: Client,
+    _server: Server,
+}
+
+impl Fixture {
+    pub(crate) async fn start() -> Result<Self> {
+        let end = Timestamp::now() - AGE;
+        let series = series::openmetrics(end.as_second(), &mut Rng::with_seed(SEED));
+        let server = Server::start_with(&series)?;
+        let url = format!("{}/?time={}", server.url, end.as_second());
+        Reader::new(&url)?.wait_for("sum(inflight)").await?;
+        let client = Client::new(Settings::new("random", &url)?, Arc::new(()))?;
+        Ok(Self { client, _server: server })
+    }
+
+    /// The samples, or the failure as a text.
+    async fn query(&self, query: String) -> Result<Vec<Sample>, String> {
+        let query = InstantQuery { query, timeout: TimeoutParameter::default() };
+        match self.client.query(&query).await.as_deref() {
+            Ok(QueryResult::Vector(samples)) => Ok(samples.clone().unwrap_or_default()),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Random templates: those that are shared have equal results.
+pub(crate) async fn check_random(fixture: &Fixture) -> Result<()> {
+    let mut rng = Rng::with_seed(SEED);
+    let (mut shared, mut values) = (0, 0);
+    for _ in 0..TEMPLATES {
+        let checked = Checked::new(&shapes::template(&mut rng))?;
+        for namespace in series::NAMESPACES {
+            let Ok(query) = checked.shared_query(namespace) else { continue };
+            let found = checked.compare(fixture, namespace, query, &mut rng).await?;
+            let found = found.with_context(|| checked.template.clone())?;
+            shared += 1;
+            values += found;
+        }
+    }
+    ensure!(shared >= MIN_SHARED * series::NAMESPACES.len(), "only {shared} queries are shared");
+    ensure!(values >= shared, "only {values} values in {shared} queries");
+    println!("  {shared} shared queries with {values} values");
+    Ok(())
+}
+
+/// Templates that are not shared for a reason: shared, their results would differ. This shows that
+/// the comparison finds differences.
+pub(crate) async fn check_not_shared(fixture: &Fixture) -> Result<()> {
+    let mut rng = Rng::with_seed(SEED);
+    for template in shapes::NOT_SHARED {
+        let checked = Checked::new(template)?;
+        let mut is_different = false;
+        for namespace in series::NAMESPACES {
+            ensure!(checked.shared_query(namespace).is_err(), "{template} is shared");
+            let query = checked.unchecked_query(namespace)?;
+            let result = checked.compare(fixture, namespace, query, &mut rng).await?;
+            is_different |= result.is_err();
+        }
+        ensure!(is_different, "{template}: the results are equal");
+    }
+    Ok(())
+}
+
+/// A rule with a template that is checked.
+struct Checked {
+    template: String,
+    rule: Rule,
+    selector: Selector,
+}
+
+impl Checked {
+    fn new(template: &str) -> Result<Self> {
+        let file = format!(
+            "rules:\n- seriesQuery: x\n  resources: {{template: <<.Resource>>}}\n  \
+             metricsQuery: {}\n",
+            serde_json::to_string(template)?
+        );
+        let config = Config::parse(&file)?;
+        let rule = config.rules.first().context("no rule")?;
+        let rule = Rule::new(rule, &resources())?;
+        Ok(Self { template: template.to_owned(), rule, selector: Selector::everything() })
+    }
+
+    fn shared_query(&self, namespace: &str) -> Result<String, NotPerObject> {
+        let resource = GroupResource::pods();
+        let objects = Objects { resource: &resource, namespace, names: &[] };
+        self.rule.shared_query("x", objects, &self.selector, &resources(), Compat::Off)
+    }
+
+    /// The query that would be shared without a check.
+    fn unchecked_query(&self, namespace: &str) -> Result<String> {
+        let resource = GroupResource::pods();
+        let objects = Objects { resource: &resource, namespace, names: &[] };
+        let (labels, resources) = (self.rule.labels(), resources());
+        let context = Context { labels, resources: &resources, compat: Compat::Off };
+        let template = self.rule.query_template();
+        Ok(template.for_all_objects("x", objects, &self.selector, context)?)
+    }
+
+    /// Compares a shared query with single ones. Returns the number of values, or a difference.
+    async fn compare(
+        &self,
+        fixture: &Fixture,
+        namespace: &str,
+        query: String,
+        rng: &mut Rng,
+    ) -> Result<Result<usize>> {
+        let shared = fixture.query(query).await;
+        let pods = series::pods();
+        let mut requests: Vec<Vec<String>> = pods.iter().map(|pod| vec![pod.clone()]).collect();
+        for _ in 0..3 {
+            let mut several = pods.clone();
+            rng.shuffle(&mut several);
+            several.truncate(rng.usize(2..pods.len()));
+            requests.push(several);
+        }
+        let mut values = 0;
+        for names in requests {
+            let resource = GroupResource::pods();
+            let objects = Objects { resource: &resource, namespace, names: &names };
+            let (selector, resources) = (&self.selector, resources());
+            let query = self.rule.custom_query("x", objects, selector, &resources, Compat::Off)?;
+            let single = fixture.query(query.clone()).await;
+            match difference(&shared, &single, &names) {
+                Ok(found) => values += found,
+                Err(error) => return Ok(Err(error.context(query))),
+            }
+        }
+        Ok(Ok(values))
+    }
+}
+
+/// Compares results. Returns the number of values.
+fn difference(
+    shared: &Result<Vec<Sample>, String>,
+    single: &Result<Vec<Sample>, String>,
+    names: &[String],
+) -> Result<usize> {
+    let (shared, single) = match (shared, single) {
+        (Ok(shared), Ok(single)) => (shared, single),
+        // A failed query is not shared.
+        (Err(_), _) => return Ok(0),
+        (Ok(_), Err(error)) => bail!("only the single query fails: {error}"),
+    };
+    let part = |samples: &[Sample]| {
+        let mut part: Vec<(BTreeMap<String, String>, u64, i64)> = samples
+            .iter()
+            .filter(|sample| sample.labels.get(LABEL).is_some_and(|name| names.contains(name)))
+            .map(|sample| (sample.labels.clone(), sample.value.to_bits(), sample.timestamp_ms))
+            .collect();
+        part.sort();
+        part
+    };
+    let (of_shared, of_single) = (part(shared), part(single));
+    ensure!(of_shared == of_single, "{names:?}: shared {of_shared:?}, single {of_single:?}");
+    ensure!(of_single.len() == single.len(), "{names:?}: further results {single:?}");
+    let items = |samples: &[Sample]| {
+        let samples = ObjectSamples::new(samples, LABEL, Compat::Off);
+        format!("{:?}", samples.items(names.iter().map(String::as_str), Compat::Off))
+    };
+    ensure!(items(shared) == items(single), "{names:?}: other values");
+    Ok(of_single.len())
+}

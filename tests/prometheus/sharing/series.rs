@@ -1,0 +1,153 @@
+//! Random series, as an OpenMetrics file.
+
+use std::{fmt::Write as _, iter};
+
+use fastrand::Rng;
+
+/// The namespaces of the series.
+pub(super) const NAMESPACES: [&str; 3] = ["shop", "pay", "ops"];
+const PODS: usize = 7;
+/// Seconds between samples.
+const STEP: i64 = 15;
+const STEPS: i64 = 80;
+/// For how many seconds an instant query looks back.
+const LOOKBACK: i64 = 300;
+
+/// The names of all pods, with one that has no series.
+pub(super) fn pods() -> Vec<String> {
+    (0..PODS).map(|index| format!("web-{index}")).chain(iter::once("none".to_owned())).collect()
+}
+
+/// A file with series until `end`, in seconds since 1970.
+pub(super) fn openmetrics(end: i64, rng: &mut Rng) -> String {
+    let mut file = File { text: String::new(), end, rng };
+    file.requests();
+    file.gauges();
+    file.histograms();
+    file.information();
+    file.text.push_str("# EOF\n");
+    file.text
+}
+
+struct File<'r> {
+    text: String,
+    end: i64,
+    rng: &'r mut Rng,
+}
+
+impl File<'_> {
+    fn family(&mut self, name: &str, kind: &str) {
+        // Writing to a string can't fail.
+        let _ = writeln!(self.text, "# TYPE {name} {kind}");
+    }
+
+    /// A series with a sample for each step. It can start late, have gaps, or end early.
+    fn series(&mut self, name: &str, labels: &str, mut value: impl FnMut(&mut Rng) -> f64) {
+        let first = if self.rng.u8(..4) == 0 { self.rng.i64(0..STEPS) } else { 0 };
+        // Some are gone, others are so old that they just count.
+        let age = match self.rng.u8(..6) {
+            0 => LOOKBACK + self.rng.i64(0..600),
+            1 => self.rng.i64(0..LOOKBACK),
+            _ => 0,
+        };
+        for step in first..STEPS {
+            let time = self.end - (STEPS - 1 - step) * STEP;
+            let value = value(self.rng);
+            if time <= self.end - age && self.rng.u8(..20) > 0 {
+                let _ = writeln!(self.text, "{name}{{{labels}}} {value} {time}");
+            }
+        }
+    }
+
+    /// Calls a function with the labels of each pod. Some pods have no series.
+    fn pods(&mut self, add: impl Fn(&mut Self, &str)) {
+        for namespace in NAMESPACES {
+            for pod in pods().iter().take(PODS) {
+                if self.rng.u8(..7) > 0 {
+                    add(self, &format!("namespace=\"{namespace}\",pod=\"{pod}\""));
+                }
+            }
+            // Of no pod, but in the namespace.
+            if self.rng.bool() {
+                add(self, &format!("namespace=\"{namespace}\""));
+            }
+        }
+    }
+
+    /// Counters, which are reset now and then.
+    fn requests(&mut self) {
+        self.family("requests", "counter");
+        self.pods(|file, labels| {
+            for code in ["200", "500"] {
+                let mut total = file.rng.f64() * 1e6;
+                file.series("requests_total", &format!("{labels},code=\"{code}\""), |rng| {
+                    total = if rng.u8(..30) == 0 { rng.f64() } else { total + rng.f64() * 99.0 };
+                    total
+                });
+            }
+        });
+    }
+
+    /// Gauges: several for a pod, and with values that are no numbers.
+    fn gauges(&mut self) {
+        self.family("inflight", "gauge");
+        self.pods(|file, labels| {
+            for container in ["app", "proxy"].into_iter().take(file.rng.usize(1..=2)) {
+                let labels = format!("{labels},container=\"{container}\"");
+                file.series("inflight", &labels, |rng| match rng.u8(..40) {
+                    0 => f64::NAN,
+                    1 => f64::INFINITY,
+                    2 => 0.0,
+                    _ => (rng.f64() - 0.3) * 10_f64.powi(rng.i32(-3..9)),
+                });
+            }
+        });
+        self.family("workers", "gauge");
+        self.pods(|file, labels| {
+            file.series("workers", labels, |rng| f64::from(rng.u8(..4)));
+        });
+    }
+
+    fn histograms(&mut self) {
+        self.family("latency_seconds", "histogram");
+        self.pods(|file, labels| {
+            let mut totals = [0.0; 4];
+            let bounds = ["0.1", "0.5", "2", "+Inf"];
+            let lines: Vec<[f64; 4]> = (0..STEPS)
+                .map(|_| {
+                    let mut sum = 0.0;
+                    totals = totals.map(|total| {
+                        sum += file.rng.f64() * 10.0;
+                        total + sum
+                    });
+                    totals
+                })
+                .collect();
+            for (index, bound) in bounds.into_iter().enumerate() {
+                let mut values = lines.iter().filter_map(|line| line.get(index).copied());
+                let labels = format!("{labels},le=\"{bound}\"");
+                file.series("latency_seconds_bucket", &labels, |_| {
+                    values.next().unwrap_or_default()
+                });
+            }
+        });
+    }
+
+    /// What is joined with other series: the limits and nodes of pods, and the zones of nodes.
+    fn information(&mut self) {
+        self.family("limits", "gauge");
+        self.pods(|file, labels| {
+            file.series("limits", labels, |rng| f64::from(rng.u8(1..9)));
+        });
+        self.family("pod_info", "gauge");
+        self.pods(|file, labels| {
+            let node = file.rng.u8(..3);
+            file.series("pod_info", &format!("{labels},node=\"node-{node}\""), |_| 1.0);
+        });
+        self.family("zone_info", "gauge");
+        for node in 0..3 {
+            let labels = format!("node=\"node-{node}\",zone=\"zone-{}\"", node % 2);
+            self.series("zone_info", &labels, |_| 1.0);
+        }
+    }
+}
