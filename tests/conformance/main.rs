@@ -16,6 +16,7 @@ mod adapter;
 mod admission;
 mod calculators;
 mod compare;
+mod json_path;
 mod responses;
 mod rules;
 mod schedules;
@@ -39,7 +40,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 11] = [
+const CHECKS: [(&str, bool, Check); 12] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -48,13 +49,14 @@ const CHECKS: [(&str, bool, Check); 11] = [
     ("selector", true, values::selector),
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
+    ("json_path", false, |line, _| json_path::check(line)),
     ("scaling_schedule", false, |line, _| schedules::check(line)),
     ("prometheus_adapter_http", true, adapter::http::check),
     ("prometheus_adapter_start", false, |line, _| adapter::start::check(line)),
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 13;
+const DEFAULT_FILES: usize = 14;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

@@ -1,0 +1,140 @@
+//! Why there is no number.
+
+use std::fmt;
+
+/// Why a document has no number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExtractError {
+    /// The syntax of a path is wrong.
+    #[error("invalid path at byte {position}: {problem}")]
+    Path {
+        /// Where it is wrong.
+        position: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The document is not JSON, or exceeds a limit.
+    #[error("invalid document at byte {position}: {problem}")]
+    Document {
+        /// Where it is wrong.
+        position: usize,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The path or expression can't be evaluated for the document.
+    #[error("evaluation failed: {0}")]
+    Evaluation(String),
+    /// The path selects nothing.
+    #[error("the path selects nothing")]
+    Empty,
+    /// Several numbers, or an array of numbers, but no aggregator.
+    #[error("several values, but no aggregator")]
+    NoAggregator,
+    /// One of several values is no number.
+    #[error("one of several values is no number")]
+    NotNumeric,
+    /// The only value has another type.
+    #[error("the value is {0}, not a number")]
+    Type(JsonType),
+    /// The value is a number that a 64-bit float can't represent.
+    #[error("the number is too large")]
+    TooLarge,
+}
+
+/// A type of values other than numbers and arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonType {
+    /// `null`, or nothing in an expression.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// A text.
+    String,
+    /// An object.
+    Object,
+}
+
+impl fmt::Display for JsonType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::String => "a string",
+            Self::Object => "an object",
+        })
+    }
+}
+
+/// In which step an extraction failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The path was refused before any document.
+    Parse,
+    /// The document was refused.
+    Document,
+    /// The evaluation failed.
+    Evaluation,
+    /// The result is no number.
+    Result,
+}
+
+impl ExtractError {
+    /// In which step it failed.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Path { .. } => ErrorKind::Parse,
+            Self::Document { .. } => ErrorKind::Document,
+            Self::Evaluation(_) => ErrorKind::Evaluation,
+            Self::Empty
+            | Self::NoAggregator
+            | Self::NotNumeric
+            | Self::Type(_)
+            | Self::TooLarge => ErrorKind::Result,
+        }
+    }
+}
+
+/// Why an evaluation failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EvalError {
+    #[error("invalid syntax at byte {0} of {1:?}")]
+    Syntax(usize, String),
+    #[error("{0:?} is not a function")]
+    UnknownFunction(String),
+    #[error("{0:?} is not a constant")]
+    UnknownConstant(String),
+    #[error("{0:?} is incomplete")]
+    Incomplete(String),
+    #[error("unbalanced parentheses in {0:?}")]
+    Parentheses(String),
+    #[error("{0:?} is not an index")]
+    Index(String),
+    #[error("invalid slice {0:?}")]
+    Slice(String),
+    #[error("{0} needs {1}")]
+    Operand(&'static str, &'static str),
+    #[error("division by zero")]
+    DivisionByZero,
+    #[error("the result of {0} is too large")]
+    Overflow(&'static str),
+    #[error("{0} is not supported, because a metric must not be random")]
+    Random(&'static str),
+    #[error("invalid regular expression: {0}")]
+    Regex(String),
+    #[error("invalid base64")]
+    Base64,
+    #[error("a number is too large")]
+    TooLarge,
+    #[error("a step of the path follows a value that is missing")]
+    Missing,
+    #[error("more than {0} steps")]
+    TooManySteps(u64),
+    #[error("expressions are nested too deeply")]
+    TooDeep,
+}
+
+impl From<EvalError> for ExtractError {
+    fn from(error: EvalError) -> Self {
+        Self::Evaluation(error.to_string())
+    }
+}

@@ -1,0 +1,211 @@
+//! Parses expressions into postfix notation.
+
+use crate::{
+    document::{Document, Kind},
+    error::EvalError,
+    functions::Function,
+    math,
+    operators::Operator,
+    path::{Path, lower},
+    quote::unquote,
+    scan::{Scanner, starts_operator},
+};
+
+/// A compiled expression, or why it is invalid.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    program: Result<Vec<Instruction>, EvalError>,
+    /// It is `@.length`, which is the number of children of any container.
+    pub(crate) is_length: bool,
+}
+
+/// An instruction of a stack machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Instruction {
+    Call(Function),
+    Apply(Operator),
+    /// Pushes what the path selects.
+    Select(Path),
+    Push(Constant),
+    /// Fails when it is reached.
+    Fail(EvalError),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Constant {
+    Null,
+    Bool(bool),
+    Number(Option<f64>),
+    Text(Vec<u8>),
+}
+
+/// An operator or function whose operands are not complete.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Parenthesis,
+    Operator(Operator),
+    Function(Function),
+}
+
+impl Expression {
+    pub(crate) fn parse(text: &[u8], nesting: usize) -> Self {
+        let mut parser = Parser { text, nesting, pending: Vec::new(), program: Vec::new() };
+        let program = parser.parse().map(|()| parser.program);
+        Self { program, is_length: text == b"@.length" }
+    }
+
+    /// The instructions.
+    pub(crate) fn program(&self) -> Result<&[Instruction], EvalError> {
+        self.program.as_deref().map_err(Clone::clone)
+    }
+
+    /// Fails now if the syntax is wrong.
+    pub(crate) fn required(self) -> Result<Self, EvalError> {
+        self.program().map(|_| ())?;
+        Ok(self)
+    }
+}
+
+struct Parser<'t> {
+    text: &'t [u8],
+    nesting: usize,
+    pending: Vec<Pending>,
+    program: Vec<Instruction>,
+}
+
+impl Parser<'_> {
+    fn parse(&mut self) -> Result<(), EvalError> {
+        let mut scanner = Scanner::new(self.text);
+        let mut after_value = false;
+        while let Some(byte) = scanner.skip_space() {
+            let error = self.syntax(scanner.position());
+            if starts_operator(byte) && after_value {
+                after_value = false;
+                let operator = scanner.operator().and_then(Operator::new).ok_or(error)?;
+                self.operator(operator);
+                continue;
+            }
+            after_value = byte != b'(';
+            match byte {
+                b'-' | b'+' | b'.' | b'0'..=b'9' => {
+                    let number = scanner.number().ok_or(error)?;
+                    self.program.push(literal(number.as_bytes()));
+                }
+                _ if starts_operator(byte) => return Err(error),
+                b'"' | b'\'' => {
+                    let quoted = scanner.quoted(byte).ok_or(error)?;
+                    let text = unquote(quoted, byte).ok_or(self.syntax(0))?;
+                    self.program.push(Instruction::Push(Constant::Text(text)));
+                }
+                b'$' | b'@' => {
+                    let variable = scanner.variable().ok_or(error)?;
+                    self.select(variable);
+                }
+                b'(' => {
+                    scanner.advance();
+                    self.pending.push(Pending::Parenthesis);
+                }
+                b')' => {
+                    scanner.advance();
+                    self.close()?;
+                }
+                _ => after_value = self.name(&mut scanner)?,
+            }
+        }
+        while let Some(pending) = self.pending.pop() {
+            let instruction = pending.instruction().ok_or_else(|| self.parentheses())?;
+            self.program.push(instruction);
+        }
+        if self.program.is_empty() { Err(EvalError::Incomplete(self.shown())) } else { Ok(()) }
+    }
+
+    /// A function or constant. Returns whether it is a value.
+    fn name(&mut self, scanner: &mut Scanner<'_>) -> Result<bool, EvalError> {
+        let (name, is_function) = scanner.name();
+        let name = String::from_utf8_lossy(&lower(name)).into_owned();
+        if is_function {
+            let function = Function::new(&name).ok_or(EvalError::UnknownFunction(name))?;
+            self.pending.push(Pending::Function(function));
+            return Ok(false);
+        }
+        let constant = match name.as_str() {
+            "true" => Constant::Bool(true),
+            "false" => Constant::Bool(false),
+            "null" => Constant::Null,
+            _ => match math::constant(&name) {
+                Some(number) => Constant::Number(Some(number)),
+                None => return Err(EvalError::UnknownConstant(name)),
+            },
+        };
+        self.program.push(Instruction::Push(constant));
+        Ok(true)
+    }
+
+    /// Emits the pending operators that bind more strongly, and functions.
+    fn operator(&mut self, operator: Operator) {
+        while let Some(pending) = self.pending.last() {
+            let is_first = match pending {
+                Pending::Function(_) => true,
+                Pending::Operator(pending) => pending.binds_before(operator),
+                Pending::Parenthesis => false,
+            };
+            if !is_first {
+                break;
+            }
+            self.program.extend(self.pending.pop().and_then(Pending::instruction));
+        }
+        self.pending.push(Pending::Operator(operator));
+    }
+
+    /// Emits what is pending since the opening parenthesis.
+    fn close(&mut self) -> Result<(), EvalError> {
+        loop {
+            let pending = self.pending.pop().ok_or_else(|| self.parentheses())?;
+            match pending.instruction() {
+                Some(instruction) => self.program.push(instruction),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn select(&mut self, path: &[u8]) {
+        let instruction = match Path::parse(path, self.nesting) {
+            Ok(path) => Instruction::Select(path),
+            Err(_) => Instruction::Fail(EvalError::Syntax(0, shown(path))),
+        };
+        self.program.push(instruction);
+    }
+
+    fn syntax(&self, position: usize) -> EvalError {
+        EvalError::Syntax(position, self.shown())
+    }
+
+    fn parentheses(&self) -> EvalError {
+        EvalError::Parentheses(self.shown())
+    }
+
+    fn shown(&self) -> String {
+        shown(self.text)
+    }
+}
+
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).into_owned()
+}
+
+impl Pending {
+    fn instruction(self) -> Option<Instruction> {
+        match self {
+            Self::Parenthesis => None,
+            Self::Operator(operator) => Some(Instruction::Apply(operator)),
+            Self::Function(function) => Some(Instruction::Call(function)),
+        }
+    }
+}
+
+fn literal(text: &[u8]) -> Instruction {
+    match Document::parse_literal(text) {
+        Some(Kind::Number(number)) => Instruction::Push(Constant::Number(number)),
+        _ => Instruction::Fail(EvalError::Syntax(0, shown(text))),
+    }
+}

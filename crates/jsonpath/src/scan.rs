@@ -1,0 +1,181 @@
+//! Reads numbers, texts, operators and variables, as the reference does.
+
+/// The operators, longer ones first.
+pub(crate) const OPERATORS: [&str; 21] = [
+    "**", "<<", ">>", "&^", "==", "!=", "<=", ">=", "=~", "&&", "||", "*", "/", "%", "&", "+", "-",
+    "|", "^", "<", ">",
+];
+
+/// A position in a text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanner<'t> {
+    text: &'t [u8],
+    position: usize,
+}
+
+impl<'t> Scanner<'t> {
+    pub(crate) fn new(text: &'t [u8]) -> Self {
+        Self { text, position: 0 }
+    }
+
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.get(self.position).copied()
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.position += 1;
+    }
+
+    /// The text from a position to the current one.
+    pub(crate) fn since(&self, start: usize) -> &'t [u8] {
+        self.text.get(start..self.position.min(self.text.len())).unwrap_or_default()
+    }
+
+    /// The next byte that is no space.
+    pub(crate) fn skip_space(&mut self) -> Option<u8> {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.position += 1;
+        }
+        self.peek()
+    }
+
+    /// Takes the bytes if they follow.
+    pub(crate) fn take(&mut self, expected: &[u8]) -> bool {
+        let follows = self.text.get(self.position..).is_some_and(|rest| rest.starts_with(expected));
+        if follows {
+            self.position += expected.len();
+        }
+        follows
+    }
+
+    /// Takes an operator.
+    pub(crate) fn operator(&mut self) -> Option<&'static str> {
+        OPERATORS.into_iter().find(|operator| self.take(operator.as_bytes()))
+    }
+
+    /// Takes a number in JSON's syntax. A number that is cut short (`1.` or `1e`) is invalid, and
+    /// so is one before a control character.
+    pub(crate) fn number(&mut self) -> Option<&'t str> {
+        let start = self.position;
+        self.take(b"-");
+        if !self.take(b"0") {
+            self.digits()?;
+        }
+        if self.take(b".") {
+            self.digits()?;
+        }
+        if self.take(b"e") || self.take(b"E") {
+            let _ = self.take(b"+") || self.take(b"-");
+            self.digits()?;
+        }
+        if self.peek().is_some_and(is_control) {
+            return None;
+        }
+        std::str::from_utf8(self.since(start)).ok()
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let start = self.position;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.position += 1;
+        }
+        (self.position > start).then_some(())
+    }
+
+    /// Takes a text in quotes, with the quotes. The escapes are those of JSON, and `\'` in single
+    /// quotes instead of `\"`.
+    pub(crate) fn quoted(&mut self, quote: u8) -> Option<&'t [u8]> {
+        let start = self.position;
+        self.position += 1;
+        loop {
+            let byte = self.peek()?;
+            self.position += 1;
+            match byte {
+                _ if byte == quote => return Some(self.since(start)),
+                b'\\' => self.escape(quote)?,
+                0..b' ' => return None,
+                _ => {}
+            }
+        }
+    }
+
+    fn escape(&mut self, quote: u8) -> Option<()> {
+        let byte = self.peek()?;
+        self.position += 1;
+        match byte {
+            b'u' => {
+                let digits = self.text.get(self.position..self.position + 4)?;
+                self.position += 4;
+                digits.iter().all(u8::is_ascii_hexdigit).then_some(())
+            }
+            b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Some(()),
+            _ => (byte == quote).then_some(()),
+        }
+    }
+
+    /// Whether an odd number of backslashes precedes the current byte.
+    pub(crate) fn is_escaped(&self) -> bool {
+        let before = self.text.get(..self.position).unwrap_or_default();
+        before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
+    }
+
+    /// Takes a variable: a path that starts with `$` or `@`. Brackets and parentheses must match;
+    /// inside them, everything belongs to it.
+    pub(crate) fn variable(&mut self) -> Option<&'t [u8]> {
+        let start = self.position;
+        let mut open = Vec::new();
+        while let Some(byte) = self.peek() {
+            match byte {
+                b'"' | b'\'' => {
+                    self.position += 1;
+                    while self.peek()? != byte || self.is_escaped() {
+                        self.position += 1;
+                    }
+                }
+                b'[' | b'(' => open.push(byte),
+                b']' | b')' => match (open.pop(), byte) {
+                    (None, _) => break,
+                    (Some(b'['), b']') | (Some(b'('), b')') => {}
+                    _ => return None,
+                },
+                b'.' | b'@' | b'$' | b'?' | b'*' => {}
+                _ if is_name(byte) || !open.is_empty() => {}
+                _ => break,
+            }
+            self.position += 1;
+        }
+        open.is_empty().then(|| self.since(start))
+    }
+
+    /// Takes the name of a function or constant, up to a parenthesis or a byte that no name has.
+    /// Returns whether a parenthesis follows.
+    pub(crate) fn name(&mut self) -> (&'t [u8], bool) {
+        let start = self.position;
+        while self.peek().is_some_and(is_name_part) {
+            self.position += 1;
+        }
+        (self.since(start), self.peek() == Some(b'('))
+    }
+}
+
+fn is_control(byte: u8) -> bool {
+    byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')
+}
+
+/// A byte of a name in a variable: also brackets, `\`, `^`, `_` and a backtick.
+fn is_name(byte: u8) -> bool {
+    matches!(byte, b'A'..=b'z' | b'0'..=b'9')
+}
+
+fn is_name_part(byte: u8) -> bool {
+    is_name(byte) || byte == b'_'
+}
+
+/// Whether an operator can start with the byte.
+pub(crate) fn starts_operator(byte: u8) -> bool {
+    b"*/%<>&|^+-=!".contains(&byte)
+}

@@ -1,0 +1,86 @@
+//! `json_path`: numbers from JSON documents, by kube-metrics-adapter.
+
+use hpa_jsonpath::{Aggregator, Compat, ErrorKind, ExtractError, Extractor, JsonType, Query};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    document: String,
+    #[serde(default)]
+    json_key: String,
+    #[serde(default)]
+    json_eval: String,
+    #[serde(default)]
+    aggregator: String,
+    #[serde(default)]
+    value: Value,
+    error: Option<String>,
+}
+
+/// Go's functions and those of the platform may differ in the last digits.
+const TOLERANCE: f64 = 1e-12;
+
+pub(crate) fn check(line: &Value) -> Result<(), String> {
+    let case = Line::deserialize(line).map_err(|error| format!("line: {error}"))?;
+    let aggregator = match case.aggregator.as_str() {
+        "" => None,
+        name => Some(name.parse::<Aggregator>().map_err(|error| error.to_string())?),
+    };
+    let query = if case.json_key.is_empty() {
+        Ok(Query::expression(&case.json_eval))
+    } else {
+        Query::key(&case.json_key)
+    };
+    let result = query.and_then(|query| {
+        let extractor = Extractor::new(query, aggregator);
+        extractor.with_compat(Compat::KubeMetricsAdapter).extract(case.document.as_bytes())
+    });
+    match (&case.error, result) {
+        (None, Ok(value)) => same_number(expected(&case.value)?, value, &case.json_eval),
+        (Some(expected), Err(error)) if kind(&error, &case).contains(&expected.as_str()) => Ok(()),
+        (Some(expected), result) => Err(format!("expected the error {expected}, got {result:?}")),
+        (None, Err(error)) => Err(format!("expected {}, got the error {error}", case.value)),
+    }
+}
+
+fn expected(value: &Value) -> Result<f64, String> {
+    match value.as_str() {
+        Some("NaN") => Ok(f64::NAN),
+        Some("+Inf") => Ok(f64::INFINITY),
+        Some("-Inf") => Ok(f64::NEG_INFINITY),
+        _ => value.as_f64().ok_or_else(|| format!("not a number: {value}")),
+    }
+}
+
+#[expect(clippy::float_cmp, reason = "exact unless a function rounds")]
+fn same_number(expected: f64, value: f64, expression: &str) -> Result<(), String> {
+    let is_function = ["(", "**"].iter().any(|part| expression.contains(part));
+    let tolerance = if is_function { TOLERANCE * expected.abs() } else { 0.0 };
+    let is_same = expected == value
+        || expected.is_nan() && value.is_nan()
+        || (expected - value).abs() <= tolerance;
+    if is_same { Ok(()) } else { Err(format!("expected {expected}, got {value}")) }
+}
+
+/// The names of an error in the recorded data.
+fn kind(error: &ExtractError, case: &Line) -> &'static [&'static str] {
+    match error {
+        ExtractError::Empty => &["empty"],
+        ExtractError::NoAggregator => &["no-aggregator"],
+        ExtractError::NotNumeric => &["not-numeric"],
+        ExtractError::Type(JsonType::Null) => &["type-null"],
+        ExtractError::Type(JsonType::Bool) => &["type-bool"],
+        ExtractError::Type(JsonType::String) => &["type-string"],
+        ExtractError::Type(JsonType::Object) => &["type-object"],
+        _ => match error.kind() {
+            ErrorKind::Parse => &["parse"],
+            ErrorKind::Document => &["document"],
+            // A path in an expression is part of it.
+            ErrorKind::Evaluation if case.json_key.is_empty() => &["eval", "path", "panic"],
+            ErrorKind::Evaluation => &["path", "panic"],
+            ErrorKind::Result => &[],
+        },
+    }
+}
