@@ -11,6 +11,7 @@ use crate::{
     query::{Context, Objects, QueryError, QueryTemplate},
     resource::{ApiResources, GroupResource},
     results::Sample,
+    shape::NotPerObject,
     template::TemplateError,
     value::{NoValue, cpu_value, memory_value},
 };
@@ -158,6 +159,27 @@ impl ResourceMetrics {
         let objects = Objects { resource: &GroupResource::nodes(), namespace: "", names };
         let context = Context { labels: &rule.labels, resources, compat };
         rule.node_query.for_objects("", objects, &Selector::everything(), &[], context)
+    }
+
+    /// Whether the queries for several pods or nodes read each of them as queries for it alone
+    /// would. `objects.names` is ignored.
+    pub fn check_per_object(
+        &self,
+        objects: Objects<'_>,
+        resources: &ApiResources,
+    ) -> Result<(), NotPerObject> {
+        let is_pods = *objects.resource == GroupResource::pods();
+        let selector = Selector::everything();
+        [&self.cpu, &self.memory].into_iter().try_for_each(|rule| {
+            let context = Context { labels: &rule.labels, resources, compat: Compat::Off };
+            let container = [rule.container_label.as_str()];
+            let (query, extra) = if is_pods {
+                (&rule.container_query, &container[..])
+            } else {
+                (&rule.node_query, &[][..])
+            };
+            query.check_per_object("", objects, &selector, extra, context)
+        })
     }
 
     /// The label with the name of a pod or a node in the result of a query.

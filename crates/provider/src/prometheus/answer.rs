@@ -14,7 +14,7 @@ use hpa_rules::{
 };
 
 use super::{
-    PrometheusProvider,
+    PrometheusProvider, name_lists,
     sharing::{Shared, Wanted},
     state::State,
     timestamp,
@@ -28,12 +28,6 @@ use crate::{
         Value,
     },
 };
-
-/// The length of the names in a query. Proxies refuse, and servers parse slowly, what is much
-/// longer.
-const MAX_NAMES_LEN: usize = 8 << 10;
-/// How many queries of one long list of names are sent at a time.
-const CONCURRENT_PARTS: usize = 4;
 
 /// The samples of a custom metric, and what they mean.
 struct CustomResult {
@@ -140,16 +134,16 @@ impl PrometheusProvider {
         found: &FoundMetric<'_>,
         names: &'n [String],
     ) -> Vec<&'n [String]> {
-        let parts = chunks(names);
-        if parts.len() == 1 || self.settings.compat == Compat::PrometheusAdapter {
+        if self.settings.compat == Compat::PrometheusAdapter {
             return vec![names];
         }
         let FoundMetric { rule, resource, series, .. } = found;
         let resource = &resource.group_resource;
         let objects = Objects { resource, namespace: &request.namespace, names: &[] };
         let (selector, resources) = (&request.metric_selector, &state.resources);
-        let check = rule.check_per_object(series, objects, selector, resources, Compat::Off);
-        if check.is_ok() { parts } else { vec![names] }
+        name_lists::split(names, || {
+            rule.check_per_object(series, objects, selector, resources, Compat::Off).is_ok()
+        })
     }
 
     /// Sends a query for each list of names. Returns the samples, the number of results and the
@@ -182,7 +176,7 @@ impl PrometheusProvider {
             all.extend(part);
             Ok((all, count + results))
         };
-        let parts = stream::iter(queries).map(read).buffered(CONCURRENT_PARTS);
+        let parts = stream::iter(queries).map(read).buffered(name_lists::CONCURRENCY);
         let (samples, results) = parts.try_fold(Default::default(), add).await?;
         Ok((Arc::new(samples), results, first))
     }
@@ -280,23 +274,6 @@ impl PrometheusProvider {
         };
         client.query(&InstantQuery { query, timeout }).await.map_err(ProviderError::fetch)
     }
-}
-
-/// Splits a list of names so that no query is too long. The parts have as many names as possible.
-pub(super) fn chunks(names: &[String]) -> Vec<&[String]> {
-    let mut parts = Vec::new();
-    let mut rest = names;
-    while !rest.is_empty() {
-        let mut len = 0;
-        let fits = rest.iter().take_while(|name| {
-            len += name.len() + 1;
-            len <= MAX_NAMES_LEN
-        });
-        let (part, more) = rest.split_at(fits.count().max(1));
-        parts.push(part);
-        rest = more;
-    }
-    parts
 }
 
 fn no_query(

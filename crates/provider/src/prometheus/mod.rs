@@ -3,6 +3,7 @@
 mod answer;
 mod discovery;
 mod inspect;
+mod name_lists;
 mod permissions;
 mod reload;
 mod servers;

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use futures::future::join_all;
+use futures::{StreamExt, TryStreamExt, future::join_all, stream};
 use hpa_prometheus::{Client, InstantQuery, TimeoutParameter};
 use hpa_rules::{
     Compat, GroupResource,
-    query::QueryError,
+    query::{Objects, QueryError},
     resource_metrics::{self, ResourceMetrics, Usage as Measured},
     results::{QueryResult, ResultError, Sample},
 };
 
-use super::{PrometheusProvider, state::State, timestamp};
+use super::{PrometheusProvider, name_lists, state::State, timestamp};
 use crate::{
     error::{NotFound, ProviderError},
     request::ObjectKey,
@@ -76,9 +76,13 @@ impl PrometheusProvider {
     ) -> Result<Usage<PodUsage>, ProviderError> {
         let rules = source.rules;
         let compat = self.settings.compat;
-        let query =
-            |measured| rules.pod_query(measured, namespace, names, &state.resources, compat);
-        let samples = self.read_both(source.client, query).await?;
+        let resources = &state.resources;
+        let pods = GroupResource::pods();
+        let parts = self.usage_parts(state, rules, &pods, namespace, names);
+        let query = |measured, names: &[String]| {
+            rules.pod_query(measured, namespace, names, resources, compat)
+        };
+        let samples = self.read_usage(source.client, &parts, query).await?;
         let (cpu, memory) = by_name(state, rules, &GroupResource::pods(), &samples)?;
         let mut usage = Usage::default();
         for name in names {
@@ -118,8 +122,11 @@ impl PrometheusProvider {
         }
         let Source { rules, client } = source(state)?;
         let compat = self.settings.compat;
-        let query = |measured| rules.node_query(measured, nodes, &state.resources, compat);
-        let samples = self.read_both(client, query).await?;
+        let parts = self.usage_parts(state, rules, &GroupResource::nodes(), "", nodes);
+        let query = |measured, nodes: &[String]| {
+            rules.node_query(measured, nodes, &state.resources, compat)
+        };
+        let samples = self.read_usage(client, &parts, query).await?;
         let (cpu, memory) = by_name(state, rules, &GroupResource::nodes(), &samples)?;
         let mut usage = Usage::default();
         for node in nodes {
@@ -138,14 +145,51 @@ impl PrometheusProvider {
         Ok(usage)
     }
 
+    /// Splits a long list of names, if each part has the same samples of its objects as the whole.
+    fn usage_parts<'n>(
+        &self,
+        state: &State,
+        rules: &ResourceMetrics,
+        resource: &GroupResource,
+        namespace: &str,
+        names: &'n [String],
+    ) -> Vec<&'n [String]> {
+        if self.settings.compat == Compat::PrometheusAdapter {
+            return vec![names];
+        }
+        let objects = Objects { resource, namespace, names: &[] };
+        name_lists::split(names, || rules.check_per_object(objects, &state.resources).is_ok())
+    }
+
+    /// Sends the queries for each list of names.
+    async fn read_usage(
+        &self,
+        client: &Client,
+        parts: &[&[String]],
+        query: impl Fn(Measured, &[String]) -> Result<String, QueryError>,
+    ) -> Result<Samples, ProviderError> {
+        let read = |names: &[String]| {
+            let queries = [Measured::Cpu, Measured::Memory].map(|measured| query(measured, names));
+            self.read_both(client, queries)
+        };
+        let parts: Vec<_> = parts.iter().map(|names| read(names)).collect();
+        let mut all = Samples { cpu: Vec::new(), memory: Vec::new() };
+        let mut parts = stream::iter(parts).buffered(name_lists::CONCURRENCY);
+        while let Some(part) = parts.try_next().await? {
+            all.cpu.extend(part.cpu);
+            all.memory.extend(part.memory);
+        }
+        Ok(all)
+    }
+
     /// Sends the queries for CPU and memory at the same time.
     async fn read_both(
         &self,
         client: &Client,
-        query: impl Fn(Measured) -> Result<String, QueryError>,
+        [cpu, memory]: [Result<String, QueryError>; 2],
     ) -> Result<Samples, ProviderError> {
-        let cpu = query(Measured::Cpu).map_err(ProviderError::NoQuery)?;
-        let memory = query(Measured::Memory).map_err(ProviderError::NoQuery)?;
+        let cpu = cpu.map_err(ProviderError::NoQuery)?;
+        let memory = memory.map_err(ProviderError::NoQuery)?;
         let (cpu, memory) = tokio::join!(self.vector(client, cpu), self.vector(client, memory));
         Ok(Samples { cpu: cpu?, memory: memory? })
     }

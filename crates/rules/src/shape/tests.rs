@@ -143,3 +143,13 @@ fn template_may_only_insert(#[case] text: &str, #[case] refused: Option<&str>) {
     let refused = refused.map(|action| NotPerObject::Template(action.to_owned()));
     assert_eq!(check_template(&template, "pod").err(), refused);
 }
+
+#[test]
+fn part_of_a_query_is_no_panic() {
+    let query = "sum by (pod, le) (-rate(m{pod=\"hpa-rs-object\",a=~'x|y'}[5m:30s] offset -1h @ \
+                 end())) * on (pod) group_left (x) label_replace(a, `b`, \"\\\\\", \"c\", \"d\") ^ 1e-3";
+    for (index, _) in query.char_indices() {
+        let (start, end) = query.split_at(index);
+        let _ = (check(start), check(end));
+    }
+}

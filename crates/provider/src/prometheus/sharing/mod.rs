@@ -7,7 +7,7 @@
 mod demand;
 mod stats;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::{
     collections::HashMap,

@@ -18,7 +18,7 @@ use crate::{
         tests::{Prometheus, RULES, prometheus, request, resources, sample},
     },
     provider::Provider,
-    request::ObjectKey,
+    request::{CustomRequest, ObjectKey},
     test_doubles::FixedObjects,
 };
 
@@ -29,11 +29,11 @@ fn single(pod: &str) -> String {
     format!(r#"max(inflight{{namespace="shop",pod="{pod}"}}) by (pod)"#)
 }
 
-struct Setup<'a> {
-    rules: &'a str,
-    compat: Compat,
-    sharing: bool,
-    pods: usize,
+pub(in crate::prometheus) struct Setup<'a> {
+    pub(in crate::prometheus) rules: &'a str,
+    pub(in crate::prometheus) compat: Compat,
+    pub(in crate::prometheus) sharing: bool,
+    pub(in crate::prometheus) pods: usize,
 }
 
 impl Default for Setup<'_> {
@@ -43,7 +43,10 @@ impl Default for Setup<'_> {
 }
 
 /// A provider with the pods web-0, web-1, and so on.
-async fn provider(server: &Prometheus, setup: &Setup<'_>) -> PrometheusProvider {
+pub(in crate::prometheus) async fn provider(
+    server: &Prometheus,
+    setup: &Setup<'_>,
+) -> PrometheusProvider {
     let pod = |index| {
         let key = ObjectKey::new("shop", &format!("web-{index}"));
         let labels = [("index".to_owned(), format!("{index}"))].into();
@@ -289,4 +292,31 @@ async fn names_that_are_no_literals_in_expressions_are_read_alone() {
         let _ = read(&provider, name).await;
     }
     assert_eq!(server.take_requests(), [single("a|b"), single("a*"), single("a|b")]);
+}
+
+/// The autoscalers of a namespace have their turns one after the other, as those of the controller.
+#[tokio::test(start_paused = true)]
+async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() {
+    const NAMESPACES: usize = 50;
+    const AUTOSCALERS: usize = 100;
+    const PERIODS: u32 = 10;
+    let server = prometheus();
+    server.compute(|query| query.contains("inflight{").then(|| json!([sample("web-0", "1")])));
+    let provider = provider(&server, &Setup { pods: 0, ..Setup::default() }).await;
+    let requests = (0..NAMESPACES)
+        .map(|index| CustomRequest { namespace: format!("shop-{index}"), ..request("inflight") });
+    let requests: Vec<CustomRequest> = requests.collect();
+    let turn = PERIOD / u32::try_from(NAMESPACES * AUTOSCALERS).unwrap();
+    for _ in 0..PERIODS {
+        for request in &requests {
+            for index in 0..AUTOSCALERS {
+                let _ = provider.custom_by_name(request, &format!("web-{index}")).await;
+                advance(turn).await;
+            }
+        }
+    }
+    let queries = u32::try_from(server.take_requests().len()).unwrap();
+    let per_namespace_and_period = f64::from(queries) / f64::from(PERIODS) / 50.0;
+    // The first autoscaler of each namespace sent its own query.
+    assert!((per_namespace_and_period - 1.1).abs() < 0.001, "{per_namespace_and_period}");
 }
