@@ -16,6 +16,7 @@ use tracing::info;
 
 use crate::{
     args::{RunArguments, to_std},
+    prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
 };
 
@@ -30,6 +31,7 @@ impl Metrics {
     pub(crate) async fn new(
         arguments: &RunArguments,
         clients: &Clients,
+        telemetry: &Telemetry,
     ) -> anyhow::Result<Option<Self>> {
         let Some(path) = &arguments.metrics.metrics_config else {
             return Ok(None);
@@ -43,11 +45,12 @@ impl Metrics {
                 bail!("--metrics-max-age must not be less than --metrics-relist-interval");
             }
         }
-        let observer = Arc::new(());
+        let requests = Arc::new(RequestMetrics::new()?);
+        telemetry.attach_collector(requests.clone());
         let server = arguments.prometheus.server(Compat::Off)?;
-        let client = server.map(|server| Client::new(server, observer.clone())).transpose()?;
+        let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
         let servers =
-            Servers::new(client, observer).permitting(arguments.prometheus.server_permissions());
+            Servers::new(client, requests).permitting(arguments.prometheus.server_permissions());
         let pods = PodLookup::default();
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         let settings = PrometheusSettings {
@@ -62,6 +65,7 @@ impl Metrics {
             Arc::new(ControllerPods(pods.clone())),
         );
         let provider = Arc::new(provider.with_context(name)?);
+        telemetry.attach_collector(Arc::new(RuleMetrics::new(provider.clone())?));
         // A file that is missing or wrong is an error of the command line. Later, it can be a
         // rotation in progress.
         provider.check_files().await.context("unable to connect to Prometheus")?;

@@ -17,6 +17,7 @@ mod logging;
 mod man;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod prometheus_metrics;
 mod query_exports;
 mod rules;
 mod run;

@@ -64,7 +64,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let build = version::build_info();
     info!(version = build.version, revision = build.revision, namespaces, "starting");
     let apis = arguments.cluster.autoscaler_api.apis();
-    let metrics = in_process::Metrics::new(&arguments, &clients).await?;
+    let metrics = in_process::Metrics::new(&arguments, &clients, &telemetry).await?;
     let dependencies = match metrics {
         Some(metrics) => metrics.dependencies(clients, &options, telemetry, arguments.dry_run)?,
         None if arguments.dry_run => Dependencies::for_dry_run(clients, &options, telemetry),

@@ -1,6 +1,5 @@
 //! `hpa adapter`.
 
-mod exports;
 mod prometheus_url;
 mod serving;
 
@@ -27,10 +26,11 @@ use tracing::{info, warn};
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
     logging,
+    prometheus_metrics::{RequestMetrics, RuleMetrics},
+    query_exports::QueryCollector,
     run::cancel_on_signal,
     version,
 };
-use exports::{Exports, observe_rules};
 
 /// How long an authorization is cached, if no flag says so. Autoscalers send each request every
 /// 15 s, so that the reference's 10 s would mean a review for each.
@@ -58,13 +58,15 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
-    let exports = Arc::new(Exports::new(&metrics)?);
-    let client = prometheus_client(&arguments, exports.clone()).await?;
+    let requests = RequestMetrics::new()?;
+    metrics.register(requests.clone())?;
+    let requests = Arc::new(requests);
+    let client = prometheus_client(&arguments, requests.clone()).await?;
     let (file, config) = rules(&arguments)?;
     check_intervals(&arguments, &config)?;
     let clients = KubeClients::new(&arguments).await?;
     let servers =
-        Servers::new(Some(client), exports).permitting(arguments.prometheus.server_permissions());
+        Servers::new(Some(client), requests).permitting(arguments.prometheus.server_permissions());
     let provider = provider(&arguments, config, servers, &clients).await?;
     let groups = groups(&arguments, &*provider);
 
@@ -92,7 +94,8 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let certificate =
         serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
             .await?;
-    observe_rules(&metrics, provider.clone())?;
+    metrics.register(RuleMetrics::new(provider.clone())?)?;
+    metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
     let adapter =
         Adapter::new(provider.clone(), authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
@@ -114,7 +117,7 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
 /// The client of Prometheus, and its files, which are read once for their errors.
 async fn prometheus_client(
     arguments: &AdapterArguments,
-    exports: Arc<Exports>,
+    requests: Arc<RequestMetrics>,
 ) -> anyhow::Result<Client> {
     let compat = arguments.compat.mode();
     let flags = &arguments.prometheus;
@@ -128,7 +131,7 @@ async fn prometheus_client(
         prometheus_url::for_mode(flags.prometheus_url.as_deref().unwrap_or(DEFAULT_URL), compat)
             .context(failed)?;
     let settings = flags.settings(&url, compat).context(failed)?;
-    let client = Client::new(settings, exports).context(failed)?;
+    let client = Client::new(settings, requests).context(failed)?;
     client.check_files().await.context(failed)?;
     Ok(client)
 }

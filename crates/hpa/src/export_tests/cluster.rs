@@ -1,21 +1,21 @@
-//! The controller as the binary sets it up, against the testbed over HTTP.
+//! The controller as the binary sets it up, against the testbed and a fake Prometheus over HTTP.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
+use axum::{Form, Json, Router, http::StatusCode, routing::post};
 use clap::Parser;
 use hpa_controller::{
-    Dependencies, Telemetry, TelemetryOptions,
+    Telemetry, TelemetryOptions,
     k8s::{ClientConfig, ClientSource, Clients},
 };
-use hpa_provider::QueryCounts;
 use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
-use serde_json::Value;
-use tokio::sync::watch;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch};
 
 use crate::{
     args::{Arguments, Command},
-    query_exports::QueryCollector,
+    in_process,
     run::options,
 };
 
@@ -49,6 +49,40 @@ fn objects() -> [Value; 4] {
     ]
 }
 
+/// A rule for a metric of the autoscaler, and one whose series can't be read.
+const RULES: &str = "
+rules:
+- seriesQuery: requests
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: broken
+  resources: {overrides: {namespace: {resource: namespace}, pod: {resource: pod}}}
+";
+
+/// Serves the series `requests`, counts queries, and returns the URL.
+async fn serve_prometheus(queries: watch::Sender<usize>) -> String {
+    let series = async |Form(form): Form<Vec<(String, String)>>| {
+        if form.iter().any(|(_, selector)| selector == "broken") {
+            let body = json!({ "status": "error", "errorType": "execution", "error": "boom" });
+            return (StatusCode::UNPROCESSABLE_ENTITY, Json(body));
+        }
+        let data = json!([{ "__name__": "requests", "namespace": "shop", "pod": "web-0" }]);
+        (StatusCode::OK, Json(json!({ "status": "success", "data": data })))
+    };
+    let query = async move || {
+        queries.send_modify(|queries| *queries += 1);
+        let sample = json!({ "metric": { "pod": "web-0" }, "value": [1, "5"] });
+        let data = json!({ "resultType": "vector", "result": [sample] });
+        Json(json!({ "status": "success", "data": data }))
+    };
+    let router =
+        Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
 /// The response of `/metrics` after some reconciles.
 pub(super) async fn scrape_controller() -> String {
     let (count, mut reads) = watch::channel(0);
@@ -62,29 +96,35 @@ pub(super) async fn scrape_controller() -> String {
         per_autoscaler: true,
         ..TelemetryOptions::default()
     }));
-    // These metrics are exported only with rules for Prometheus.
-    let counts = QueryCounts {
-        rule: "rules[0]".to_owned(),
-        server: "prometheus".to_owned(),
-        ..QueryCounts::default()
-    };
-    let collector = QueryCollector::new("hpa_controller", move || vec![counts.clone()]);
-    telemetry.attach_collector(Arc::new(collector.expect("a collector")));
     // This metric is exported only with leader election.
     telemetry.set_leader("hpa-controller", true);
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::with_observer(&config, telemetry.clone()).await.expect("clients");
-    let arguments =
-        Arguments::parse_from(["hpa", "run", "--horizontal-pod-autoscaler-sync-period=50ms"]);
+    let (count, mut queries) = watch::channel(0);
+    let rules = served.dir.path().join("rules.yaml");
+    std::fs::write(&rules, RULES).expect("a file");
+    let arguments = Arguments::parse_from([
+        "hpa".to_owned(),
+        "run".to_owned(),
+        "--horizontal-pod-autoscaler-sync-period=50ms".to_owned(),
+        format!("--metrics-config={}", rules.display()),
+        format!("--prometheus-url={}", serve_prometheus(count).await),
+    ]);
     let Command::Run(arguments) = arguments.command else {
         unreachable!("the arguments say `run`")
     };
     let options = options(&arguments);
-    let dependencies = Dependencies::with_telemetry(clients, &options, telemetry.clone());
+    let metrics = in_process::Metrics::new(&arguments, &clients, &telemetry).await;
+    let metrics = metrics.expect("valid rules").expect("rules");
+    let dependencies = metrics.dependencies(clients, &options, telemetry.clone(), false);
+    let dependencies = dependencies.expect("unique names");
     let controller = RunningController::start(dependencies, options);
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(TIMEOUT, reconciled).await.expect("in time").expect("a testbed");
+    // The discovery has ended before the first query, and that one before the second.
+    let queried = queries.wait_for(|queries| *queries >= 2);
+    tokio::time::timeout(TIMEOUT, queried).await.expect("in time").expect("a server");
     let text = telemetry.render();
     assert!(
         text.contains(&format!("{{code=\"200\",host=\"{}\",method=\"GET\"}}", served.address)),

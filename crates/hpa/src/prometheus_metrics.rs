@@ -1,8 +1,7 @@
-//! Metrics about Prometheus and the rules.
+//! Metrics about Prometheus and the rules, for `hpa run` and `hpa adapter`.
 
 use std::{sync::Arc, time::Duration};
 
-use hpa_adapter::{Metrics, metrics::MetricsError};
 use hpa_prometheus::{QueryFailure, RequestObserver};
 use hpa_provider::PrometheusProvider;
 use prometheus::{
@@ -11,50 +10,34 @@ use prometheus::{
     proto::MetricFamily,
 };
 
-use crate::query_exports::QueryCollector;
-
-/// Counts requests to Prometheus.
-pub(super) struct Exports {
+/// Counts requests to Prometheus. Clones share the counts.
+#[derive(Clone)]
+pub(crate) struct RequestMetrics {
     /// The name is that of prometheus-adapter.
-    request_seconds: HistogramVec,
+    seconds: HistogramVec,
     failures: IntCounterVec,
 }
 
-impl Exports {
-    pub(super) fn new(metrics: &Metrics) -> Result<Self, MetricsError> {
-        let exports = Self {
-            request_seconds: HistogramVec::new(
-                HistogramOpts::new(
-                    "prometheus_adapter_prometheus_client_request_duration_seconds",
-                    "Prometheus client query latency in seconds.  Broken down by target \
-                     prometheus endpoint and target server",
-                ),
-                &["path", "server"],
-            )?,
-            failures: IntCounterVec::new(
-                Opts::new(
-                    "hpa_adapter_prometheus_request_failures_total",
-                    "Failed requests to Prometheus by path and server",
-                ),
-                &["path", "server"],
-            )?,
-        };
-        metrics.register(exports.request_seconds.clone())?;
-        metrics.register(exports.failures.clone())?;
-        Ok(exports)
+impl RequestMetrics {
+    pub(crate) fn new() -> prometheus::Result<Self> {
+        let labels = ["path", "server"];
+        let seconds = HistogramOpts::new(
+            "prometheus_adapter_prometheus_client_request_duration_seconds",
+            "Prometheus client query latency in seconds.  Broken down by target prometheus \
+             endpoint and target server",
+        );
+        let failures = Opts::new(
+            "hpa_adapter_prometheus_request_failures_total",
+            "Failed requests to Prometheus by path and server",
+        );
+        Ok(Self {
+            seconds: HistogramVec::new(seconds, &labels)?,
+            failures: IntCounterVec::new(failures, &labels)?,
+        })
     }
 }
 
-/// Exports the state of each rule.
-pub(super) fn observe_rules(
-    metrics: &Metrics,
-    provider: Arc<PrometheusProvider>,
-) -> Result<(), MetricsError> {
-    metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
-    metrics.register(RuleCollector::new(provider)?)
-}
-
-impl RequestObserver for Exports {
+impl RequestObserver for RequestMetrics {
     fn observe(
         &self,
         server: &str,
@@ -63,15 +46,25 @@ impl RequestObserver for Exports {
         failure: Option<&QueryFailure>,
     ) {
         let labels = [path, server];
-        self.request_seconds.with_label_values(&labels).observe(duration.as_secs_f64());
+        self.seconds.with_label_values(&labels).observe(duration.as_secs_f64());
         if failure.is_some() {
             self.failures.with_label_values(&labels).inc();
         }
     }
 }
 
+impl Collector for RequestMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        [self.seconds.desc(), self.failures.desc()].concat()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        [self.seconds.collect(), self.failures.collect()].concat()
+    }
+}
+
 /// The state of the rules when metrics are read.
-struct RuleCollector {
+pub(crate) struct RuleMetrics {
     provider: Arc<PrometheusProvider>,
     series: GaugeVec,
     metrics: GaugeVec,
@@ -79,8 +72,8 @@ struct RuleCollector {
     failures: GaugeVec,
 }
 
-impl RuleCollector {
-    fn new(provider: Arc<PrometheusProvider>) -> Result<Self, MetricsError> {
+impl RuleMetrics {
+    pub(crate) fn new(provider: Arc<PrometheusProvider>) -> prometheus::Result<Self> {
         let gauge = |name: &str, help: &str| {
             GaugeVec::new(Opts::new(format!("hpa_adapter_rule_{name}"), help), &["rule", "server"])
         };
@@ -101,7 +94,7 @@ impl RuleCollector {
     }
 }
 
-impl Collector for RuleCollector {
+impl Collector for RuleMetrics {
     fn desc(&self) -> Vec<&Desc> {
         self.gauges().into_iter().flat_map(|gauge| gauge.desc()).collect()
     }
