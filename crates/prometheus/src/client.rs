@@ -12,14 +12,17 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 use hpa_rules::{Compat, results::QueryResult};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use kube::client::Body;
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit},
     time::{Instant, timeout_at},
 };
-use tokio_util::{bytes::Bytes, io::StreamReader};
+use tokio_util::{
+    bytes::{Bytes, BytesMut},
+    io::StreamReader,
+};
 
 use crate::{
     connection::{ConnectionError, Connector},
@@ -34,6 +37,10 @@ use crate::{
 
 const QUERY_PATH: &str = "/api/v1/query";
 const SERIES_PATH: &str = "/api/v1/series";
+
+/// Responses up to this size are read at the same time. Larger ones wait for each other, because
+/// several of them, decoded, could take all memory.
+const SMALL_RESPONSE: usize = 1 << 20;
 
 /// An instant query, which is evaluated at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +74,7 @@ struct Inner {
     settings: Arc<Settings>,
     connector: Connector,
     slots: Arc<Semaphore>,
+    large_response: Semaphore,
     observer: Arc<dyn RequestObserver>,
 }
 
@@ -101,7 +109,8 @@ impl Client {
         observer: Arc<dyn RequestObserver>,
     ) -> Self {
         let slots = Arc::new(Semaphore::new(settings.concurrency.get()));
-        let inner = Arc::new(Inner { settings, connector, slots, observer });
+        let large_response = Semaphore::new(1);
+        let inner = Arc::new(Inner { settings, connector, slots, large_response, observer });
         Self { inner, queries: Arc::new(SingleFlight::new()) }
     }
 
@@ -156,7 +165,7 @@ impl Inner {
         let result = async |deadline| {
             let _slot = self.slot(limit, deadline).await?;
             let response = self.send(QUERY_PATH, &parameters, limit, deadline).await?;
-            let body = self.body(response, limit, deadline).await?;
+            let (body, _large) = self.body(response, limit, deadline).await?;
             decode::query_result(&body, self.settings.compat)
         };
         self.observed(QUERY_PATH, limit, result).await
@@ -267,19 +276,33 @@ impl Inner {
         request
     }
 
+    /// The body, and the permit for it if it is large, which must be held until it is decoded.
     async fn body(
         &self,
         response: Response<Body>,
         limit: Duration,
         deadline: Instant,
-    ) -> Result<Bytes, QueryFailure> {
+    ) -> Result<(BytesMut, Option<SemaphorePermit<'_>>), QueryFailure> {
         let max = self.settings.max_response_bytes;
-        let body = Limited::new(response.into_body(), max).collect();
-        match timeout_at(deadline, body).await {
-            Err(_) => Err(QueryFailure::Timeout(limit)),
-            Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(QueryFailure::TooLong(max)),
-            Ok(Err(error)) => Err(QueryFailure::Body(Arc::new(io::Error::other(error)))),
+        let mut chunks = response.into_body().into_data_stream();
+        let (mut body, mut large) = (BytesMut::new(), None);
+        loop {
+            let chunk = timeout_at(deadline, chunks.try_next()).await;
+            let chunk = chunk.map_err(|_| QueryFailure::Timeout(limit))?;
+            let chunk =
+                chunk.map_err(|error| QueryFailure::Body(Arc::new(io::Error::other(error))))?;
+            let Some(chunk) = chunk else {
+                return Ok((body, large));
+            };
+            let len = body.len() + chunk.len();
+            if len > max {
+                return Err(QueryFailure::TooLong(max));
+            }
+            if len > SMALL_RESPONSE && large.is_none() {
+                let permit = timeout_at(deadline, self.large_response.acquire()).await;
+                large = Some(permit.ok().and_then(Result::ok).ok_or(QueryFailure::Busy(limit))?);
+            }
+            body.extend_from_slice(&chunk);
         }
     }
 }

@@ -101,7 +101,7 @@ pub(super) async fn scrape_controller() -> String {
     let source = ClientSource::Kubeconfig { path: Some(served.kubeconfig.clone()), context: None };
     let config = ClientConfig { source, ..ClientConfig::default() };
     let clients = Clients::with_observer(&config, telemetry.clone()).await.expect("clients");
-    let (count, mut queries) = watch::channel(0);
+    let (sender, mut queries) = watch::channel(0);
     let rules = served.dir.path().join("rules.yaml");
     std::fs::write(&rules, RULES).expect("a file");
     let arguments = Arguments::parse_from([
@@ -109,7 +109,7 @@ pub(super) async fn scrape_controller() -> String {
         "run".to_owned(),
         "--horizontal-pod-autoscaler-sync-period=50ms".to_owned(),
         format!("--metrics-config={}", rules.display()),
-        format!("--prometheus-url={}", serve_prometheus(count).await),
+        format!("--prometheus-url={}", serve_prometheus(sender).await),
     ]);
     let Command::Run(arguments) = arguments.command else {
         unreachable!("the arguments say `run`")
@@ -123,8 +123,8 @@ pub(super) async fn scrape_controller() -> String {
     let reconciled = reads.wait_for(|reads| *reads >= 6);
     tokio::time::timeout(TIMEOUT, reconciled).await.expect("in time").expect("a testbed");
     // The discovery has ended before the first query, and that one before the second.
-    let queried = queries.wait_for(|queries| *queries >= 2);
-    tokio::time::timeout(TIMEOUT, queried).await.expect("in time").expect("a server");
+    let reached = queries.wait_for(|queries| *queries >= 2);
+    tokio::time::timeout(TIMEOUT, reached).await.expect("in time").expect("a server");
     let text = telemetry.render();
     assert!(
         text.contains(&format!("{{code=\"200\",host=\"{}\",method=\"GET\"}}", served.address)),

@@ -10,17 +10,20 @@ use std::{
     time::Duration,
 };
 
+use futures::StreamExt;
 use hpa_rules::{
     Compat,
     results::{QueryResult, Sample},
 };
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::BodyExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use jiff::Timestamp;
 use kube::client::Body;
 use parking_lot::Mutex;
 use rstest::rstest;
 use tokio::sync::Semaphore;
+use tokio_util::bytes::Bytes;
 
 use crate::{Client, InstantQuery, QueryFailure, Settings, TimeoutParameter, Verb, parse_header};
 
@@ -239,6 +242,71 @@ async fn long_response_is_refused() {
     let settings = Settings { max_response_bytes: VECTOR.len() - 1, ..settings() };
     let error = Server::new(200, VECTOR).client(settings).query(&query("up")).await.unwrap_err();
     assert!(matches!(error, QueryFailure::TooLong(_)), "{error}");
+}
+
+/// A response of two mebibytes, whose second half comes when the gate has a permit.
+fn large_response(
+    gate: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+) -> Response<impl http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static> {
+    let chunks = futures::stream::iter([false, true, true]).then(move |is_rest| {
+        let (gate, waiting) = (gate.clone(), waiting.clone());
+        async move {
+            if is_rest {
+                waiting.fetch_add(1, Ordering::SeqCst);
+                gate.acquire().await.unwrap().forget();
+            }
+            Ok(Frame::data(Bytes::from(" ".repeat(700 << 10))))
+        }
+    });
+    Response::new(StreamBody::new(chunks))
+}
+
+#[tokio::test]
+async fn large_responses_are_read_one_after_the_other() {
+    let gate = Arc::new(Semaphore::new(2));
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn({
+        let (gate, waiting) = (gate.clone(), waiting.clone());
+        move |_: Request<Body>| {
+            let response = large_response(gate.clone(), waiting.clone());
+            async move { Ok::<_, Infallible>(response) }
+        }
+    });
+    let client = Client::from_kube_client(settings(), kube::Client::new(service, "default"));
+    let queries = [query("a"), query("b")];
+    let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
+    let open = async {
+        // Both have read 1.4 MB. One of them asks for its third chunk, the other one waits.
+        while waiting.load(Ordering::SeqCst) < 3 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(waiting.load(Ordering::SeqCst), 3);
+        gate.add_permits(2);
+    };
+    let ((first, second), ()) = tokio::join!(both, open);
+    for result in [first, second] {
+        assert!(matches!(result, Err(QueryFailure::Decode(_))), "{result:?}");
+    }
+}
+
+/// In real time: the thread that reads the series would stop virtual time.
+#[tokio::test]
+async fn series_that_stall_are_a_timeout() {
+    let service = tower::service_fn(async |_: Request<Body>| {
+        let start = Bytes::from(r#"{"status":"success","data":[{"__name__":"a"},"#);
+        let start = futures::stream::iter([Ok::<_, Infallible>(Frame::data(start))]);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(start.chain(futures::stream::pending()))))
+    });
+    let settings = Settings { series_timeout: Duration::from_millis(50), ..settings() };
+    let client = Client::from_kube_client(settings, kube::Client::new(service, "default"));
+    let read = client
+        .read_series("up", Timestamp::UNIX_EPOCH, 1 << 20, |reader| reader.for_each(|_, _| {}));
+    let error = read.await.unwrap_err();
+    assert!(matches!(error, QueryFailure::Timeout(_)), "{error}");
 }
 
 #[tokio::test]

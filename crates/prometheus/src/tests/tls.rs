@@ -26,15 +26,22 @@ fn authority() -> Authority {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-fn issue(authority: &Authority, name: &str) -> (rcgen::Certificate, KeyPair) {
+type Issued = (rcgen::Certificate, KeyPair);
+
+fn issue(authority: &Authority, name: &str) -> Issued {
+    issue_until(authority, name, 2100)
+}
+
+fn issue_until(authority: &Authority, name: &str, year: i32) -> Issued {
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
     (params.signed_by(&key, authority).unwrap(), key)
 }
 
 /// Serves one empty vector to each client with a certificate of the authority.
-async fn serve(authority: &Authority) -> u16 {
-    let (certificate, key) = issue(authority, "localhost");
+async fn serve(authority: &Authority, (certificate, key): Issued) -> u16 {
     let mut roots = RootCertStore::empty();
     roots.add(authority.der().clone()).unwrap();
     let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().unwrap();
@@ -80,7 +87,7 @@ fn write(dir: &Path, name: &str, content: String) -> std::path::PathBuf {
 #[tokio::test]
 async fn server_and_client_verify_each_other() {
     let (own, other) = (authority(), authority());
-    let port = serve(&own).await;
+    let port = serve(&own, issue(&own, "localhost")).await;
     let (certificate, key) = issue(&own, "client");
     let dir = tempfile::tempdir().unwrap();
     let url = format!("https://localhost:{port}");
@@ -100,6 +107,32 @@ async fn server_and_client_verify_each_other() {
     let ca_file = Some(write(dir.path(), "other.crt", other.pem()));
     let error = query(Settings { ca_file, ..settings }).await.unwrap_err();
     assert!(matches!(error, QueryFailure::Request(_)), "{error:?}");
+}
+
+/// The error with its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[tokio::test]
+async fn expired_certificate_is_reported_until_it_is_replaced() {
+    let authority = authority();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = |port: u16, (certificate, key): Issued| Settings {
+        ca_file: Some(write(dir.path(), "ca.crt", authority.pem())),
+        client_certificate_file: Some(write(dir.path(), "tls.crt", certificate.pem())),
+        client_key_file: Some(write(dir.path(), "tls.key", key.serialize_pem())),
+        ..Settings::new("p", &format!("https://localhost:{port}")).unwrap()
+    };
+    let expired = serve(&authority, issue_until(&authority, "localhost", 2021)).await;
+    let error = query(settings(expired, issue(&authority, "client"))).await.unwrap_err();
+    assert!(describe(&error).contains("certificate expired"), "{}", describe(&error));
+
+    let valid = serve(&authority, issue(&authority, "localhost")).await;
+    let error = query(settings(valid, issue_until(&authority, "client", 2021))).await.unwrap_err();
+    assert!(describe(&error).contains("CertificateExpired"), "{}", describe(&error));
+    query(settings(valid, issue(&authority, "client"))).await.unwrap();
 }
 
 #[tokio::test]

@@ -19,6 +19,9 @@ use crate::{error::describe, mapper::ResourceMapper};
 /// How many lists of series are read at a time. Each holds the names of its series.
 const CONCURRENCY: usize = 8;
 
+/// How far the clock of Prometheus may be behind ours. Its newest samples must not look too old.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(2);
+
 /// Compiles the rules, and reads the series of each.
 pub(super) async fn discover(
     rules: &Arc<Rules>,
@@ -201,6 +204,10 @@ impl Pass<'_> {
         };
         let max_age =
             SignedDuration::try_from(self.settings.max_age).unwrap_or(SignedDuration::MAX);
+        let max_age = match self.settings.compat {
+            Compat::Off => max_age.saturating_add(CLOCK_TOLERANCE),
+            Compat::PrometheusAdapter => max_age,
+        };
         let since = Timestamp::now().saturating_sub(max_age).unwrap_or(Timestamp::UNIX_EPOCH);
         let resources = self.resources.clone();
         let PrometheusSettings { max_series_bytes, max_series_names, .. } = *self.settings;

@@ -1,0 +1,245 @@
+//! A controller and an adapter that read metrics from the same Prometheus, in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_adapter::{
+    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, User, Version,
+    authorization::AuthorizerOptions,
+    reviews::{Access, AccessReviews, ReviewError},
+};
+use hpa_calc::settings::Settings;
+use hpa_controller::{Dependencies, Options, k8s::Clients};
+use hpa_metrics_api::{InstalledGroups, RequestInfo};
+use hpa_provider::{
+    FixedMapper, ObjectKey, ObjectMetadata, PrometheusProvider, PrometheusSettings, ProviderSource,
+    Servers, test_doubles::FixedObjects,
+};
+use hpa_rules::{ApiResource, ApiResources, Compat, Config, GroupResource};
+use hpa_test_harness::{
+    NAMESPACE, RunningController, SettableMetrics, TestbedExt, VirtualClock, objects, options,
+};
+use hpa_testbed::{ApiError, MetricsProvider, PodMetrics, PodMetricsQuery, Testbed};
+use http::Request;
+use jiff::SignedDuration;
+use serde_json::Value;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::prometheus::Prometheus;
+
+pub(crate) const PERIOD: Duration = Duration::from_secs(15);
+pub(crate) const RELIST_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long something may take that happens within a few sync periods or a repeated discovery.
+const LIMIT: Duration = Duration::from_mins(3);
+
+const RULES: &str = r#"
+rules:
+- seriesQuery: http_requests_total{namespace!="",pod!=""}
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+externalRules:
+- seriesQuery: queue_length{queue!=""}
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)
+"#;
+
+/// Metrics of pods by selector, and an external metric, as paths of the adapter.
+pub(crate) const PODS: &str = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
+                               http_requests_per_second?labelSelector=app%3Dweb";
+pub(crate) const POD: &str =
+    "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/web-0/http_requests_per_second";
+pub(crate) const QUEUE: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+
+/// CPU usage from the metrics API of the testbed, which has no other metrics.
+struct CpuOnly(Arc<SettableMetrics>);
+
+impl MetricsProvider for CpuOnly {
+    fn pods(&self, query: &PodMetricsQuery) -> Result<Vec<PodMetrics>, ApiError> {
+        self.0.pods(query)
+    }
+}
+
+/// Lets everyone read.
+struct Anyone;
+
+#[async_trait]
+impl AccessReviews for Anyone {
+    async fn review_access(&self, _: &User, _: &RequestInfo) -> Result<Access, ReviewError> {
+        Ok(Access { allowed: true, reason: String::new() })
+    }
+}
+
+/// The autoscaler `web` has a pods metric, `mail` an external metric, and `cpu` CPU usage, which
+/// doesn't come from Prometheus. Each target is 10, and `cpu` has one of 50 %.
+pub(crate) struct Cluster {
+    pub(crate) prometheus: Prometheus,
+    pub(crate) provider: Arc<PrometheusProvider>,
+    pub(crate) cpu: Arc<SettableMetrics>,
+    testbed: Testbed,
+    adapter: Adapter,
+    _controller: RunningController,
+    _tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    pub(crate) fn start(prometheus: &Prometheus) -> Self {
+        let cpu = Arc::new(SettableMetrics::new(50, 0));
+        let config = hpa_testbed::Config {
+            metrics: Some(Arc::new(CpuOnly(cpu.clone()))),
+            ..hpa_testbed::Config::default()
+        };
+        let testbed = Testbed::new(config);
+        create_objects(&testbed);
+        let provider = Arc::new(provider(prometheus));
+        let mut tasks = JoinSet::new();
+        let discovery = provider.clone();
+        tasks.spawn(async move { discovery.run(None).await });
+        let controller = controller(&testbed, provider.clone());
+        Self {
+            prometheus: prometheus.clone(),
+            adapter: adapter(provider.clone()),
+            provider,
+            cpu,
+            testbed,
+            _controller: controller,
+            _tasks: tasks,
+        }
+    }
+
+    pub(crate) fn replicas(&self, name: &str) -> i64 {
+        self.testbed.replicas(name)
+    }
+
+    pub(crate) async fn scaled_to(&self, name: &str, replicas: i64) {
+        self.until(
+            || self.replicas(name) == replicas,
+            || {
+                let condition = self.testbed.condition(name, "ScalingActive");
+                format!(
+                    "{name} has {} replicas, not {replicas}: {condition:?}",
+                    self.replicas(name)
+                )
+            },
+        )
+        .await;
+    }
+
+    /// Waits until an autoscaler has the reason in its condition `ScalingActive`, and returns the
+    /// message.
+    pub(crate) async fn fails_with(&self, name: &str, reason: &str) -> String {
+        let condition = || self.testbed.condition(name, "ScalingActive");
+        let has_reason = || condition().is_some_and(|[_, found, _]| found == reason);
+        self.until(has_reason, || format!("{name}: not {reason}: {:?}", condition())).await;
+        condition().map(|[_, _, message]| message).unwrap_or_default()
+    }
+
+    /// Waits for the end of a pass of discovery with this result.
+    pub(crate) async fn has_problems(&self, expected: bool) -> Vec<String> {
+        let problems = || self.provider.problems();
+        let description = || format!("problems, not {expected}: {:?}", problems());
+        self.until(|| problems().is_empty() != expected, description).await;
+        problems()
+    }
+
+    async fn until(&self, reached: impl Fn() -> bool, description: impl Fn() -> String) {
+        let start = Instant::now();
+        while !reached() {
+            assert!(start.elapsed() < LIMIT, "{}", description());
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Status and body of a response of the adapter.
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        let (head, ()) = Request::get(path).body(()).expect("a request").into_parts();
+        let response = self.adapter.respond(&head, None).await;
+        let status = response.status().as_u16();
+        let body = response.into_body();
+        let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+        (status, serde_json::from_slice(&body).unwrap_or_else(|_| text()))
+    }
+}
+
+fn create_objects(testbed: &Testbed) {
+    let metrics = [
+        ("web", objects::pods_metric("http_requests_per_second", "10")),
+        ("mail", objects::external_metric("queue_length", "10")),
+        ("cpu", objects::cpu_metric(50)),
+    ];
+    testbed.apply_all([objects::namespace(), objects::pod("web", 1)]);
+    for (name, metric) in metrics {
+        testbed.apply_all([
+            objects::running_deployment(name, 2),
+            objects::pod(name, 0),
+            objects::hpa(name, 1..=9, [metric]),
+        ]);
+    }
+}
+
+fn provider(prometheus: &Prometheus) -> PrometheusProvider {
+    let settings = PrometheusSettings {
+        relist_interval: RELIST_INTERVAL,
+        max_age: RELIST_INTERVAL,
+        ..PrometheusSettings::default()
+    };
+    let pod = |name: &str| {
+        let key = ObjectKey::new(NAMESPACE, name);
+        let labels = [("app".to_owned(), "web".to_owned())].into();
+        (GroupResource::pods(), ObjectMetadata { key, labels, ..ObjectMetadata::default() })
+    };
+    let objects =
+        FixedObjects { objects: ["web-0", "web-1"].map(pod).into(), ..FixedObjects::default() };
+    let resource = |kind: &str, plural: &str| ApiResource {
+        group_resource: GroupResource::new("", plural),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        singular: kind.to_lowercase(),
+    };
+    let resources = [resource("Pod", "pods"), resource("Namespace", "namespaces")];
+    let provider = PrometheusProvider::new(
+        Config::parse(RULES).expect("a valid file"),
+        Servers::new(Some(prometheus.client()), Arc::new(())),
+        settings,
+        Arc::new(FixedMapper(ApiResources::new(resources))),
+        Arc::new(objects),
+    );
+    provider.expect("no servers in the file")
+}
+
+fn controller(testbed: &Testbed, provider: Arc<PrometheusProvider>) -> RunningController {
+    let settings = Settings::default().with_downscale_stabilization(SignedDuration::ZERO);
+    let options = Options { settings, sync_period: PERIOD, ..options() };
+    let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+    let dependencies =
+        Dependencies::with_source(clients, &options, Arc::default(), false, |cluster, mapper| {
+            ProviderSource::new(provider, mapper, cluster)
+        });
+    let clock = Arc::new(VirtualClock::start());
+    RunningController::start(Dependencies { clock, ..dependencies }, options)
+}
+
+fn adapter(provider: Arc<PrometheusProvider>) -> Adapter {
+    let options = AdapterOptions {
+        groups: InstalledGroups { custom: true, external: true, resource: false },
+        compat: Compat::Off,
+        port: 443,
+        version: Version::default(),
+    };
+    let authorizer = AuthorizerOptions {
+        always_allowed: Vec::new(),
+        allowed_lifetime: Duration::ZERO,
+        denied_lifetime: Duration::ZERO,
+    };
+    let authorizer = Authorizer::new(Arc::new(Anyone), &authorizer);
+    let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
+    let metrics = Arc::new(Metrics::new().expect("unique names"));
+    Adapter::new(provider, authenticator, authorizer, metrics, options)
+}

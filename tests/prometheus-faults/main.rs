@@ -1,0 +1,229 @@
+//! Prometheus fails, for a controller with rules (`hpa run --metrics-config`) and for an adapter.
+//!
+//! In each test, the load changes while Prometheus fails. The controller must not scale on bad
+//! data, must say why, and must scale when Prometheus works again. Everything is in one process and
+//! in virtual time.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+
+mod cluster;
+mod prometheus;
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::{
+    cluster::{Cluster, PERIOD, POD, PODS, QUEUE, RELIST_INTERVAL},
+    prometheus::{Fault, Prometheus},
+};
+
+/// A cluster whose load needs 6 replicas of `web` and 3 of `mail`.
+async fn loaded() -> Cluster {
+    let prometheus = Prometheus::default();
+    prometheus.set("http_requests_total", 30.0);
+    prometheus.set("queue_length", 30.0);
+    let cluster = Cluster::start(&prometheus);
+    cluster.scaled_to("web", 6).await;
+    cluster.scaled_to("mail", 3).await;
+    cluster
+}
+
+/// Changes the load so that `web` and `mail` need one replica, and `cpu` four.
+fn change_load(cluster: &Cluster) {
+    cluster.prometheus.set("http_requests_total", 5.0);
+    cluster.prometheus.set("queue_length", 5.0);
+    cluster.cpu.set_cpu_percent(200);
+}
+
+/// Prometheus works again: autoscalers scale, the adapter responds, discovery reports no problem.
+async fn assert_recovery(cluster: &Cluster) {
+    cluster.prometheus.recover();
+    cluster.scaled_to("web", 1).await;
+    cluster.scaled_to("mail", 1).await;
+    assert_eq!(values(cluster, PODS).await, ["5", "5"]);
+    assert_eq!(values(cluster, QUEUE).await, ["5"]);
+    cluster.has_problems(false).await;
+}
+
+/// The values in a list of the adapter.
+async fn values(cluster: &Cluster, path: &str) -> Vec<String> {
+    let (status, body) = cluster.get(path).await;
+    assert_eq!(status, 200, "{path}: {body}");
+    let items = body["items"].as_array().into_iter().flatten();
+    items.map(|item| item["value"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+const EXECUTION: &str = r#"{"status":"error","errorType":"execution","error":"secret detail"}"#;
+const UNAVAILABLE: &str = r#"{"status":"error","errorType":"unavailable","error":"not ready"}"#;
+
+#[rstest]
+#[case::refused(Fault::Refused, "the request failed: ")]
+#[case::hangs(Fault::Hangs, "no response within 10 s")]
+#[case::unprocessable(Fault::Status(422, EXECUTION), "execution: secret detail")]
+#[case::unavailable(Fault::Status(503, UNAVAILABLE), "unavailable: not ready")]
+#[case::html(Fault::Status(503, "<html>"), "the response isn't a response of Prometheus")]
+#[case::broken_proxy(Fault::Status(502, ""), "unknown response code 502")]
+#[case::expired_token(Fault::Status(401, ""), "unknown response code 401: check the credentials")]
+#[case::cut(Fault::Cut, "the response isn't a response of Prometheus: EOF")]
+#[case::reset(Fault::Reset, "the response ended early: ")]
+#[tokio::test(start_paused = true)]
+async fn failed_requests_scale_nothing(#[case] fault: Fault, #[case] expected: &str) {
+    let cluster = loaded().await;
+    cluster.prometheus.fail(fault);
+    change_load(&cluster);
+
+    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    assert!(message.contains(expected), "{message}");
+    let message = cluster.fails_with("mail", "FailedGetExternalMetric").await;
+    assert!(message.contains(expected), "{message}");
+    for path in [PODS, POD, QUEUE] {
+        assert_is_fetch_error(&cluster.get(path).await);
+    }
+    // The rules keep their series.
+    let problems = cluster.has_problems(true).await;
+    assert!(problems[0].starts_with("rules[0]: "), "{problems:?}");
+    assert!(problems[1].starts_with("externalRules[0]: "), "{problems:?}");
+    assert_eq!(cluster.get("/readyz").await.0, 200);
+    sleep(4 * PERIOD).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
+    assert_eq!(cluster.replicas("cpu"), 4, "other metrics don't wait");
+
+    assert_recovery(&cluster).await;
+}
+
+/// The text of the reference, without details of the server.
+fn assert_is_fetch_error((status, body): &(u16, Value)) {
+    assert_eq!(*status, 500, "{body}");
+    let message = "Internal error occurred: unable to fetch metrics";
+    assert_eq!(body["message"], json!(message), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_of_200_megabytes_is_refused() {
+    let cluster = loaded().await;
+    cluster.prometheus.fail_matching("http_requests_total", Fault::Endless);
+    change_load(&cluster);
+    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    assert!(message.contains("the response is longer than 16777216 bytes"), "{message}");
+    let before = cluster.prometheus.sent_bytes();
+    assert_is_fetch_error(&cluster.get(PODS).await);
+    let read = cluster.prometheus.sent_bytes() - before;
+    assert!(read < 17 << 20, "{read} bytes of a response were read");
+    sleep(4 * PERIOD).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("cpu")), (6, 4));
+    assert_recovery(&cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_query_of_one_rule_affects_no_other() {
+    let cluster = loaded().await;
+    cluster.prometheus.fail_matching("http_requests_total", Fault::Status(422, EXECUTION));
+    change_load(&cluster);
+    cluster.fails_with("web", "FailedGetPodsMetric").await;
+    cluster.scaled_to("mail", 1).await;
+    assert_eq!(values(&cluster, QUEUE).await, ["5"]);
+    assert_is_fetch_error(&cluster.get(PODS).await);
+    let problems = cluster.has_problems(true).await;
+    assert_eq!(problems, ["rules[0]: execution: secret detail"]);
+    assert_eq!(cluster.replicas("web"), 6);
+    assert_recovery(&cluster).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_responses_are_waited_for() {
+    let cluster = loaded().await;
+    cluster.prometheus.fail(Fault::Slow(Duration::from_secs(9)));
+    change_load(&cluster);
+    cluster.scaled_to("web", 1).await;
+    cluster.scaled_to("mail", 1).await;
+    sleep(2 * RELIST_INTERVAL).await;
+    assert_eq!(cluster.provider.problems(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn prometheus_that_is_down_at_the_start_is_waited_for() {
+    let prometheus = Prometheus::default();
+    prometheus.fail(Fault::Refused);
+    prometheus.set("http_requests_total", 30.0);
+    prometheus.set("queue_length", 30.0);
+    let cluster = Cluster::start(&prometheus);
+    let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
+    assert!(message.contains("the metrics of Prometheus are not discovered yet"), "{message}");
+    let (status, body) = cluster.get("/readyz").await;
+    assert_eq!(status, 500, "{body}");
+    assert!(body.to_string().contains("rules[0]"), "{body}");
+    assert_eq!(cluster.get(PODS).await.0, 404);
+    sleep(RELIST_INTERVAL).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (2, 2));
+    prometheus.recover();
+    cluster.scaled_to("web", 6).await;
+    cluster.scaled_to("mail", 3).await;
+    assert_eq!(cluster.get("/readyz").await.0, 200);
+}
+
+/// A query that divides by zero, or a series that has ended.
+#[rstest]
+#[case::nan("NaN")]
+#[case::infinite("+Inf")]
+#[case::negative("-Inf")]
+#[tokio::test(start_paused = true)]
+async fn value_that_is_no_number_scales_nothing(#[case] value: &'static str) {
+    let cluster = loaded().await;
+    cluster.prometheus.fail_matching("sum", Fault::Value(value));
+    change_load(&cluster);
+    cluster.fails_with("web", "FailedGetPodsMetric").await;
+    cluster.fails_with("mail", "FailedGetExternalMetric").await;
+    assert_eq!(values(&cluster, PODS).await, [""; 0]);
+    assert_eq!(values(&cluster, QUEUE).await, [""; 0]);
+    assert_eq!(cluster.get(POD).await.0, 404);
+    sleep(4 * PERIOD).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
+    assert_eq!(cluster.replicas("cpu"), 4, "other metrics don't wait");
+    assert_recovery(&cluster).await;
+}
+
+/// Prometheus lost its data, or doesn't scrape.
+#[tokio::test(start_paused = true)]
+async fn lost_series_scale_nothing() {
+    let cluster = loaded().await;
+    cluster.prometheus.fail(Fault::Empty);
+    change_load(&cluster);
+    cluster.fails_with("web", "FailedGetPodsMetric").await;
+    cluster.fails_with("mail", "FailedGetExternalMetric").await;
+    sleep(2 * RELIST_INTERVAL).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
+    assert_eq!(cluster.get(PODS).await.0, 404);
+    assert_recovery(&cluster).await;
+}
+
+/// Two Prometheus that scrape the same pods: the larger value counts, in any order.
+#[rstest]
+#[tokio::test(start_paused = true)]
+async fn largest_duplicate_counts(#[values(true, false)] is_first: bool) {
+    let cluster = loaded().await;
+    let duplicate = Fault::Duplicate { value: "20", is_first };
+    cluster.prometheus.fail_matching("sum(rate(http_requests_total", duplicate);
+    change_load(&cluster);
+    cluster.scaled_to("web", 4).await;
+    assert_eq!(values(&cluster, PODS).await, ["20", "20"]);
+    assert_eq!(values(&cluster, POD).await, ["20"]);
+    cluster.prometheus.set("http_requests_total", 30.0);
+    cluster.scaled_to("web", 6).await;
+}
+
+#[rstest]
+#[case::ahead(SignedDuration::from_mins(1))]
+#[case::behind(-SignedDuration::from_mins(1))]
+#[tokio::test(start_paused = true)]
+async fn clock_that_is_off_by_a_minute_changes_nothing(#[case] offset: SignedDuration) {
+    let cluster = loaded().await;
+    cluster.prometheus.set_clock(offset);
+    sleep(3 * RELIST_INTERVAL).await;
+    assert_eq!((cluster.replicas("web"), cluster.replicas("mail")), (6, 3));
+    change_load(&cluster);
+    assert_recovery(&cluster).await;
+}
