@@ -107,9 +107,15 @@ const GAUGES: &[(&str, f64)] = &[
     (r#"open_connections{namespace="shop",pod="api-1"}"#, 99.0),
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="app"}"#, 4096.0),
     (r#"container_memory_working_set_bytes{namespace="shop",pod="web-1",container="POD"}"#, 1.0),
+    (r#"request_latency_ms{namespace="shop",pod="web-1"}"#, 250.0),
     (r#"queue_length{namespace="shop",service="web"}"#, 3.0),
     (r#"queue_length{namespace="shop",service="api"}"#, 5.0),
 ];
+
+/// A counter of a target that is gone, and how long it was scraped. Prometheus looks back five
+/// minutes for the newest sample.
+const STOPPED: &str = r#"stopped_requests_total{namespace="shop",pod="web-1"}"#;
+const STOPPED_AFTER: SignedDuration = SignedDuration::from_secs(150);
 
 /// A running server. Dropping the handle stops it.
 pub(crate) struct Fixture {
@@ -164,6 +170,9 @@ fn exposition(age: SignedDuration, time: Timestamp, is_complete: bool) -> String
     }
     for (series, value) in GAUGES {
         add(series, *value);
+    }
+    if age <= STOPPED_AFTER {
+        add(STOPPED, 3600.0 + age.as_secs_f64());
     }
     if is_complete {
         add(COMPLETE, 1.0);

@@ -1,4 +1,5 @@
-//! The rules of the cookbook and of the adapter's chart on a real Prometheus, and shared queries.
+//! The rules of the cookbook and of the adapter's chart, shared queries, and common mistakes in
+//! rules, on a real Prometheus.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
 //! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
@@ -13,6 +14,7 @@ mod cookbook;
 mod default_rules;
 mod document;
 mod fixture;
+mod mistakes;
 mod reader;
 mod server;
 mod sharing;
@@ -76,6 +78,9 @@ async fn run() -> Result<usize> {
     line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
     line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
     line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
+    for (name, result) in mistakes::check(&server.url).await {
+        line(format!("mistakes::{name}"), result);
+    }
     Ok(failed)
 }
 

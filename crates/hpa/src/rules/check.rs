@@ -96,12 +96,14 @@ impl Report<'_> {
         self.line(&format!("  series: {}, metrics: {}", status.series, status.metrics));
         if status.series == 0 {
             let query = &rule.definition.series_query;
-            let was_there = sample::had_series(self.provider, &rule.definition.server, query).await;
-            self.problem(if was_there {
-                "the series are older than the maximum age: check the scrape targets, or raise \
-                 --metrics-max-age"
-            } else {
-                "Prometheus has no such series: check names and labels in seriesQuery"
+            let age = sample::age(self.provider, &rule.definition.server, query).await;
+            self.problem(&match age {
+                Some(age) => format!(
+                    "{age}, which is more than the maximum age: check the scrape targets, or \
+                     raise --metrics-max-age"
+                ),
+                None => "Prometheus has no such series: check names and labels in seriesQuery"
+                    .to_owned(),
             });
             return;
         }
@@ -135,7 +137,9 @@ impl Report<'_> {
     async fn sample(&mut self, rule: &RuleInspection, metric: &InspectedMetric) {
         let server = &rule.definition.server;
         let Some(labels) = sample::labels(self.provider, server, &metric.series).await else {
-            self.line(&format!("  warning: {} has no sample now", metric.series));
+            let age = sample::age(self.provider, server, &metric.series).await;
+            let age = age.map(|age| format!(". {age}")).unwrap_or_default();
+            self.line(&format!("  warning: {} has no sample now{age}", metric.series));
             return;
         };
         let index = rule.status.rule.trim_end_matches(']').rsplit('[').next();

@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use anyhow::{Context, bail};
 use hpa_calc::Selector;
-use hpa_provider::{CustomRequest, ExternalRequest, PrometheusProvider, Provider, RelistError};
+use hpa_provider::{
+    CustomRequest, ExternalRequest, PrometheusProvider, Provider, RelistError,
+    prometheus::RuleInspection,
+};
 use hpa_rules::{
     GroupResource,
     explain::{Explanation, Verdict},
@@ -63,7 +66,8 @@ async fn custom(
     // A rule is explained even if there is no object.
     let explained = if names.is_empty() { vec!["NAME".to_owned()] } else { names.clone() };
     let explanation = provider.explain_custom(&request, &explained);
-    let mut text = rules(provider, "rules", &explanation, &provider.inspect_custom()).await;
+    let inspected = provider.inspect_custom();
+    let mut text = rules(provider, "rules", &explanation, &inspected).await;
     if explanation.applied().is_none() {
         return (text, false);
     }
@@ -74,6 +78,13 @@ async fn custom(
             let _ = write!(text, " in the namespace {}", request.namespace);
         }
         text.push('\n');
+        if let Some(Verdict::Applies { series, .. }) =
+            explanation.applied().map(|rule| &rule.verdict)
+            && let Some(server) = server_of(&explanation, &inspected)
+            && let Some(age) = sample::age(provider, server, series).await
+        {
+            let _ = writeln!(text, "{age}: check the scrape targets");
+        }
         return (text, false);
     }
     let mut found = false;
@@ -90,6 +101,12 @@ async fn custom(
         }
     }
     (text, found)
+}
+
+/// The server of the rule that applies.
+fn server_of<'r>(explanation: &Explanation, rules: &'r [RuleInspection]) -> Option<&'r str> {
+    let rule = rules.get(explanation.applied()?.index)?;
+    Some(&rule.definition.server)
 }
 
 /// The objects that have series of the metric.
@@ -155,7 +172,7 @@ async fn rules(
     provider: &PrometheusProvider,
     list: &str,
     explanation: &Explanation,
-    inspected: &[hpa_provider::prometheus::RuleInspection],
+    inspected: &[RuleInspection],
 ) -> String {
     let mut text = String::new();
     if let Some(problem) = &explanation.request_problem {
@@ -176,11 +193,12 @@ async fn rules(
         };
         let _ = writeln!(text, "{name}: {}", report.verdict);
         if let Verdict::NoSeries { series_query } = &report.verdict
-            && sample::had_series(provider, &rule.definition.server, series_query).await
+            && let Some(age) = sample::age(provider, &rule.definition.server, series_query).await
         {
-            text.push_str(
-                "  There were series within the last day, so their last samples are older than \
-                 the maximum age: check the scrape targets, or raise --metrics-max-age\n",
+            let _ = writeln!(
+                text,
+                "  {age}, which is more than the maximum age: check the scrape targets, or raise \
+                 --metrics-max-age"
             );
         }
     }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use hpa_provider::PrometheusProvider;
 use hpa_rules::results::QueryResult;
+use jiff::{SignedDuration, Timestamp};
 
 /// How many objects a request without names is about.
 const MAX_OBJECTS: usize = 20;
@@ -39,14 +40,30 @@ pub(super) async fn objects(
     names
 }
 
-/// Whether a selector has series of the last day.
-pub(super) async fn had_series(
+/// Says since when a selector has no samples, if it had some within the last day.
+pub(super) async fn age(
     provider: &PrometheusProvider,
     server: &str,
     selector: &str,
-) -> bool {
-    let day = jiff::SignedDuration::from_hours(24);
-    let since = jiff::Timestamp::now().saturating_sub(day).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+) -> Option<String> {
+    // Each step looks back five minutes, so that no sample is between two steps.
+    let query = format!("time() - max(max_over_time(timestamp({selector})[1d:5m]))");
+    let newest = match provider.query_server(server, &query).await.and_then(Result::ok).as_deref() {
+        Some(QueryResult::Vector(Some(samples))) => samples.first().map(|sample| sample.value),
+        _ => None,
+    };
+    let newest = newest.and_then(|age| SignedDuration::try_from_secs_f64(age.round()).ok());
+    if let Some(age) = newest {
+        return Some(format!("The newest sample is {age:#} old"));
+    }
+    // The query fails for a selector of several names.
+    let had_series = had_series(provider, server, selector).await;
+    had_series.then(|| "There were samples within the last day".to_owned())
+}
+
+async fn had_series(provider: &PrometheusProvider, server: &str, selector: &str) -> bool {
+    let day = SignedDuration::from_hours(24);
+    let since = Timestamp::now().saturating_sub(day).unwrap_or(Timestamp::UNIX_EPOCH);
     let Some(client) = provider.client(server) else {
         return false;
     };

@@ -1,0 +1,194 @@
+//! The most common mistakes in rules: `hpa rules explain` says what to change.
+
+use anyhow::{Context as _, Result, ensure};
+use hpa_test_harness::hpa_binary;
+use tokio::process::Command;
+
+use crate::reader::NAMESPACE;
+
+/// A mistake, and what the explanation must say.
+struct Mistake {
+    name: &'static str,
+    rules: &'static str,
+    /// The metric that is asked for.
+    metric: &'static str,
+    flags: &'static [&'static str],
+    advice: &'static str,
+}
+
+const IN_NAMESPACE: &[&str] = &["--namespace", NAMESPACE];
+
+const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "wrong_label",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources:
+    overrides: {kubernetes_namespace: {resource: namespace}, kubernetes_pod: {resource: pod}}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "No series has the label `kubernetes_pod`; the labels are deployment, instance, \
+                 job, namespace, pod. Change the override or the template",
+    },
+    Mistake {
+        name: "regex_that_matches_nothing",
+        rules: "
+rules:
+- seriesQuery: '{__name__=~\"http_requests.*\"}'
+  resources: {template: <<.Resource>>}
+  name: {matches: ^(.*)_count$, as: $1}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests",
+        flags: IN_NAMESPACE,
+        advice: "seriesFilters and name.matches accept no series: http_requests_total \
+                 (name.matches `^(.*)_count$` doesn't match it)",
+    },
+    Mistake {
+        name: "missing_override",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {overrides: {namespace: {resource: namespace}}}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "No override and no template has the resource; the labels are deployment, \
+                 instance, job, namespace, pod. Add an override",
+    },
+    Mistake {
+        name: "counter_without_rate",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "http_requests_total looks like a counter, which only grows: use \
+                 rate(http_requests_total{…}[2m])",
+    },
+    Mistake {
+        name: "rule_order",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+- seriesQuery: '{namespace!=\"\",pod!=\"\"}'
+  resources: {template: <<.Resource>>}
+  metricsQuery: max(rate(<<.Series>>{<<.LabelMatchers>>}[5m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "rule 1 has the metric, too, and the last rule counts. Rename the metric in one of \
+                 them, or change their order. Not used: sum(rate(http_requests_total{",
+    },
+    Mistake {
+        name: "namespace_missing",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: &[],
+        advice: "metrics of pods are read in a namespace: add it to the request",
+    },
+    Mistake {
+        name: "series_too_old",
+        rules: OLD_SERIES,
+        metric: "pods/stopped_requests_total",
+        flags: &["--namespace", NAMESPACE, "--metrics-max-age", "1m"],
+        advice: "The newest sample is 5m",
+    },
+    Mistake {
+        name: "series_without_a_sample_now",
+        rules: OLD_SERIES,
+        metric: "pods/stopped_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "The newest sample is 5m",
+    },
+    Mistake {
+        name: "template_typo",
+        rules: "
+rules:
+- seriesQuery: http_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Serie>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+",
+        metric: "pods/http_requests_total",
+        flags: IN_NAMESPACE,
+        advice: "can't evaluate field Serie",
+    },
+    Mistake {
+        name: "name_clash",
+        rules: "
+rules:
+- seriesQuery: worker_threads
+  resources: {template: <<.Resource>>}
+  name: {as: load}
+  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+- seriesQuery: open_connections
+  resources: {template: <<.Resource>>}
+  name: {as: load}
+  metricsQuery: max(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "pods/load",
+        flags: IN_NAMESPACE,
+        advice: "rule 1 has the metric, too, and the last rule counts. Rename the metric in one of \
+                 them",
+    },
+    Mistake {
+        name: "unit",
+        rules: "
+rules:
+- seriesQuery: request_latency_ms
+  resources: {template: <<.Resource>>}
+  metricsQuery: avg(<<.Series>>{<<.LabelMatchers>>}) by (<<.GroupBy>>)
+",
+        metric: "pods/request_latency_ms",
+        flags: IN_NAMESPACE,
+        advice: "the values of request_latency_ms are in milliseconds: a target of 500m is half a \
+                 millisecond",
+    },
+];
+
+const OLD_SERIES: &str = "
+rules:
+- seriesQuery: stopped_requests_total
+  resources: {template: <<.Resource>>}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[2m])) by (<<.GroupBy>>)
+";
+
+/// The results, by the name of the mistake.
+pub(crate) async fn check(url: &str) -> Vec<(&'static str, Result<()>)> {
+    let binary = hpa_binary();
+    let mut results = Vec::new();
+    for mistake in MISTAKES {
+        results.push((mistake.name, explain(&binary, url, mistake).await));
+    }
+    results
+}
+
+async fn explain(binary: &std::path::Path, url: &str, mistake: &Mistake) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), mistake.rules)?;
+    let output = Command::new(binary)
+        .args(["rules", "explain", "custom", mistake.metric, "--prometheus-url", url])
+        .args(mistake.flags)
+        .arg("--config")
+        .arg(file.path())
+        .env_clear()
+        .output();
+    let output = output.await.context("hpa rules explain")?;
+    let text = String::from_utf8([output.stdout, output.stderr].concat())?;
+    ensure!(text.contains(mistake.advice), "{text}");
+    Ok(())
+}
