@@ -1,5 +1,5 @@
 //! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
-//! through the aggregation layer. Skipped, with a line that says so, without the programs.
+//! through the aggregation layer. The Helm charts are installed there, too. Skipped, with a line that says so, without the programs.
 
 #![allow(
     clippy::expect_used,
@@ -20,7 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
+mod charts;
+
 const MANIFESTS: &str = include_str!("manifests.yaml");
+const WORKLOAD: &str = include_str!("workload.yaml");
 const RULES: &str = include_str!("rules.yaml");
 
 /// A program on a loaded machine.
@@ -64,14 +67,10 @@ impl Cluster {
             Ok(path)
         };
         let [port] = free_ports()?;
-        write("admin.kubeconfig", &server.kubeconfig(ADMIN).to_string())?;
+        create_workload(&server, assets, dir.path()).await?;
         let manifests = MANIFESTS.replace("PORT", &port.to_string());
         let manifests = write("manifests.yaml", &manifests)?.display().to_string();
         kubectl(assets, dir.path(), "admin", &["apply", "-f", &manifests]).await?;
-        let running = r#"{"status":{"phase":"Running","conditions":[
-            {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
-        let patch = ["-n", "shop", "patch", "pod", "web-0", "--subresource=status", "-p", running];
-        kubectl(assets, dir.path(), "admin", &patch).await?;
 
         let token = server.service_account("kube-system", "hpa-adapter").await?;
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
@@ -158,6 +157,23 @@ impl Cluster {
     }
 }
 
+/// Creates a pod that runs on a node, and what it belongs to.
+async fn create_workload(server: &KubeApiserver, assets: &Path, dir: &Path) -> Result<()> {
+    std::fs::write(dir.join("admin.kubeconfig"), server.kubeconfig(ADMIN).to_string())?;
+    let file = dir.join("workload.yaml");
+    std::fs::write(&file, WORKLOAD)?;
+    let file = file.display().to_string();
+    kubectl(assets, dir, "admin", &["apply", "-f", &file]).await?;
+    let running = r#"{"status":{"phase":"Running","conditions":[
+        {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    let size = r#"{"status":{"allocatable":{"cpu":"4","memory":"8Gi"}}}"#;
+    for (object, status) in [("pod/web-0", running), ("node/node-0", size)] {
+        let patch = ["-n", "shop", "patch", object, "--subresource=status", "-p", status];
+        kubectl(assets, dir, "admin", &patch).await?;
+    }
+    Ok(())
+}
+
 /// Runs kubectl. Fails with what it prints.
 async fn kubectl(assets: &Path, dir: &Path, user: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(assets.join("kubectl"));
@@ -196,7 +212,8 @@ async fn serve_prometheus() -> Result<String> {
             _ => "1",
         };
         let labels = json!({
-            "namespace": "shop", "pod": "web-0", "container": "web", "queue": "mail",
+            "namespace": "shop", "pod": "web-0", "container": "web", "node": "node-0",
+            "queue": "mail",
         });
         let now = jiff::Timestamp::now().as_second();
         let result = json!([{ "metric": labels, "value": [now, value] }]);

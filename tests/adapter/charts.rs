@@ -1,0 +1,224 @@
+//! The Helm charts, installed on a real kube-apiserver. There is no kubelet, so the test runs `hpa`
+//! as the Deployments say: with their arguments, the files of their volumes and their service
+//! accounts. The roles are those of the charts.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use hpa_kube_apiserver::{KubeApiserver, Options, Process, assets, free_ports};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::{PATIENCE, RULES, create_workload, kubectl, serve_prometheus};
+
+const NAMESPACE: &str = "autoscaling-system";
+const VISITOR: &str = "visitor";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
+    let (assets, helm) = match (assets::find(), find_helm().await) {
+        (Ok(assets), Ok(helm)) => (assets, helm),
+        (Err(reason), _) => return skip(&reason.to_string()),
+        (_, Err(reason)) => return skip(&reason.to_string()),
+    };
+    let cluster = Cluster::start(assets, helm).await?;
+    let url = serve_prometheus().await?;
+    cluster.check_adapter(&url).await.context("hpa-adapter")?;
+    cluster.check_controller(&url).await.context("hpa-controller")
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the result of a test")]
+fn skip(reason: &str) -> Result<()> {
+    println!("skipped: {reason}");
+    Ok(())
+}
+
+/// The first helm of `HELM`, or that in `PATH`.
+async fn find_helm() -> Result<PathBuf> {
+    let named = env::var_os("HELM").filter(|paths| !paths.is_empty());
+    let named = named.and_then(|paths| env::split_paths(&paths).next());
+    let helm = named.unwrap_or_else(|| PathBuf::from("helm"));
+    let output = Command::new(&helm).arg("version").output().await;
+    let is_helm = output.is_ok_and(|output| output.status.success());
+    ensure!(is_helm, "HELM is not set, and there is no helm in PATH");
+    Ok(helm)
+}
+
+struct Cluster {
+    assets: PathBuf,
+    helm: PathBuf,
+    dir: tempfile::TempDir,
+    server: KubeApiserver,
+}
+
+impl Cluster {
+    async fn start(assets: PathBuf, helm: PathBuf) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("hpa-charts-").tempdir()?;
+        let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
+        create_workload(&server, &assets, dir.path()).await?;
+        let visitor = server.service_account("shop", VISITOR).await?;
+        let kubeconfig = server.kubeconfig(&visitor).to_string();
+        std::fs::write(dir.path().join("visitor.kubeconfig"), kubeconfig)?;
+        Ok(Self { assets, helm, dir, server })
+    }
+
+    async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        kubectl(&self.assets, self.dir.path(), "admin", arguments).await
+    }
+
+    async fn get(&self, kind: &str, name: &str) -> Result<Value> {
+        let text = self.kubectl(&["-n", NAMESPACE, "get", kind, name, "-o", "json"]).await?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Installs a chart under its own name.
+    async fn install(&self, chart: &str, values: &Value) -> Result<()> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts").join(chart);
+        let file = self.dir.path().join(format!("{chart}.values.json"));
+        std::fs::write(&file, values.to_string())?;
+        let mut command = Command::new(&self.helm);
+        command.args([
+            "install",
+            chart,
+            "--namespace",
+            NAMESPACE,
+            "--create-namespace",
+            "--values",
+        ]);
+        command.arg(file).arg(path).env("HOME", self.dir.path());
+        command.env("KUBECONFIG", self.dir.path().join("admin.kubeconfig"));
+        let output = tokio::time::timeout(Duration::from_secs(180), command.output());
+        let output = output.await.context("helm hangs")??;
+        if !output.status.success() {
+            bail!("helm install: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
+    /// Runs the container of a Deployment with more arguments.
+    async fn run(&self, name: &str, more: &[&str]) -> Result<Process> {
+        let deployment = self.get("deployment", name).await?;
+        let pod = &deployment["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let account = pod["serviceAccountName"].as_str().context("no service account")?;
+        // It must exist.
+        self.get("serviceaccount", account).await?;
+        let token = self.server.service_account(NAMESPACE, account).await?;
+        let kubeconfig = self.dir.path().join(format!("{name}.kubeconfig"));
+        std::fs::write(&kubeconfig, self.server.kubeconfig(&token).to_string())?;
+
+        let mut arguments = strings(&container["args"]);
+        for mount in container["volumeMounts"].as_array().into_iter().flatten() {
+            let files = self.mount(pod, mount).await?;
+            let path = mount["mountPath"].as_str().context("no mountPath")?;
+            for argument in &mut arguments {
+                *argument = argument.replace(path, &files.display().to_string());
+            }
+        }
+        for argument in &mut arguments {
+            if argument == "--in-cluster" {
+                *argument = format!("--kubeconfig={}", kubeconfig.display());
+            }
+        }
+        arguments.extend(more.iter().map(ToString::to_string));
+        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        // Without a kubelet, there is no directory with the service account.
+        command.args(arguments).env("KUBECONFIG", kubeconfig);
+        Process::start(self.dir.path(), name, command)
+    }
+
+    /// Writes the files of a volume that a container mounts, and returns their directory.
+    async fn mount(&self, pod: &Value, mount: &Value) -> Result<PathBuf> {
+        let volumes = pod["volumes"].as_array().context("no volumes")?;
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
+        let map = volume.and_then(|volume| volume["configMap"]["name"].as_str());
+        let map = map.with_context(|| format!("{} is no ConfigMap", mount["name"]))?;
+        let files = self.dir.path().join(map);
+        std::fs::create_dir_all(&files)?;
+        let data = self.get("configmap", map).await?["data"].take();
+        for (file, content) in data.as_object().context("no data")? {
+            std::fs::write(files.join(file), content.as_str().unwrap_or_default())?;
+        }
+        Ok(files)
+    }
+
+    /// kubectl reads metrics of all APIs through the adapter.
+    async fn check_adapter(&self, url: &str) -> Result<()> {
+        let [port] = free_ports()?;
+        let mut rules = rules()?;
+        rules["default"] = json!(false);
+        let values = json!({
+            "prometheus": { "url": url, "port": null },
+            "rules": rules,
+            // kube-apiserver must reach the process at the port of the APIServices.
+            "listenPort": port,
+            "service": { "port": port },
+        });
+        self.install("hpa-adapter", &values).await?;
+        // The only type of Service that may lead to a loopback address.
+        let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+        self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
+        let adapter = self.run("hpa-adapter", &[]).await?;
+        let log = || adapter.tail(20, "");
+        for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
+            let name = format!("apiservice/{api}.metrics.k8s.io");
+            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
+            self.kubectl(&available).await.with_context(log)?;
+        }
+        let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
+                      http_requests_per_second?labelSelector=app%3Dweb";
+        let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
+        for (arguments, expected) in [
+            (&["get", "--raw", custom][..], &[r#""name":"web-0""#, r#""value":"20""#][..]),
+            (&["get", "--raw", external], &[r#""queue":"mail""#]),
+            (&["get", "podmetrics", "-n", "shop"], &["web-0", "250m"]),
+            (&["top", "pods", "-n", "shop"], &["web-0", "250m", "64Mi"]),
+            (&["top", "nodes"], &["node-0", "25%"]),
+        ] {
+            let text = self.kubectl(arguments).await.with_context(log)?;
+            for part in expected {
+                ensure!(text.contains(part), "kubectl {}: {text}\n{}", arguments.join(" "), log());
+            }
+        }
+        let arguments = ["get", "--raw", external];
+        let refused = kubectl(&self.assets, self.dir.path(), VISITOR, &arguments).await;
+        let error = refused.err().context("the visitor has no rights")?.to_string();
+        ensure!(error.contains("cannot list resource"), "{error}");
+        Ok(())
+    }
+
+    /// The controller scales by a metric of Prometheus: 20 per pod, with a target of 5. The adapter
+    /// doesn't run any more.
+    async fn check_controller(&self, url: &str) -> Result<()> {
+        let ([port], rules) = (free_ports()?, rules()?);
+        let prometheus = json!({ "url": url, "rules": rules });
+        let values = json!({ "metrics": { "port": port, "prometheus": prometheus } });
+        self.install("hpa-controller", &values).await?;
+        // In a pod, a file says so.
+        let namespace = format!("--leader-elect-resource-namespace={NAMESPACE}");
+        let controller = self.run("hpa-controller", &[&namespace]).await?;
+        let scaled =
+            ["wait", "-n", "shop", "--for=jsonpath={.spec.replicas}=4", PATIENCE, "deployment/web"];
+        self.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
+        Ok(())
+    }
+}
+
+/// The rules as the charts' values have them.
+fn rules() -> Result<Value> {
+    let file: Value = serde_saphyr::from_str(RULES)?;
+    Ok(json!({
+        "custom": file["rules"],
+        "external": file["externalRules"],
+        "resource": file["resourceRules"],
+    }))
+}
+
+fn strings(list: &Value) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
