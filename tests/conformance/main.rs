@@ -17,6 +17,8 @@ mod admission;
 mod calculators;
 mod compare;
 mod json_path;
+mod kma;
+mod kma_store;
 mod responses;
 mod rules;
 mod schedules;
@@ -40,7 +42,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 12] = [
+const CHECKS: [(&str, bool, Check); 15] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -49,6 +51,9 @@ const CHECKS: [(&str, bool, Check); 12] = [
     ("selector", true, values::selector),
     ("label_selector", true, values::label_selector),
     ("prometheus_rules", true, rules::check),
+    ("kma_hpa_config", false, |line, _| kma::hpa_config(line)),
+    ("kma_promql", false, |line, _| kma::promql(line)),
+    ("kma_store", false, |line, _| kma_store::check(line)),
     ("json_path", false, |line, _| json_path::check(line)),
     ("scaling_schedule", false, |line, _| schedules::check(line)),
     ("prometheus_adapter_http", true, adapter::http::check),
@@ -56,7 +61,7 @@ const CHECKS: [(&str, bool, Check); 12] = [
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 14;
+const DEFAULT_FILES: usize = 17;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

@@ -1,0 +1,182 @@
+//! The grammar of annotations: `metric-config.TYPE.METRIC.COLLECTOR/NAME`.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    duration::{self, DurationError},
+    error::{AnnotationError, AnnotationProblem},
+};
+
+const PREFIX: &str = "metric-config.";
+
+/// The type of a metric that annotations can configure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "as in the API")]
+pub enum MetricType {
+    Pods,
+    Object,
+    External,
+}
+
+impl MetricType {
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "Pods",
+            Self::Object => "Object",
+            Self::External => "External",
+        }
+    }
+
+    /// Any other name than `pods` and `object` means an external metric, as in the reference.
+    fn from_annotation(name: &str) -> Self {
+        match name {
+            "pods" => Self::Pods,
+            "object" => Self::Object,
+            _ => Self::External,
+        }
+    }
+}
+
+/// What the annotations say about one metric.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnnotationConfig {
+    /// The collector.
+    pub collector: String,
+    /// Everything but the reserved keys.
+    pub values: BTreeMap<String, String>,
+    /// Whether `per-replica` is present, with any value.
+    pub per_replica: bool,
+    /// Nanoseconds between collections; 0 for the default.
+    pub interval: i64,
+    /// Nanoseconds for which a pod must have been ready.
+    pub min_pod_ready_age: i64,
+    /// The first invalid value. The metric can't be collected.
+    pub invalid: Option<AnnotationError>,
+}
+
+/// The annotations of an autoscaler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// By type and name of the metric.
+    pub metrics: BTreeMap<(MetricType, String), AnnotationConfig>,
+    /// Annotations that can't be used.
+    pub problems: Vec<AnnotationProblem>,
+}
+
+impl Annotations {
+    /// Parses annotations, in the order of their keys. If they name several collectors for a
+    /// metric, the first one counts.
+    pub fn parse(annotations: &BTreeMap<String, String>) -> Self {
+        let mut parsed = Self::default();
+        for (annotation, value) in annotations {
+            let Some(key) = annotation.strip_prefix(PREFIX) else { continue };
+            let problem = match split(key) {
+                Some(key) => parsed.add(key, value).err(),
+                None => Some(AnnotationError::Key),
+            };
+            if let Some(reason) = problem {
+                parsed.problems.push(AnnotationProblem { annotation: annotation.clone(), reason });
+            }
+        }
+        parsed
+    }
+
+    fn add(
+        &mut self,
+        (metric_type, metric, collector, name): (MetricType, &str, &str, &str),
+        value: &str,
+    ) -> Result<(), AnnotationError> {
+        let config = self.metrics.entry((metric_type, metric.to_owned())).or_insert_with(|| {
+            AnnotationConfig { collector: collector.to_owned(), ..Default::default() }
+        });
+        if config.collector != collector {
+            return Err(AnnotationError::OtherCollector(config.collector.clone()));
+        }
+        let value = value.to_owned();
+        let shown = || format!("{{{} {metric}}}", metric_type.name());
+        let result = match name {
+            "per-replica" => {
+                config.per_replica = true;
+                return Ok(());
+            }
+            "interval" => set(&mut config.interval, &value)
+                .map_err(|error| AnnotationError::Interval { value, metric: shown(), error }),
+            "min-pod-ready-age" => set(&mut config.min_pod_ready_age, &value)
+                .map_err(|error| AnnotationError::MinPodReadyAge { value, metric: shown(), error }),
+            _ => {
+                config.values.insert(name.to_owned(), value);
+                return Ok(());
+            }
+        };
+        if let (Err(error), None) = (&result, &config.invalid) {
+            config.invalid = Some(error.clone());
+        }
+        result
+    }
+}
+
+fn set(duration: &mut i64, text: &str) -> Result<(), DurationError> {
+    *duration = duration::parse(text)?;
+    Ok(())
+}
+
+/// Splits what follows the prefix. The name of a metric can't have a dot.
+fn split(key: &str) -> Option<(MetricType, &str, &str, &str)> {
+    let (left, name) = key.split_once('/').filter(|(_, name)| !name.contains('/'))?;
+    let mut parts = left.split('.');
+    let (metric_type, metric, collector) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_complete = parts.next().is_none();
+    is_complete.then(|| (MetricType::from_annotation(metric_type), metric, collector, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(annotations: &[(&str, &str)]) -> Annotations {
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Annotations::parse(&annotations.iter().map(pair).collect())
+    }
+
+    #[test]
+    fn reserved_keys_are_settings_and_others_values() {
+        let parsed = parse(&[
+            ("metric-config.pods.rps.json-path/json-key", "$.rps"),
+            ("metric-config.pods.rps.json-path/interval", "30s"),
+            ("metric-config.pods.rps.json-path/min-pod-ready-age", "1m"),
+            ("metric-config.pods.rps.json-path/per-replica", "false"),
+            ("other", "x"),
+        ]);
+        assert_eq!(parsed.problems, []);
+        let config = &parsed.metrics[&(MetricType::Pods, "rps".to_owned())];
+        assert_eq!(config.values, BTreeMap::from([("json-key".to_owned(), "$.rps".to_owned())]));
+        assert_eq!((config.interval, config.min_pod_ready_age), (30_000_000_000, 60_000_000_000));
+        assert!(config.per_replica);
+    }
+
+    #[test]
+    fn problem_names_its_annotation_and_spares_other_metrics() {
+        let parsed = parse(&[
+            ("metric-config.pods.a.json-path/interval", "soon"),
+            ("metric-config.pods.b.c.json-path/path", "/"),
+            ("metric-config.pods.d.json-path/path", "/"),
+            ("metric-config.pods.d.prometheus/query", "up"),
+        ]);
+        let texts: Vec<String> = parsed.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "annotation metric-config.pods.a.json-path/interval: failed to parse interval value \
+                 soon for {Pods a}: time: invalid duration \"soon\"",
+                "annotation metric-config.pods.b.c.json-path/path: the key is not \
+                 metric-config.TYPE.METRIC.COLLECTOR/NAME",
+                "annotation metric-config.pods.d.prometheus/query: ignored, because the metric is \
+                 collected by json-path",
+            ]
+        );
+        let config = |name: &str| &parsed.metrics[&(MetricType::Pods, name.to_owned())];
+        assert!(config("a").invalid.is_some());
+        assert_eq!(config("d").invalid, None);
+    }
+}

@@ -1,0 +1,32 @@
+//! What autoscalers ask to be collected, in the annotations and selectors of kube-metrics-adapter
+//! ("the reference" here). Pure functions, without I/O, clock or async runtime.
+//!
+//! ```text
+//!  annotations, metrics ──► MetricConfig ──► Plan ──► (fetcher)
+//!                                              │
+//!  hosts and weights of Ingress, RouteGroup ──►│ promql ──► query ──► (Prometheus) ──► value
+//!                                                                                  │
+//!                                                              reads ◄──── Store ◄─┘
+//! ```
+//!
+//! # Compatibility
+//!
+//! Errors have the texts of the reference. [`Compat`] selects how defects behave: by default, an
+//! invalid annotation disables its metric only, weights must be finite, and a value that can't be
+//! represented is an error.
+
+#![warn(missing_docs)]
+
+pub mod annotations;
+pub mod config;
+pub mod destination;
+pub mod duration;
+pub mod error;
+pub mod plan;
+pub mod promql;
+pub mod store;
+
+pub use config::{MetricConfig, metric_configs};
+pub use error::{AnnotationProblem, PlanError};
+pub use hpa_schedules::Compat;
+pub use plan::{Environment, Plan};

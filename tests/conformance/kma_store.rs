@@ -1,0 +1,183 @@
+//! `kma_store`: inserts, clock moves, collections of garbage and reads of kube-metrics-adapter's
+//! store.
+
+use std::collections::BTreeMap;
+
+use hpa_calc::Selector;
+use hpa_collectors::{
+    Compat,
+    store::{GroupResource, ObjectKey, Store, Stored},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::compare::{difference, normalize};
+
+/// Compares the reads of a sequence in the compatible mode. By default, a read may lack only values
+/// that are too old.
+pub(crate) fn check(line: &Value) -> Result<(), String> {
+    let ttl = SignedDuration::from_secs(line["ttlSeconds"].as_i64().unwrap_or_default());
+    let mut reference = Sequence::new(ttl, Compat::KubeMetricsAdapter);
+    let mut own = Sequence::new(ttl, Compat::Off);
+    let steps = line["steps"].as_array().map_or(&[][..], Vec::as_slice);
+    for (index, step) in steps.iter().enumerate() {
+        let result = reference.step(step)?;
+        let bounded = own.step(step)?;
+        let Some(expected) = step.get("result").filter(|result| *result != "panic") else {
+            continue;
+        };
+        let path = format!("steps[{index}]");
+        same(&path, expected, &result)?;
+        // Zero is left out.
+        let is_fresh = |item: &Value| {
+            reference.now - item["insertedAt"].as_i64().unwrap_or_default() <= ttl.as_secs()
+        };
+        let is_list = step["op"].as_str().is_some_and(|op| op.starts_with("list"));
+        let fresh = if is_list { result } else { without_old(&result, is_fresh) };
+        same(&format!("{path} by default"), &fresh, &bounded)?;
+    }
+    Ok(())
+}
+
+/// The result without values that are too old.
+fn without_old(result: &Value, is_fresh: impl Fn(&Value) -> bool) -> Value {
+    match result {
+        Value::Array(items) => items.iter().filter(|item| is_fresh(item)).cloned().collect(),
+        Value::Object(_) if !is_fresh(result) => Value::Null,
+        _ => result.clone(),
+    }
+}
+
+struct Sequence {
+    store: Store<Value>,
+    now: i64,
+}
+
+impl Sequence {
+    fn new(ttl: SignedDuration, compat: Compat) -> Self {
+        Self { store: Store::new(ttl, compat), now: 0 }
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp::from_second(self.now).expect("a time")
+    }
+
+    /// The result of a step. `Null` for a step without one.
+    fn step(&mut self, step: &Value) -> Result<Value, String> {
+        let text = |name: &str| step[name].as_str().unwrap_or_default();
+        let selector = || Selector::parse(text("selector")).map_err(|error| error.to_string());
+        let (resource, group) = text("resource").split_once('.').unwrap_or((text("resource"), ""));
+        let resource = GroupResource { resource: resource.to_owned(), group: group.to_owned() };
+        let namespace = (step["namespaced"] == true).then(|| text("namespace"));
+        let now = self.at();
+        match text("op") {
+            "insert" => self.insert(step, &text)?,
+            "advance" => self.now += step["seconds"].as_i64().unwrap_or_default(),
+            "gc" => self.store.remove_expired(now),
+            "bySelector" => {
+                let metric = text("metric");
+                let found = self.store.by_selector(metric, &resource, namespace, &selector()?, now);
+                return Ok(found.map_or(Value::Null, |found| sorted(found.into_iter().map(shown))));
+            }
+            "byName" => {
+                let (metric, name) = (text("metric"), text("name"));
+                let selector = selector()?;
+                let found = self.store.by_name(metric, &resource, namespace, name, &selector, now);
+                return Ok(found.map_or(Value::Null, shown));
+            }
+            "external" => {
+                let found =
+                    self.store.external(text("namespace"), text("metric"), &selector()?, now);
+                return Ok(sorted(found.into_iter().map(shown)));
+            }
+            "list" => {
+                let metrics = self.store.metrics().into_iter().map(|(metric, resource, namespace)| {
+                    let dot = if resource.group.is_empty() { "" } else { "." };
+                    let resource = format!("{}{dot}{}", resource.resource, resource.group);
+                    json!({"metric": metric, "namespaced": !namespace.is_empty(), "resource": resource})
+                });
+                return Ok(sorted(metrics));
+            }
+            "listExternal" => {
+                let metrics = self.store.external_metrics();
+                return Ok(sorted(metrics.map(|(_, metric)| json!({"metric": metric}))));
+            }
+            other => return Err(format!("unknown operation {other}")),
+        }
+        Ok(Value::Null)
+    }
+
+    fn insert<'s>(
+        &mut self,
+        step: &'s Value,
+        text: &dyn Fn(&str) -> &'s str,
+    ) -> Result<(), String> {
+        let labels = |value: &Value| {
+            let labels: Result<Option<BTreeMap<String, String>>, _> =
+                Deserialize::deserialize(value);
+            labels.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+        };
+        if text("type") == "External" {
+            let labels = labels(&step["labels"])?;
+            let value = json!({
+                "insertedAt": self.now, "labels": step["labels"], "metric": text("metric"),
+                "value": step["value"],
+            });
+            let stored = Stored { value, labels: Some(labels), at: self.at() };
+            self.store.insert_external(text("namespace"), text("metric"), stored);
+            return Ok(());
+        }
+        let object = json!({
+            "apiVersion": text("apiVersion"), "kind": text("kind"), "name": text("name"),
+            "namespace": text("namespace"),
+        });
+        let value = json!({
+            "insertedAt": self.now, "metric": text("metric"), "object": object,
+            "selector": step["selector"], "value": step["value"],
+        });
+        let key = ObjectKey {
+            metric: text("metric").to_owned(),
+            resource: GroupResource::for_kind(text("kind"), text("apiVersion")),
+            namespace: text("namespace").to_owned(),
+            name: text("name").to_owned(),
+        };
+        let labels = step.get("selector").map(labels).transpose()?;
+        self.store.insert(key, Stored { value, labels, at: self.at() });
+        Ok(())
+    }
+}
+
+fn shown(stored: &Stored<Value>) -> Value {
+    stored.value.clone()
+}
+
+/// In a defined order. The recorded lists are sorted, too, by other keys.
+fn sorted(items: impl Iterator<Item = Value>) -> Value {
+    let mut items: Vec<Value> = items
+        .map(|mut item| {
+            normalize(&mut item);
+            item
+        })
+        .collect();
+    items.sort_by_key(ToString::to_string);
+    Value::Array(items)
+}
+
+fn same(path: &str, expected: &Value, got: &Value) -> Result<(), String> {
+    let ordered = |value: &Value| match value {
+        Value::Array(items) => sorted(items.iter().cloned()),
+        other => {
+            let mut other = other.clone();
+            normalize(&mut other);
+            other
+        }
+    };
+    // An unknown metric and one without matching values are the same after all are too old.
+    let (expected, got) = (ordered(expected), ordered(got));
+    let is_none = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    if path.ends_with("by default") && is_none(&expected) && is_none(&got) {
+        return Ok(());
+    }
+    difference(path, &expected, &got).map_or(Ok(()), Err)
+}
