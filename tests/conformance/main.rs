@@ -16,6 +16,7 @@ mod adapter;
 mod admission;
 mod calculators;
 mod compare;
+mod explanations;
 mod json_path;
 mod kma;
 mod kma_store;

@@ -10,8 +10,10 @@ use hpa_calc::{
     conclude::{Conclusion, ScaleWriteError},
     decide::Decision,
     history::History,
+    pause::Pause,
     plan::{Plan, ScaleReadError, SelectedPods},
-    readings::{MetricQuery, MetricsApi, ReadError, Reading},
+    readings::{MetricQuery, MetricsApi, ReadError, Reading, Readings},
+    report::Inputs,
     selector::Selector,
     settings::Settings,
 };
@@ -22,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::{difference, normalize},
-    responses,
+    explanations, responses,
 };
 
 #[derive(Deserialize)]
@@ -99,11 +101,15 @@ pub(crate) fn check(line: &Value) -> Result<(), String> {
             hpa.spec = spec.clone();
         }
         let now = start + SignedDuration::from_secs(step.at);
-        let conclusion =
-            step.reconcile(&hpa, &settings, &others, std::mem::take(&mut history), now);
+        let inputs = step.inputs(&hpa, &settings, &others, history, now);
+        let conclusion = inputs.decide().conclude(step.written(), now);
         if let Some(difference) = compare(&step.expect, &conclusion) {
             return Err(format!("step {number} at {}s: {difference}", step.at));
         }
+        let (recorded, has_failed) = (step.expect["scaleTo"].as_i64(), step.update_error.is_some());
+        explanations::check(&inputs, recorded, has_failed).map_err(|difference| {
+            format!("step {number} at {}s, in the report: {difference}", step.at)
+        })?;
         shadow.compare(&step, &hpa, &settings, &others, now).map_err(|difference| {
             format!("step {number} at {}s, in shadow mode: {difference}", step.at)
         })?;
@@ -173,17 +179,35 @@ fn parse_selectors(
 }
 
 impl Step {
-    fn reconcile(
+    fn inputs(
         &self,
         hpa: &HorizontalPodAutoscaler,
         settings: &Settings,
         others: &[(String, Selector)],
         history: History,
         now: Timestamp,
-    ) -> Conclusion {
-        let decision = self.decide(hpa, self.scale(hpa), settings, others, history, now);
-        let written = self.update_error.as_ref().map(ScaleWriteError::failed).map_or(Ok(()), Err);
-        decision.conclude(written, now)
+    ) -> Inputs {
+        let scale = self.scale(hpa);
+        let selector = scale.as_ref().ok().and_then(|scale| Selector::parse(&scale.selector).ok());
+        let selected = selector.map(|selector| self.select(hpa, others, &selector));
+        let inputs = Inputs {
+            hpa: hpa.clone(),
+            scale,
+            settings: *settings,
+            selected: selected.unwrap_or_default(),
+            readings: Readings::new(),
+            history: Some(history),
+            now,
+            pause: Pause::NONE,
+        };
+        let plan = inputs.plan();
+        let readings = plan.queries().map(|(metric, query)| (metric, self.read(hpa, query)));
+        let readings = readings.collect();
+        Inputs { readings, ..inputs }
+    }
+
+    fn written(&self) -> Result<(), ScaleWriteError> {
+        self.update_error.as_ref().map(ScaleWriteError::failed).map_or(Ok(()), Err)
     }
 
     fn decide<'a>(

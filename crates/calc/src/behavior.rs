@@ -38,6 +38,22 @@ pub(crate) struct Policy {
     pub(crate) period_seconds: i32,
 }
 
+impl Policy {
+    pub(crate) fn period(self) -> SignedDuration {
+        SignedDuration::from_secs(self.period_seconds.into())
+    }
+}
+
+/// What a policy allows at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyLimit {
+    pub(crate) policy: Policy,
+    /// The replicas at the start of the policy's period.
+    pub(crate) at_start: i64,
+    /// The most (up) or fewest (down) replicas.
+    pub(crate) allowed: i32,
+}
+
 /// The policies for scaling up if `behavior` sets none: 4 pods or 100 % in 15 seconds.
 pub(crate) const DEFAULT_SCALE_UP: [Policy; 2] = [
     Policy { unit: Some(PolicyUnit::Pods), value: 4, period_seconds: 15 },
@@ -175,13 +191,18 @@ impl<'a> EffectiveRules<'a> {
         self.rules.and_then(|rules| rules.select_policy.as_ref()).unwrap_or(&PolicySelect::Max)
     }
 
+    /// The periods of the policies.
+    pub(crate) fn periods(&self) -> impl Iterator<Item = SignedDuration> + use<'a> {
+        self.policies().map(Policy::period)
+    }
+
     /// The longest period of the policies. Zero without policies.
     pub fn longest_policy_period(&self) -> SignedDuration {
         let longest = self.policies().map(|policy| policy.period_seconds).max().unwrap_or(0);
         SignedDuration::from_secs(longest.max(0).into())
     }
 
-    fn policies(&self) -> impl Iterator<Item = Policy> + 'a {
+    fn policies(&self) -> impl Iterator<Item = Policy> + use<'a> {
         let given = self.rules.and_then(|rules| rules.policies.as_deref());
         let defaults: &[Policy] = match (given, self.direction) {
             _ if !self.has_policies => &[],
@@ -197,7 +218,7 @@ impl<'a> EffectiveRules<'a> {
     /// Each policy counts from the replicas at the start of its period: the current ones minus the
     /// net change since. `Disabled` allows no change. Percentages are float arithmetic, rounded up
     /// when scaling up and truncated when scaling down.
-    pub(crate) fn limit(&self, current: i32, history: &History, now: Timestamp) -> i32 {
+    pub fn limit(&self, current: i32, history: &History, now: Timestamp) -> i32 {
         let select = self.select_policy();
         if *select == PolicySelect::Disabled {
             return current;
@@ -205,15 +226,26 @@ impl<'a> EffectiveRules<'a> {
         // The largest change is the maximum of the limits upward, and the minimum downward.
         let take_maximum = (self.direction == Direction::Up) != (*select == PolicySelect::Min);
         let mut limit = if take_maximum { i32::MIN } else { i32::MAX };
-        let mut allowed = 0;
-        for policy in self.policies() {
-            let period = SignedDuration::from_secs(policy.period_seconds.into());
-            let at_start = i64::from(current) - history.net_change(period, now);
-            // A policy of an unknown type repeats the previous one's limit, as in the reference.
-            allowed = self.allowed_by(policy, at_start).unwrap_or(allowed);
+        for PolicyLimit { allowed, .. } in self.policy_limits(current, history, now) {
             limit = if take_maximum { limit.max(allowed) } else { limit.min(allowed) };
         }
         limit
+    }
+
+    /// What each policy allows at `now`.
+    pub(crate) fn policy_limits(
+        self,
+        current: i32,
+        history: &History,
+        now: Timestamp,
+    ) -> impl Iterator<Item = PolicyLimit> {
+        let mut allowed = 0;
+        self.policies().map(move |policy| {
+            let at_start = i64::from(current) - history.net_change(policy.period(), now);
+            // A policy of an unknown type repeats the previous one's limit, as in the reference.
+            allowed = self.allowed_by(policy, at_start).unwrap_or(allowed);
+            PolicyLimit { policy, at_start, allowed }
+        })
     }
 
     fn allowed_by(&self, policy: Policy, at_start: i64) -> Option<i32> {

@@ -73,6 +73,7 @@ pub(crate) fn combine(
                 explanations.push(MetricExplanation {
                     metric: spec.source_type.to_string(),
                     error: Some(error.root.clone()),
+                    failure: Some(error.kind),
                     ..MetricExplanation::default()
                 });
                 statuses.push(status_without_value(spec));
@@ -127,7 +128,10 @@ fn explain(evaluated: &EvaluatedMetric, context: &Context<'_>) -> MetricExplanat
         rule: Some(proposal.rule),
         proposed_replicas: Some(proposal.replicas),
         pods: proposal.pods,
+        counted: proposal.counted,
+        total: proposal.total,
         error: None,
+        failure: None,
     }
 }
 

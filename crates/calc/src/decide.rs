@@ -113,6 +113,18 @@ impl ReconcileError {
         matches!(self, Self::InvalidApiVersion(_))
     }
 
+    /// The error without the texts that the reference puts before its cause.
+    pub fn cause(&self) -> &str {
+        match self {
+            Self::InvalidApiVersion(text) | Self::UnknownKind(text) | Self::SomeMetrics(text) => {
+                text
+            }
+            Self::ReadScale { message, .. }
+            | Self::ComputeReplicas { message, .. }
+            | Self::Rescale { message, .. } => message,
+        }
+    }
+
     /// Whether the reconcile decided in spite of the error, because enough metrics could be read.
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::SomeMetrics(_))
@@ -190,6 +202,11 @@ impl Decision<'_> {
     /// The explanation of the decision, per metric and limit.
     pub fn explanation(&self) -> &Explanation {
         &self.explanation
+    }
+
+    /// Why the decision failed, if it did.
+    pub fn error(&self) -> Option<&ReconcileError> {
+        self.error.as_ref()
     }
 
     /// The status as decided before the scale is written.

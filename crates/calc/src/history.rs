@@ -29,6 +29,7 @@ pub struct ScaleEvent {
 
 /// A direction of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Direction {
     /// To more replicas.
     Up,

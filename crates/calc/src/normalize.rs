@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use crate::{
     api::{ConditionReason, HorizontalPodAutoscalerSpec},
     behavior::{EffectiveBehavior, scale_up_limit},
-    history::{History, Recommendation},
+    history::{Direction, History, Recommendation},
     messages,
     settings::{Settings, before},
 };
@@ -70,7 +70,7 @@ impl NormalizeInput<'_> {
         history: &mut History,
     ) -> Normalized {
         let cutoff = before(self.now, behavior.down().stabilization_window());
-        let recent = history.recommendations.iter().filter(|old| old.at >= cutoff);
+        let recent = history.recommendations.iter().filter(|old| is_recent(old, cutoff, behavior));
         let stabilized = recent.map(|old| old.replicas).fold(proposed, i32::max);
         let recommendation = Recommendation { replicas: proposed, at: self.now };
         history.add_recommendation(recommendation, |old| old.at < cutoff);
@@ -113,10 +113,10 @@ impl NormalizeInput<'_> {
         let down_cutoff = before(self.now, behavior.down().stabilization_window());
         let (mut min, mut max) = (proposed, proposed);
         for recommendation in &history.recommendations {
-            if recommendation.at > up_cutoff {
+            if is_recent(recommendation, up_cutoff, behavior) {
                 min = min.min(recommendation.replicas);
             }
-            if recommendation.at > down_cutoff {
+            if is_recent(recommendation, down_cutoff, behavior) {
                 max = max.max(recommendation.replicas);
             }
         }
@@ -124,6 +124,20 @@ impl NormalizeInput<'_> {
         history
             .add_recommendation(recommendation, |old| old.at < up_cutoff && old.at < down_cutoff);
         StabilizationRange { min, max }
+    }
+
+    /// The recommendations that stabilization takes into account in one direction.
+    pub(crate) fn recent(
+        &self,
+        direction: Direction,
+        history: &History,
+    ) -> impl Iterator<Item = Recommendation> {
+        let behavior = EffectiveBehavior::new(self.spec, self.settings);
+        let cutoff = before(self.now, behavior.rules(direction).stabilization_window());
+        // Without behavior, nothing stabilizes a scale-up.
+        let applies = behavior.is_set() || direction == Direction::Down;
+        let recommendations = history.recommendations.iter().copied();
+        recommendations.filter(move |old| applies && is_recent(old, cutoff, &behavior))
     }
 
     fn limit_rate(
@@ -155,6 +169,16 @@ impl NormalizeInput<'_> {
         let bound = self.spec.max_replicas;
         if bound > rate { (rate, SCALE_UP_LIMIT) } else { (bound, TOO_MANY) }
     }
+}
+
+/// Whether a recommendation is within a stabilization window. Without behavior, a window includes
+/// its start, as in the reference.
+fn is_recent(
+    recommendation: &Recommendation,
+    cutoff: Timestamp,
+    behavior: &EffectiveBehavior<'_>,
+) -> bool {
+    recommendation.at > cutoff || (recommendation.at == cutoff && !behavior.is_set())
 }
 
 const SCALE_DOWN_STABILIZED: LimitReason = LimitReason {

@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// How a pod counts in an average over pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum PodClass {
     /// The pod counts with its sample.
     Ready,
@@ -22,6 +23,67 @@ pub enum PodClass {
     Missing,
     /// The pod has failed or succeeded, or is being deleted. It doesn't count.
     Ignored,
+}
+
+/// Why a pod has its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum PodClassReason {
+    /// It has a sample that counts.
+    SampleCounts,
+    /// It is being deleted.
+    Terminating,
+    /// It has failed.
+    Failed,
+    /// It has succeeded.
+    Succeeded,
+    /// It has not started.
+    Pending,
+    /// The metrics API has no sample of it.
+    NoSample,
+    /// It has no start time or no `Ready` condition.
+    NoReadyCondition,
+    /// It is not ready, and within its CPU initialization period.
+    StartingUnready,
+    /// It is ready, and the window of its CPU sample began before that.
+    SampleBeforeReady,
+    /// It is not ready, and has not been since its start.
+    NeverReady,
+}
+
+impl PodClassReason {
+    /// The class that the reason leads to.
+    pub fn class(self) -> PodClass {
+        match self {
+            Self::SampleCounts => PodClass::Ready,
+            Self::Terminating | Self::Failed | Self::Succeeded => PodClass::Ignored,
+            Self::NoSample => PodClass::Missing,
+            Self::Pending
+            | Self::NoReadyCondition
+            | Self::StartingUnready
+            | Self::SampleBeforeReady
+            | Self::NeverReady => PodClass::Unready,
+        }
+    }
+
+    /// The reason in a few words, after the name of a pod.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::SampleCounts => "has a sample",
+            Self::Terminating => "is being deleted",
+            Self::Failed => "has failed",
+            Self::Succeeded => "has succeeded",
+            Self::Pending => "is pending",
+            Self::NoSample => "has no sample",
+            Self::NoReadyCondition => "has no start time or no Ready condition",
+            Self::StartingUnready => "started recently and is not ready",
+            Self::SampleBeforeReady => {
+                "started recently, and its sample is from before it was ready"
+            }
+            Self::NeverReady => "has never been ready",
+        }
+    }
 }
 
 /// The number of pods of each class.
@@ -69,31 +131,49 @@ pub fn classify(
     is_cpu: bool,
     readiness: &Readiness,
 ) -> PodClass {
-    if pod.terminating || matches!(pod.phase, PodPhase::Failed | PodPhase::Succeeded) {
-        return PodClass::Ignored;
+    class_reason(pod, sample, is_cpu, readiness).class()
+}
+
+/// Why [`classify`] gives a pod its class.
+pub fn class_reason(
+    pod: &Pod,
+    sample: Option<&PodSample>,
+    is_cpu: bool,
+    readiness: &Readiness,
+) -> PodClassReason {
+    match pod.phase {
+        _ if pod.terminating => return PodClassReason::Terminating,
+        PodPhase::Failed => return PodClassReason::Failed,
+        PodPhase::Succeeded => return PodClassReason::Succeeded,
+        PodPhase::Pending => return PodClassReason::Pending,
+        _ => {}
     }
-    if pod.phase == PodPhase::Pending {
-        return PodClass::Unready;
-    }
-    let Some(sample) = sample else { return PodClass::Missing };
-    if is_cpu && !cpu_sample_counts(pod, sample, readiness) {
-        PodClass::Unready
-    } else {
-        PodClass::Ready
+    match sample {
+        None => PodClassReason::NoSample,
+        Some(sample) if is_cpu => cpu_sample_reason(pod, sample, readiness),
+        Some(_) => PodClassReason::SampleCounts,
     }
 }
 
-fn cpu_sample_counts(pod: &Pod, sample: &PodSample, readiness: &Readiness) -> bool {
+fn cpu_sample_reason(pod: &Pod, sample: &PodSample, readiness: &Readiness) -> PodClassReason {
     let (Some(ReadyCondition { status, last_transition_time }), Some(start)) =
         (pod.ready, pod.start_time)
     else {
-        return false;
+        return PodClassReason::NoReadyCondition;
     };
     let unready = status == Some(false);
     if after(start, readiness.cpu_initialization_period) > readiness.now {
-        !unready && sample.timestamp >= after(last_transition_time, sample.window)
+        if unready {
+            PodClassReason::StartingUnready
+        } else if sample.timestamp < after(last_transition_time, sample.window) {
+            PodClassReason::SampleBeforeReady
+        } else {
+            PodClassReason::SampleCounts
+        }
+    } else if unready && last_transition_time < after(start, readiness.initial_readiness_delay) {
+        PodClassReason::NeverReady
     } else {
-        !unready || after(start, readiness.initial_readiness_delay) <= last_transition_time
+        PodClassReason::SampleCounts
     }
 }
 

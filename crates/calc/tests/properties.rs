@@ -4,11 +4,14 @@
 use std::sync::Arc;
 
 use hpa_calc::{
-    Conclusion, History, HorizontalPodAutoscaler, MetricsApi, MilliValue, Plan, Pod, PodSample,
-    PodSamples, ReadError, Reading, Scale, ScaleWriteError, SelectedPods, Settings,
+    Conclusion, History, HorizontalPodAutoscaler, Inputs, MetricsApi, MilliValue, Pause, Plan, Pod,
+    PodSample, PodSamples, ReadError, Reading, Readings, Scale, ScaleWriteError, SelectedPods,
+    Settings,
     api::HorizontalPodAutoscalerStatus,
     defaults::apply_defaults,
-    history::{Recommendation, ScaleEvent},
+    history::{Direction, Recommendation, ScaleEvent},
+    pods::PodCounts,
+    report::Trigger,
     validation::{ValidationOptions, validate},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -235,6 +238,23 @@ impl Scenario {
         let settings = Settings::default();
         let plan =
             Plan::new(&self.hpa, Ok(self.scale.clone()), &settings, |_| SelectedPods::new(pods));
+        plan.decide(self.readings(), self.history.clone(), at(0)).conclude(written, at(0))
+    }
+
+    fn inputs(&self) -> Inputs {
+        Inputs {
+            hpa: self.hpa.clone(),
+            scale: Ok(self.scale.clone()),
+            settings: Settings::default(),
+            selected: SelectedPods::new(self.api_pods()),
+            readings: self.readings(),
+            history: Some(self.history.clone()),
+            now: at(0),
+            pause: Pause::NONE,
+        }
+    }
+
+    fn readings(&self) -> Readings {
         let reading = |index: usize, source_type: &str| {
             if !self.readable[index] {
                 return Err(ReadError::Empty(MetricsApi::Custom));
@@ -249,10 +269,9 @@ impl Scenario {
             })
         };
         let metrics = self.hpa.spec.metrics.iter().enumerate();
-        let readings = metrics
+        metrics
             .map(|(index, metric)| (index, reading(index, metric.source_type.as_str())))
-            .collect();
-        plan.decide(readings, self.history.clone(), at(0)).conclude(written, at(0))
+            .collect()
     }
 
     /// Whether the metrics decide, and not the bounds alone.
@@ -309,6 +328,44 @@ proptest! {
             let spec = &scenario.hpa.spec;
             prop_assert!((spec.effective_min_replicas()..=spec.max_replicas).contains(&replicas));
             prop_assert_ne!(replicas, scenario.scale.spec_replicas);
+        }
+    }
+
+    #[test]
+    fn reported_change_changes_the_answer(scenario in scenarios(1..4)) {
+        let inputs = scenario.inputs();
+        let report = inputs.report();
+        let answer = Inputs::answer;
+        let now = inputs.answer();
+        for change in &report.changes {
+            let changed = answer(&change.trigger.apply(&inputs));
+            prop_assert_eq!(changed, change.replicas, "{:?}", change);
+            prop_assert_ne!(changed, now, "{:?}", change);
+            let Trigger::Metric { metric, direction, value, now: value_now, utilization } =
+                change.trigger.clone() else { continue };
+            // The value is the nearest one: a step back to the present value, the answer is not
+            // yet in that direction.
+            let step = if direction == Direction::Up { -1 } else { 1 };
+            let value = MilliValue::from_milli(value.as_milli() + step);
+            let before = Trigger::Metric { metric, direction, value, now: value_now, utilization };
+            let before = answer(&before.apply(&inputs));
+            let is_far = if direction == Direction::Up { before <= now } else { before >= now };
+            // The average is truncated, so that the answer may change at the present value.
+            let is_at_now = direction == Direction::Down && value > value_now;
+            prop_assert!(is_far || is_at_now, "{:?}: {} before", change, before);
+        }
+    }
+
+    #[test]
+    fn report_agrees_with_the_decision(scenario in scenarios(1..4)) {
+        let report = scenario.inputs().report();
+        let conclusion = scenario.reconcile(Ok(()));
+        prop_assert_eq!(report.scale_to, conclusion.scaled_to);
+        for metric in &report.metrics {
+            let Some(counts) = metric.explanation.pods else { continue };
+            let mut listed = PodCounts::default();
+            metric.pod_list.iter().for_each(|pod| listed.add(pod.class));
+            prop_assert_eq!(listed, counts);
         }
     }
 

@@ -55,7 +55,7 @@ fn mebibytes(value: MilliValue) -> String {
     format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
 }
 
-pub(super) fn metric_name(spec: &MetricSpec) -> String {
+pub(crate) fn metric_name(spec: &MetricSpec) -> String {
     if let Some(source) = &spec.resource {
         return source.name.clone();
     }

@@ -14,6 +14,7 @@ pub use self::{
     sentence::Reason,
 };
 use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
+pub(crate) use measurement::metric_name;
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.
@@ -85,9 +86,41 @@ pub struct MetricExplanation {
     pub proposed_replicas: Option<i32>,
     /// The number of pods by class, if the calculation counts pods.
     pub pods: Option<PodCounts>,
+    /// The number of pods that the ratio is multiplied by, see [`Proposal::counted`].
+    ///
+    /// [`Proposal::counted`]: crate::replicas::Proposal::counted
+    pub counted: Option<usize>,
+    /// The whole value of a metric with an average by replica.
+    #[serde(rename = "totalMilli")]
+    pub total: Option<MilliValue>,
     /// Why the metric has no proposal: the cause, without the texts that the reference puts before
     /// it in conditions and events.
     pub error: Option<String>,
+    /// The kind of the error.
+    pub failure: Option<MetricFailure>,
+}
+
+/// What kind of failure leaves a metric without a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub enum MetricFailure {
+    /// The spec of the metric can't be queried or computed.
+    InvalidSpec,
+    /// The metrics API can't be reached, or returned an error.
+    Fetch,
+    /// The metrics API returned no item.
+    Empty,
+    /// The metric was not read.
+    NotRead,
+    /// The selector matches no pod.
+    NoPods,
+    /// No pod that counts has a sample.
+    NoSamples,
+    /// A pod lacks the request that a utilization is a percentage of.
+    MissingRequest,
+    /// A pod lacks the container.
+    NoContainer,
 }
 
 /// The target of a metric. Serializes as a number: milli-units or percent.

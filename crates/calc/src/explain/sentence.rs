@@ -1,5 +1,7 @@
 //! Explains a decision in one sentence.
 
+use serde::Serialize;
+
 use super::{
     Explanation, MetricExplanation, Summary,
     format::minutes,
@@ -11,7 +13,8 @@ use crate::{
 };
 
 /// What determined the desired replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Reason {
     /// The metrics alone.

@@ -1,7 +1,8 @@
 //! Why a metric gives no proposal. All texts are those of the reference controller.
 
 use crate::{
-    api::MetricSourceType, readings::ReadError, replicas::CalculationError, selector::SelectorError,
+    api::MetricSourceType, explain::MetricFailure, readings::ReadError, replicas::CalculationError,
+    selector::SelectorError,
 };
 
 /// A metric spec that can't be queried or computed.
@@ -56,6 +57,31 @@ pub(super) enum EvaluateError {
 }
 
 impl EvaluateError {
+    /// What kind of failure it is.
+    pub(super) fn kind(&self) -> MetricFailure {
+        match self {
+            Self::Spec(_) => MetricFailure::InvalidSpec,
+            Self::Resource { error, .. } => error.kind(),
+            Self::Reading { error: ReadingError::NotRead, .. } => MetricFailure::NotRead,
+            Self::Reading { error: ReadingError::Api(error), .. } => match error {
+                ReadError::Fetch { .. } => MetricFailure::Fetch,
+                ReadError::Empty(_) => MetricFailure::Empty,
+            },
+            Self::Calculation(error) => match error {
+                CalculationError::NoPods | CalculationError::NoReadyPods => MetricFailure::NoPods,
+                CalculationError::NoSamples => MetricFailure::NoSamples,
+                CalculationError::NoContainer { .. } => MetricFailure::NoContainer,
+                CalculationError::NothingRequested
+                | CalculationError::MissingRequest { .. }
+                | CalculationError::MissingPodLevelRequest { .. }
+                | CalculationError::UnreadableRequest { .. }
+                | CalculationError::UnreadablePodLevelRequest { .. } => {
+                    MetricFailure::MissingRequest
+                }
+            },
+        }
+    }
+
     /// The error without the texts before its cause.
     pub(super) fn root(&self) -> String {
         match self {

@@ -13,7 +13,7 @@ use crate::{
         MetricSourceType, MetricSpec, MetricStatus, ObjectMetricSource, Pod, PodsMetricSource,
         ResourceMetricSource, Scale,
     },
-    explain::TargetValue,
+    explain::{MetricFailure, TargetValue},
     quantity::MilliValue,
     readings::{MetricQuery, ReadError, Reading},
     replicas::{AverageTarget, Proposal, ValueTarget},
@@ -48,6 +48,7 @@ pub(crate) struct EvaluatedMetric {
 /// A metric without a proposal, with the two texts that the reference has for the error.
 pub(crate) struct FailedMetric {
     pub(crate) reason: ConditionReason,
+    pub(crate) kind: MetricFailure,
     /// The innermost cause, for the explanation.
     pub(crate) root: String,
     /// For the metric's own event and for the condition.
@@ -124,7 +125,8 @@ pub(crate) fn evaluate(
     let reason = || failure_reason(&spec.source_type);
     let source = source(spec).map_err(|error| {
         let cause = error.to_string();
-        FailedMetric { reason: reason(), root: cause.clone(), wrapped: cause.clone(), cause }
+        let kind = MetricFailure::InvalidSpec;
+        FailedMetric { reason: reason(), kind, root: cause.clone(), wrapped: cause.clone(), cause }
     })?;
     let (error, prefix) = match query {
         Ok(_) => match source.evaluate(reading, context) {
@@ -134,9 +136,9 @@ pub(crate) fn evaluate(
         },
         Err(error) => (EvaluateError::Spec(error.clone()), source.read_prefix(true)),
     };
-    let (root, cause) = (error.root(), error.to_string());
+    let (kind, root, cause) = (error.kind(), error.root(), error.to_string());
     let wrapped = format!("{}{prefix}{cause}", source.prefix());
-    Err(FailedMetric { reason: reason(), root, cause, wrapped })
+    Err(FailedMetric { reason: reason(), kind, root, cause, wrapped })
 }
 
 fn failure_reason(source_type: &MetricSourceType) -> ConditionReason {

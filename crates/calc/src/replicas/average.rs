@@ -63,7 +63,8 @@ fn propose(
     let include_unready = counts.unready > 0 && ratio > 1.0;
     let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
         let within = target.tolerances.contain(ratio);
-        let (replicas, rule) = proportional(target.current_replicas, ratio, counts.ready, within);
+        counted = counts.ready;
+        let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
         (replicas, rule, None)
     } else {
         if ratio < 1.0 {
@@ -89,6 +90,8 @@ fn propose(
         rebalanced_ratio,
         rule,
         pods: Some(counts),
+        counted: Some(counted),
+        total: None,
     }
 }
 

@@ -58,6 +58,7 @@ pub use average::{AverageTarget, average_value};
 pub use object::{
     ValueTarget, external_average_value, external_total, object_average_value, value,
 };
+pub(crate) use utilization::request;
 pub use utilization::{UtilizationTarget, utilization};
 
 use serde::Serialize;
@@ -84,6 +85,11 @@ pub struct Proposal {
     pub rule: Rule,
     /// The number of pods by class, or `None` if the calculation counts no pods.
     pub pods: Option<PodCounts>,
+    /// What the ratio is multiplied by outside the tolerance, if it is: the number of pods that the
+    /// ratio is an average over.
+    pub counted: Option<usize>,
+    /// The whole value, which is divided by the target instead, for the averages by replica.
+    pub total: Option<MilliValue>,
 }
 
 /// The rule that leads from a ratio to replicas.

@@ -24,7 +24,7 @@ pub fn value<'a>(
     pods: impl IntoIterator<Item = &'a Pod>,
 ) -> Result<Proposal, CalculationError> {
     let ratio = usage.as_milli() as f64 / target.target.as_milli() as f64;
-    let proposal = |replicas, rule, pods| Proposal {
+    let proposal = |replicas, rule, pods: Option<PodCounts>| Proposal {
         replicas,
         usage,
         utilization: None,
@@ -32,6 +32,8 @@ pub fn value<'a>(
         rebalanced_ratio: None,
         rule,
         pods,
+        counted: pods.map(|pods| pods.ready),
+        total: None,
     };
     if target.replicas == 0 {
         return Ok(proposal(ceil_to_replicas(ratio), Rule::Proportional, None));
@@ -109,6 +111,8 @@ fn by_replica(target: &ValueTarget, usage: i64, average: i64) -> Proposal {
         rebalanced_ratio: None,
         rule,
         pods: None,
+        counted: None,
+        total: Some(MilliValue::from_milli(usage)),
     }
 }
 

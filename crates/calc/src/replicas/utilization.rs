@@ -118,7 +118,8 @@ fn propose(
     let include_unready = counts.unready > 0 && ratio > 1.0;
     let (replicas, rule, rebalanced_ratio) = if !include_unready && counts.missing == 0 {
         let within = target.tolerances.contain(ratio);
-        let (replicas, rule) = proportional(target.current_replicas, ratio, counts.ready, within);
+        counted = counts.ready;
+        let (replicas, rule) = proportional(target.current_replicas, ratio, counted, within);
         (replicas, rule, None)
     } else {
         let mut sums = totals.ready;
@@ -149,6 +150,8 @@ fn propose(
         rebalanced_ratio,
         rule,
         pods: Some(counts),
+        counted: Some(counted),
+        total: None,
     })
 }
 
@@ -162,7 +165,7 @@ fn ratio(sums: Sums, target: i32) -> Result<(i32, f64), CalculationError> {
 }
 
 /// The request for a resource by a pod or one of its containers.
-fn request(
+pub(crate) fn request(
     pod: &Pod,
     container: Option<&str>,
     resource: &ResourceName,

@@ -1,0 +1,301 @@
+//! What a person can do about a decision.
+
+use std::collections::BTreeSet;
+
+use super::{Inputs, MetricReport};
+use crate::{
+    api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
+    behavior::EffectiveBehavior,
+    decide::Decision,
+    explain::{MetricFailure, Reason},
+    history::Direction,
+    plan::{PlanKind, ScaleReadError, SelectorRejection},
+    pods::PodClass,
+    replicas::Rule,
+};
+
+/// At most this many names are printed, then their number.
+const MAX_NAMES: usize = 5;
+
+pub(super) fn advise(
+    inputs: &Inputs,
+    decision: &Decision<'_>,
+    metrics: &[MetricReport],
+) -> Vec<String> {
+    let mut advice = Vec::new();
+    advice.extend(about_plan(inputs));
+    let failed = metrics.iter().enumerate().filter_map(|(index, metric)| {
+        Some(about_failure(inputs, index, metric, metric.explanation.failure?))
+    });
+    advice.extend(failed);
+    let has_failed = metrics.iter().any(|metric| metric.explanation.failure.is_some());
+    if has_failed && metrics.iter().any(|metric| metric.explanation.failure.is_none()) {
+        advice.push(
+            "While a metric fails, the autoscaler scales up by the others, but not down."
+                .to_owned(),
+        );
+    }
+    advice.extend(about_pods(inputs, metrics));
+    advice.extend(about_limits(inputs, decision));
+    advice.extend(about_controller(inputs, decision));
+    advice
+}
+
+/// What prevents metrics from being read at all.
+fn about_plan(inputs: &Inputs) -> Option<String> {
+    let (target, namespace) = (&inputs.hpa.spec.scale_target_ref, &inputs.hpa.metadata.namespace);
+    let (kind, name) = (&target.kind, &target.name);
+    Some(match &inputs.plan().kind {
+        PlanKind::ScaleUnavailable(ScaleReadError::InvalidApiVersion(_)) => {
+            "Correct spec.scaleTargetRef.apiVersion: it must be a group and a version, such as \
+             apps/v1."
+                .to_owned()
+        }
+        PlanKind::ScaleUnavailable(ScaleReadError::UnknownKind(_)) => format!(
+            "Check spec.scaleTargetRef: kubectl api-resources lists the kinds that the API server \
+             serves, and {}, kind {kind} is not one of them.",
+            target.api_version
+        ),
+        PlanKind::ScaleUnavailable(ScaleReadError::Read(_)) => format!(
+            "Check that {kind} {name} exists and that its kind has a scale subresource: kubectl \
+             get {kind} {name} --subresource=scale --namespace {namespace}"
+        ),
+        PlanKind::Disabled => {
+            let replicas = inputs.hpa.spec.effective_min_replicas().max(1);
+            format!(
+                "Scaling a target to 0 by hand turns autoscaling off. To turn it on: kubectl scale \
+                 {kind} {name} --replicas={replicas} --namespace {namespace}"
+            )
+        }
+        PlanKind::TooManyMetrics => "Remove metrics from spec.metrics.".to_owned(),
+        PlanKind::SelectorRejected(SelectorRejection::Missing) => format!(
+            "The scale of {kind} {name} has no status.selector. For a custom resource, set \
+             labelSelectorPath in the scale subresource of its definition, and have its controller \
+             fill that field."
+        ),
+        PlanKind::SelectorRejected(SelectorRejection::Invalid(_)) => {
+            format!("Correct the selector in the scale of {kind} {name}: its status.selector.")
+        }
+        PlanKind::SelectorRejected(SelectorRejection::Ambiguous { autoscalers, .. }) => {
+            let own = format!("{namespace}/{}", inputs.hpa.metadata.name);
+            let others = autoscalers.iter().filter(|name| **name != own).map(String::as_str);
+            format!(
+                "Only one autoscaler may select a pod. Delete {}, or give the targets selectors \
+                 that have no pod in common. Until then, none of them scales.",
+                names(others)
+            )
+        }
+        PlanKind::AboveMax | PlanKind::BelowMin | PlanKind::Metrics(_) => return None,
+    })
+}
+
+fn about_failure(
+    inputs: &Inputs,
+    index: usize,
+    metric: &MetricReport,
+    failure: MetricFailure,
+) -> String {
+    let namespace = &inputs.hpa.metadata.namespace;
+    let name = &metric.name;
+    let selector = inputs.scale.as_ref().map_or("", |scale| &scale.selector);
+    let is_by_pod =
+        !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External);
+    let failure = match failure {
+        // Metrics of no pods are empty.
+        MetricFailure::Empty if is_by_pod && inputs.selected.pods.is_empty() => {
+            MetricFailure::NoPods
+        }
+        failure => failure,
+    };
+    match failure {
+        MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
+        MetricFailure::Fetch => {
+            let (api, server) = api(&metric.source_type);
+            format!(
+                "Check that {api} works: kubectl get apiservices | grep {api}. {server} serves it."
+            )
+        }
+        MetricFailure::Empty => {
+            let (api, server) = api(&metric.source_type);
+            format!(
+                "{api} works but has no value of {name}. Check the names and selectors in \
+                 spec.metrics[{index}], and that {server} has the metric for the target's pods."
+            )
+        }
+        MetricFailure::NotRead => format!("No value of {name} was given."),
+        MetricFailure::NoPods => format!(
+            "No pod matches the target's selector. Check that the target's pods exist and carry \
+             its labels: kubectl get pods --selector '{selector}' --namespace {namespace}"
+        ),
+        MetricFailure::NoSamples => {
+            let out = metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ready);
+            format!(
+                "No pod has a sample of {name} that counts: {}. Check why the pods are not ready, \
+                 or wait until they have been measured.",
+                names(out.map(|pod| pod.name.as_str()))
+            )
+        }
+        MetricFailure::MissingRequest => {
+            let without = metric.pod_list.iter().filter(|pod| pod.request.is_none());
+            format!(
+                "A utilization is a percentage of requests. Set the request in every container of \
+                 every pod that the selector matches (missing in {}), or use a target of type \
+                 AverageValue, or a ContainerResource metric.",
+                names(without.map(|pod| pod.name.as_str()))
+            )
+        }
+        MetricFailure::NoContainer => format!(
+            "Correct the name of the container in spec.metrics[{index}], or select only pods that \
+             have it: kubectl get pods --selector '{selector}' --namespace {namespace}"
+        ),
+    }
+}
+
+/// The API that a metric is read from, and what usually serves it.
+fn api(source_type: &MetricSourceType) -> (&'static str, &'static str) {
+    match source_type {
+        MetricSourceType::Resource | MetricSourceType::ContainerResource => {
+            ("metrics.k8s.io", "metrics-server")
+        }
+        MetricSourceType::External => {
+            ("external.metrics.k8s.io", "An adapter such as hpa adapter or KEDA")
+        }
+        _ => ("custom.metrics.k8s.io", "An adapter such as hpa adapter"),
+    }
+}
+
+/// Pods that distort the decision.
+fn about_pods(inputs: &Inputs, metrics: &[MetricReport]) -> Vec<String> {
+    let mut advice = Vec::new();
+    let (mut uncounted, mut unselected) = (BTreeSet::new(), BTreeSet::new());
+    for metric in metrics {
+        let is_reversed = metric.explanation.rule == Some(Rule::DirectionReversed);
+        let is_rebalanced = metric.explanation.rebalanced_ratio.is_some();
+        let out = metric.pod_list.iter().filter(|pod| {
+            (is_reversed || is_rebalanced)
+                && matches!(pod.class, PodClass::Unready | PodClass::Missing)
+        });
+        uncounted.extend(out.map(|pod| pod.name.as_str()));
+        let samples = metric.unselected_samples.iter().flat_map(|samples| &samples.pods);
+        unselected.extend(samples.map(String::as_str));
+    }
+    if !uncounted.is_empty() {
+        advice.push(format!(
+            "Pods without a sample that counts hold the decision back: {}. Check why they are not \
+             ready or not measured.",
+            names(uncounted.into_iter())
+        ));
+    }
+    if !unselected.is_empty() {
+        advice.push(format!(
+            "The metrics API returns samples of pods that are not among the target's: {}. They \
+             count in the average.",
+            names(unselected.into_iter())
+        ));
+    }
+    let Ok(scale) = &inputs.scale else { return advice };
+    let is_by_replica = metrics.iter().any(|metric| metric.explanation.total.is_some());
+    if is_by_replica && scale.status_replicas > scale.spec_replicas {
+        advice.push(format!(
+            "The target has {} pods for {} replicas, as during a rolling update. An average by \
+             replica counts all of them, so it may ask for as many. Lower maxSurge to limit that.",
+            scale.status_replicas, scale.spec_replicas
+        ));
+    }
+    let alive = metrics
+        .iter()
+        .map(|metric| metric.pod_list.iter().filter(|pod| pod.class != PodClass::Ignored).count());
+    let (alive, expected) =
+        (alive.max().unwrap_or(0), scale.status_replicas.max(scale.spec_replicas));
+    if alive > usize::try_from(expected).unwrap_or(0) {
+        advice.push(format!(
+            "The selector matches {alive} pods, but the target has {expected}: pods of other \
+             workloads, such as Jobs or canaries, count too. Give the target labels of its own."
+        ));
+    }
+    advice
+}
+
+fn about_limits(inputs: &Inputs, decision: &Decision<'_>) -> Option<String> {
+    let explanation = decision.explanation();
+    let proposed = explanation.proposed_replicas?;
+    let direction =
+        if proposed > explanation.current_replicas { Direction::Up } else { Direction::Down };
+    let rules = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings).rules(direction);
+    let member = if direction == Direction::Up { "scaleUp" } else { "scaleDown" };
+    match explanation.reason() {
+        Reason::MaxReplicas => Some(format!(
+            "Raise spec.maxReplicas if the cluster has room: the metrics ask for {proposed}."
+        )),
+        Reason::Policy if *rules.select_policy() == PolicySelect::Disabled => Some(format!(
+            "spec.behavior.{member}.selectPolicy is Disabled. Set it to Max or Min to scale in \
+             that direction."
+        )),
+        Reason::Paused => Some(
+            "Remove the annotation autoscaling.hpa-rs.dev/pause to let the autoscaler scale."
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// What the controller's last status adds.
+fn about_controller(inputs: &Inputs, decision: &Decision<'_>) -> Vec<String> {
+    let (status, hpa) = (&inputs.hpa.status, &inputs.hpa);
+    if status.conditions.is_empty() {
+        return vec![
+            "No controller has stored a status yet. Check that one is running and handles this \
+             autoscaler."
+                .to_owned(),
+        ];
+    }
+    let mut advice = Vec::new();
+    let able = status.condition(&ConditionType::AbleToScale);
+    if let Some(able) = able.filter(|able| able.reason == ConditionReason::FailedUpdateScale) {
+        let is_failing = able.status == ConditionStatus::False;
+        advice.extend(is_failing.then(|| {
+            format!(
+                "The controller could not write the scale: {}. Check its rights, and quotas and \
+                 admission webhooks for {}.",
+                able.message, hpa.spec.scale_target_ref.kind
+            )
+        }));
+    }
+    if inputs.history.is_none() && decision.scale_to().is_some() {
+        let held = [&ConditionType::AbleToScale, &ConditionType::ScalingLimited];
+        let held = held.into_iter().filter_map(|condition| status.condition(condition));
+        let held = held.filter(|condition| is_limit(&condition.reason));
+        let held: Vec<_> =
+            held.map(|condition| format!("{} ({})", condition.reason, condition.message)).collect();
+        let explanation = decision.explanation();
+        if !held.is_empty() {
+            advice.push(format!(
+                "The controller's past recommendations and scalings are not known here. It reports \
+                 {}, so it may stay at {} for now.",
+                held.join(" and "),
+                explanation.current_replicas
+            ));
+        }
+    }
+    advice
+}
+
+fn is_limit(reason: &ConditionReason) -> bool {
+    matches!(
+        reason,
+        ConditionReason::ScaleDownStabilized
+            | ConditionReason::ScaleUpStabilized
+            | ConditionReason::ScaleDownLimit
+            | ConditionReason::ScaleUpLimit
+    )
+}
+
+pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    let shown = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
+        _ => shown,
+    }
+}

@@ -1,0 +1,215 @@
+//! What would change a decision, found by deciding on changed inputs.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::Inputs;
+use crate::{
+    api::ConditionReason,
+    behavior::EffectiveBehavior,
+    decide::Decision,
+    explain::Summary,
+    history::Direction,
+    pause::Pause,
+    quantity::MilliValue,
+    readings::{PodSample, Reading},
+    settings::after,
+};
+
+/// A change of one input, and the answer that it leads to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Change {
+    /// What changes.
+    #[serde(flatten)]
+    pub trigger: Trigger,
+    /// The replicas that the target has then.
+    pub replicas: i32,
+}
+
+/// The change of one input.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "change", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Trigger {
+    /// A metric rises to a value, or falls to it.
+    Metric {
+        /// The index of the metric.
+        metric: usize,
+        /// Whether it rises or falls.
+        direction: Direction,
+        /// The value: the average of the pods that count, or the whole value of an Object or
+        /// External metric.
+        #[serde(rename = "valueMilli")]
+        value: MilliValue,
+        /// The value now.
+        #[serde(rename = "nowMilli")]
+        now: MilliValue,
+        /// The utilization at that value, for a utilization target.
+        utilization: Option<i32>,
+    },
+    /// Time passes, while all readings stay.
+    Time {
+        /// When the answer changes.
+        at: Timestamp,
+    },
+    /// `maxReplicas` is raised.
+    MaxReplicas {
+        /// The new value.
+        to: i32,
+    },
+    /// `minReplicas` is lowered.
+    MinReplicas {
+        /// The new value.
+        to: i32,
+    },
+    /// The pause ends.
+    Unpause,
+}
+
+impl Trigger {
+    /// The inputs with this change.
+    #[must_use]
+    pub fn apply(&self, inputs: &Inputs) -> Inputs {
+        let mut changed = inputs.clone();
+        match self {
+            Self::Metric { metric, value, .. } => set_value(&mut changed, *metric, *value),
+            Self::Time { at } => changed.now = *at,
+            Self::MaxReplicas { to } => changed.hpa.spec.max_replicas = *to,
+            Self::MinReplicas { to } => changed.hpa.spec.min_replicas = Some(*to),
+            Self::Unpause => changed.pause = Pause::NONE,
+        }
+        changed
+    }
+
+    fn into_change(self, inputs: &Inputs) -> Change {
+        let replicas = self.apply(inputs).answer();
+        Change { trigger: self, replicas }
+    }
+}
+
+/// Sets the value of a metric: that of each pod's sample, or the only one.
+fn set_value(inputs: &mut Inputs, metric: usize, value: MilliValue) {
+    let reading = match inputs.readings.get(metric) {
+        Some(Ok(Reading::Pods(samples))) => Reading::Pods(
+            samples.iter().map(|(pod, sample)| (pod, PodSample { value, ..*sample })).collect(),
+        ),
+        Some(Ok(Reading::Object(_))) => Reading::Object(value),
+        Some(Ok(Reading::External(_))) => Reading::External(vec![value]),
+        Some(Err(_)) | None => return,
+    };
+    inputs.readings.insert(metric, Ok(reading));
+}
+
+/// What would change the decision on `inputs`.
+pub(super) fn find(inputs: &Inputs, decision: &Decision<'_>) -> Vec<Change> {
+    let explanation = decision.explanation();
+    let Some(proposed) = explanation.proposed_replicas else { return Vec::new() };
+    let answer = decision.scale_to().unwrap_or(explanation.current_replicas);
+    let pause = matches!(explanation.summary, Summary::Paused(_)).then_some(Trigger::Unpause);
+    let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
+    let bound = match explanation.limited_by {
+        Some(ConditionReason::TooManyReplicas) => Some(Trigger::MaxReplicas { to: stabilized }),
+        // Zero replicas need more than a bound.
+        Some(ConditionReason::TooFewReplicas) if stabilized > 0 => {
+            Some(Trigger::MinReplicas { to: stabilized })
+        }
+        _ => None,
+    };
+    let changes = pause.into_iter().chain(bound).map(|trigger| trigger.into_change(inputs));
+    // Another limit may lead to the same answer.
+    let mut changes: Vec<_> = changes.filter(|change| change.replicas != answer).collect();
+    if decision.scale_to().is_none() {
+        changes.extend(find_time(inputs, answer));
+    }
+    for metric in 0..inputs.hpa.spec.metrics.len() {
+        for direction in [Direction::Up, Direction::Down] {
+            changes.extend(find_value(inputs, metric, direction, answer));
+        }
+    }
+    changes
+}
+
+/// The first time at which a recommendation has left its window, or a scale event its period, and
+/// the answer is another one.
+fn find_time(inputs: &Inputs, answer: i32) -> Option<Change> {
+    let history = inputs.history.as_ref()?;
+    let behavior = EffectiveBehavior::new(&inputs.hpa.spec, &inputs.settings);
+    let mut times = Vec::new();
+    for direction in [Direction::Up, Direction::Down] {
+        let rules = behavior.rules(direction);
+        let window = rules.stabilization_window();
+        times.extend(history.recommendations.iter().map(|old| after(old.at, window)));
+        for period in rules.periods() {
+            let events = history.scale_ups.iter().chain(&history.scale_downs);
+            times.extend(events.map(|event| after(event.at, period)));
+        }
+    }
+    // A window includes its start if there is no behavior.
+    let tick = SignedDuration::from_millis(i64::from(!behavior.is_set()));
+    let mut times: Vec<_> = times.into_iter().map(|time| after(time, tick)).collect();
+    times.retain(|time| *time > inputs.now);
+    times.sort();
+    times.dedup();
+    let changes = times.into_iter().map(|at| Trigger::Time { at }.into_change(inputs));
+    changes.into_iter().find(|change| change.replicas != answer)
+}
+
+/// The nearest value of a metric that leads to more replicas if it rises, or fewer if it falls.
+fn find_value(inputs: &Inputs, metric: usize, direction: Direction, answer: i32) -> Option<Change> {
+    let decision = inputs.decide();
+    let explanation = decision.explanation().metrics.get(metric)?;
+    explanation.proposed_replicas?;
+    let now = match inputs.readings.get(metric)?.as_ref().ok()? {
+        Reading::Pods(_) => explanation.usage?,
+        Reading::Object(value) => *value,
+        Reading::External(_) => explanation.total.or(explanation.usage)?,
+    };
+    let is_other = |milli: i64| {
+        let mut changed = inputs.clone();
+        set_value(&mut changed, metric, MilliValue::from_milli(milli));
+        match direction {
+            Direction::Up => changed.answer() > answer,
+            Direction::Down => changed.answer() < answer,
+        }
+    };
+    let now_milli = now.as_milli();
+    let milli = match direction {
+        Direction::Up => {
+            let high = rising_end(now_milli, &is_other)?;
+            boundary(now_milli, high, &is_other)
+        }
+        // The average is truncated, so that all pods at the average can be below the sum.
+        Direction::Down if is_other(now_milli) => now_milli,
+        Direction::Down if now_milli > 0 && is_other(0) => boundary(now_milli, 0, &is_other),
+        Direction::Down => return None,
+    };
+    let value = MilliValue::from_milli(milli);
+    let mut trigger = Trigger::Metric { metric, direction, value, now, utilization: None };
+    let changed = trigger.apply(inputs);
+    if let Trigger::Metric { utilization, .. } = &mut trigger {
+        *utilization = changed.decide().explanation().metrics.get(metric)?.utilization;
+    }
+    Some(Change { trigger, replicas: changed.answer() })
+}
+
+/// A value above `now` that changes the answer, if a thousand billion times as much does.
+fn rising_end(now: i64, is_other: &impl Fn(i64) -> bool) -> Option<i64> {
+    let start = now.max(1);
+    (1..40).map(|doublings| start.saturating_mul(1 << doublings)).find(|high| is_other(*high))
+}
+
+/// Bisects between a value that doesn't change the answer and one that does, to the nearest that
+/// does.
+fn boundary(mut same: i64, mut other: i64, is_other: &impl Fn(i64) -> bool) -> i64 {
+    while same.abs_diff(other) > 1 {
+        let middle = i64::midpoint(same, other);
+        if is_other(middle) {
+            other = middle;
+        } else {
+            same = middle;
+        }
+    }
+    other
+}

@@ -1,0 +1,193 @@
+//! How a proposal is limited: stabilization, policies and bounds.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Inputs;
+use crate::{
+    api::{PolicySelect, PolicyType},
+    behavior::{EffectiveBehavior, EffectiveRules, PolicyLimit, PolicyUnit, scale_up_limit},
+    history::{Direction, History},
+    normalize::NormalizeInput,
+    settings::after,
+};
+
+/// The limits of a proposal, in the order in which they apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct ReplicaLimits {
+    /// Whether the spec has a `behavior`. If not, only a scale-down is stabilized, and the only
+    /// policy is the limit of a scale-up.
+    pub has_behavior: bool,
+    /// First, stabilization.
+    pub stabilization: Stabilization,
+    /// Then, the policies for scaling up.
+    pub scale_up: RateLimit,
+    /// The policies for scaling down. Absent without `behavior`.
+    pub scale_down: Option<RateLimit>,
+}
+
+/// The effect of the stabilization windows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Stabilization {
+    /// The length of the window for scaling up.
+    pub up_window_seconds: i64,
+    /// The length of the window for scaling down.
+    pub down_window_seconds: i64,
+    /// The lowest recommendation within the window for scaling up.
+    pub lowest_in_up_window: Option<i32>,
+    /// The highest recommendation within the window for scaling down.
+    pub highest_in_down_window: Option<i32>,
+    /// The replicas after stabilization.
+    pub stabilized_replicas: i32,
+    /// What holds them there, if they are not the proposal.
+    pub held_by: Option<HeldBy>,
+}
+
+/// The last recommendation that keeps stabilization from following a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct HeldBy {
+    /// The recommended replicas.
+    pub replicas: i32,
+    /// When it was recommended.
+    pub at: Timestamp,
+    /// When it leaves the window.
+    pub until: Timestamp,
+}
+
+/// How far the replicas may change in one direction now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct RateLimit {
+    /// Which policy applies, if there are several.
+    pub select: PolicySelect,
+    /// The policies.
+    pub policies: Vec<PolicyReport>,
+    /// The most (up) or fewest (down) replicas.
+    pub limit: i32,
+}
+
+/// What one policy allows now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PolicyReport {
+    /// `Pods` or `Percent`. Absent for a type that this version doesn't know.
+    #[serde(rename = "type")]
+    pub policy_type: Option<PolicyType>,
+    /// The allowed change.
+    pub value: i32,
+    /// The period.
+    pub period_seconds: i32,
+    /// The replicas at the start of the period, from which the change counts.
+    pub replicas_at_start: i64,
+    /// The most (up) or fewest (down) replicas.
+    pub allowed_replicas: i32,
+    /// When the next scale event leaves the period, so that the policy allows more. Absent if none
+    /// is in it.
+    pub next_change_at: Option<Timestamp>,
+}
+
+/// `minReplicas` and `maxReplicas`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Bounds {
+    /// The effective `minReplicas`.
+    pub min_replicas: i32,
+    /// `maxReplicas`.
+    pub max_replicas: i32,
+}
+
+impl ReplicaLimits {
+    pub(super) fn new(inputs: &Inputs, proposed: i32, stabilized: i32) -> Self {
+        let Inputs { hpa, settings, scale, now, .. } = inputs;
+        let current = scale.as_ref().map_or(0, |scale| scale.spec_replicas);
+        let mut history = inputs.effective_history();
+        history.record_initial(current, *now);
+        let behavior = EffectiveBehavior::new(&hpa.spec, settings);
+        let rate = |rules| rate_limit(rules, current, &history, *now);
+        let scale_up = if behavior.is_set() {
+            rate(behavior.up())
+        } else {
+            let (select, policies) = (PolicySelect::Max, Vec::new());
+            RateLimit { select, policies, limit: scale_up_limit(current) }
+        };
+        Self {
+            has_behavior: behavior.is_set(),
+            stabilization: stabilization(inputs, &behavior, &history, proposed, stabilized),
+            scale_up,
+            scale_down: behavior.is_set().then(|| rate(behavior.down())),
+        }
+    }
+}
+
+fn stabilization(
+    inputs: &Inputs,
+    behavior: &EffectiveBehavior<'_>,
+    history: &History,
+    proposed: i32,
+    stabilized: i32,
+) -> Stabilization {
+    let current = inputs.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
+    let (spec, settings, now) = (&inputs.hpa.spec, &inputs.settings, inputs.now);
+    let input = NormalizeInput { spec, settings, current, now };
+    let recent = |direction| input.recent(direction, history);
+    let direction = if stabilized > proposed { Direction::Down } else { Direction::Up };
+    let holds = |replicas: i32| match direction {
+        Direction::Down => replicas >= stabilized,
+        Direction::Up => replicas <= stabilized,
+    };
+    let window = |direction| behavior.rules(direction).stabilization_window();
+    let holding = recent(direction).filter(|old| stabilized != proposed && holds(old.replicas));
+    let held_by = holding.max_by_key(|old| old.at).map(|old| HeldBy {
+        replicas: old.replicas,
+        at: old.at,
+        until: after(old.at, window(direction)),
+    });
+    Stabilization {
+        up_window_seconds: window(Direction::Up).as_secs(),
+        down_window_seconds: window(Direction::Down).as_secs(),
+        lowest_in_up_window: recent(Direction::Up).map(|old| old.replicas).min(),
+        highest_in_down_window: recent(Direction::Down).map(|old| old.replicas).max(),
+        stabilized_replicas: stabilized,
+        held_by,
+    }
+}
+
+fn rate_limit(
+    rules: EffectiveRules<'_>,
+    current: i32,
+    history: &History,
+    now: Timestamp,
+) -> RateLimit {
+    let limits = rules.policy_limits(current, history, now);
+    RateLimit {
+        select: rules.select_policy().clone(),
+        policies: limits.map(|limit| policy(limit, history, now)).collect(),
+        limit: rules.limit(current, history, now),
+    }
+}
+
+fn policy(limit: PolicyLimit, history: &History, now: Timestamp) -> PolicyReport {
+    let PolicyLimit { policy, at_start, allowed } = limit;
+    let events = history.scale_ups.iter().chain(&history.scale_downs);
+    let ends = events.map(|event| after(event.at, policy.period())).filter(|end| *end > now);
+    PolicyReport {
+        policy_type: policy.unit.map(|unit| match unit {
+            PolicyUnit::Pods => PolicyType::Pods,
+            PolicyUnit::Percent => PolicyType::Percent,
+        }),
+        value: policy.value,
+        period_seconds: policy.period_seconds,
+        replicas_at_start: at_start,
+        allowed_replicas: allowed,
+        next_change_at: ends.min(),
+    }
+}

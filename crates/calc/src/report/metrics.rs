@@ -1,0 +1,164 @@
+//! The metrics of a report, with the pods that they count.
+
+use serde::Serialize;
+
+use super::Inputs;
+use crate::{
+    api::{MetricSourceType, MetricSpec, Pod, ResourceName},
+    explain::{Explanation, MetricExplanation, TargetValue, metric_name},
+    pods::{PodClass, class_reason},
+    quantity::MilliValue,
+    readings::{PodSamples, Reading},
+    replicas::request,
+    settings::Readiness,
+};
+
+/// A metric: what was read, what it asks for, and which pods count.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct MetricReport {
+    /// The metric's name, with its container or object.
+    pub name: String,
+    /// `Resource`, `Pods` or another type.
+    #[serde(rename = "type")]
+    pub source_type: MetricSourceType,
+    /// What the engine computed.
+    #[serde(flatten)]
+    pub explanation: MetricExplanation,
+    /// The pods that the target's selector matches, if the metric is read by pod.
+    pub pod_list: Vec<PodReport>,
+    /// Samples of pods that the selector doesn't match.
+    pub unselected_samples: Option<UnselectedSamples>,
+    /// The number of series of an External metric.
+    pub series: Option<usize>,
+}
+
+/// A pod, and how it counts for a metric.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PodReport {
+    /// The pod's name.
+    pub name: String,
+    /// How it counts.
+    pub class: PodClass,
+    /// Why.
+    pub why: &'static str,
+    /// Its sample.
+    #[serde(rename = "usageMilli")]
+    pub usage: Option<MilliValue>,
+    /// Its request, for a utilization target. Absent if it has none.
+    #[serde(rename = "requestMilli")]
+    pub request: Option<MilliValue>,
+}
+
+/// Samples of pods that the target's selector doesn't match: the metrics API has other labels than
+/// the pods, or a pod was deleted since.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct UnselectedSamples {
+    /// The names of the pods, sorted.
+    pub pods: Vec<String>,
+    /// The sum of the samples.
+    #[serde(rename = "totalMilli")]
+    pub total: MilliValue,
+}
+
+pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricReport> {
+    let specs = inputs.hpa.spec.metrics.iter().enumerate();
+    specs
+        .zip(&explanation.metrics)
+        .map(|((index, spec), explanation)| {
+            let reading = inputs.readings.get(index).and_then(|reading| reading.as_ref().ok());
+            MetricReport::new(inputs, spec, explanation.clone(), reading)
+        })
+        .collect()
+}
+
+impl MetricReport {
+    fn new(
+        inputs: &Inputs,
+        spec: &MetricSpec,
+        explanation: MetricExplanation,
+        reading: Option<&Reading>,
+    ) -> Self {
+        let pods = || inputs.selected.pods.iter().map(AsRef::as_ref);
+        let (pod_list, unselected_samples) = match reading {
+            Some(Reading::Pods(samples)) => {
+                let readiness = Readiness::new(inputs.now, &inputs.settings);
+                let pods =
+                    pods().map(|pod| averaged_pod(spec, &explanation, pod, samples, &readiness));
+                (pods.collect(), unselected(inputs, samples))
+            }
+            // The ratio is multiplied by the number of pods that run and are ready.
+            Some(_) if explanation.pods.is_some() => (pods().map(counted_pod).collect(), None),
+            _ => (Vec::new(), None),
+        };
+        let series = match reading {
+            Some(Reading::External(values)) => Some(values.len()),
+            _ => None,
+        };
+        Self {
+            name: metric_name(spec),
+            source_type: spec.source_type.clone(),
+            explanation,
+            pod_list,
+            unselected_samples,
+            series,
+        }
+    }
+}
+
+/// A pod in an average over pods.
+fn averaged_pod(
+    spec: &MetricSpec,
+    explanation: &MetricExplanation,
+    pod: &Pod,
+    samples: &PodSamples,
+    readiness: &Readiness,
+) -> PodReport {
+    let container = spec.container_resource.as_ref().map(|source| source.container.as_str());
+    let resource = spec.resource.as_ref().map(|source| source.name.as_str());
+    let resource = resource.or(spec.container_resource.as_ref().map(|source| source.name.as_str()));
+    let resource = resource.map(ResourceName::from);
+    let needs_request =
+        !matches!(explanation.target, Some(TargetValue::Value(_))) && resource.is_some();
+    let sample = samples.get(&pod.name);
+    let reason = class_reason(pod, sample, resource == Some(ResourceName::Cpu), readiness);
+    let request = resource.filter(|_| needs_request);
+    PodReport {
+        name: pod.name.to_string(),
+        class: reason.class(),
+        why: reason.text(),
+        usage: sample.map(|sample| sample.value),
+        request: request.and_then(|resource| request_of(pod, container, &resource)),
+    }
+}
+
+fn request_of(pod: &Pod, container: Option<&str>, resource: &ResourceName) -> Option<MilliValue> {
+    request(pod, container, resource).ok()
+}
+
+/// A pod that the ratio of a single value is multiplied by.
+fn counted_pod(pod: &Pod) -> PodReport {
+    let (class, why) = if pod.is_running_and_ready() {
+        (PodClass::Ready, "runs and is ready")
+    } else {
+        (PodClass::Unready, "doesn't run or is not ready")
+    };
+    PodReport { name: pod.name.to_string(), class, why, usage: None, request: None }
+}
+
+fn unselected(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples> {
+    let is_selected = |name: &str| inputs.selected.pods.iter().any(|pod| pod.name.as_ref() == name);
+    let mut pods = Vec::new();
+    let mut total = MilliValue::ZERO;
+    for (name, sample) in samples.iter().filter(|(name, _)| !is_selected(name)) {
+        pods.push(name.to_owned());
+        total = total.saturating_add(sample.value);
+    }
+    pods.sort();
+    (!pods.is_empty()).then_some(UnselectedSamples { pods, total })
+}

@@ -1,0 +1,201 @@
+//! A detailed report of a decision: what the engine read and computed, step by step, what would
+//! change the answer, and what to do about failures.
+//!
+//! A report is made on demand, for a person. It is built from the inputs of a decision and from
+//! what the engine returns for them, and it runs the engine again on changed inputs to find what
+//! would change the answer. A reconcile doesn't need it and doesn't pay for it.
+
+mod advice;
+mod change;
+mod limits;
+mod metrics;
+mod text;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use self::{
+    change::{Change, Trigger},
+    limits::{Bounds, HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
+    metrics::{MetricReport, PodReport, UnselectedSamples},
+};
+use crate::{
+    api::{Condition, HorizontalPodAutoscaler, Scale},
+    decide::Decision,
+    explain::Reason,
+    history::{History, Recommendation},
+    pause::Pause,
+    plan::{Plan, ScaleReadError, SelectedPods},
+    readings::Readings,
+    settings::Settings,
+};
+
+/// Everything that a decision depends on.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The autoscaler.
+    pub hpa: HorizontalPodAutoscaler,
+    /// The target's scale, or why it could not be read.
+    pub scale: Result<Scale, ScaleReadError>,
+    /// The controller's settings.
+    pub settings: Settings,
+    /// What the scale's selector matches.
+    pub selected: SelectedPods,
+    /// The readings of the plan's queries.
+    pub readings: Readings,
+    /// The autoscaler's recommendations and scale events, or `None` if they are unknown. Then
+    /// nothing is stabilized, and policies count from the current replicas.
+    pub history: Option<History>,
+    /// The time of the decision.
+    pub now: Timestamp,
+    /// The paused directions.
+    pub pause: Pause,
+}
+
+impl Inputs {
+    /// The queries that the readings answer.
+    pub fn plan(&self) -> Plan<'_> {
+        Plan::new(&self.hpa, self.scale.clone(), &self.settings, |_| self.selected.clone())
+    }
+
+    /// Decides on the inputs.
+    pub fn decide(&self) -> Decision<'_> {
+        let decision =
+            self.plan().decide(self.readings.clone(), self.effective_history(), self.now);
+        decision.with_pause(self.pause)
+    }
+
+    /// The replicas that the target has after the decision.
+    pub fn answer(&self) -> i32 {
+        let decision = self.decide();
+        decision.scale_to().unwrap_or(decision.explanation().current_replicas)
+    }
+
+    /// Reports the decision.
+    pub fn report(&self) -> Report {
+        Report::new(self)
+    }
+
+    fn effective_history(&self) -> History {
+        self.history.clone().unwrap_or_else(|| {
+            // Outside every window. Without it, a decision would stabilize at the current replicas,
+            // as the first one after a start does.
+            let replicas = self.scale.as_ref().map_or(0, |scale| scale.spec_replicas);
+            let old = Recommendation { replicas, at: Timestamp::MIN };
+            History { recommendations: vec![old], ..History::default() }
+        })
+    }
+}
+
+/// A decision, explained in detail. `Display` prints it as a text of several lines, the first of
+/// which is the decision in one sentence.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Report {
+    /// `namespace/name` of the autoscaler.
+    pub autoscaler: String,
+    /// `kind/name` of the target.
+    pub target: String,
+    /// The time of the decision.
+    pub at: Timestamp,
+    /// What happens and why, in one sentence.
+    pub sentence: String,
+    /// What determined the desired replicas.
+    pub reason: Reason,
+    /// The target's `spec.replicas`. Absent if the scale could not be read.
+    pub current_replicas: Option<i32>,
+    /// The target's `status.replicas`.
+    pub status_replicas: Option<i32>,
+    /// The target's selector.
+    pub selector: Option<String>,
+    /// The desired replicas, after all limits.
+    pub desired_replicas: Option<i32>,
+    /// The replicas that are written to the target's scale, if any.
+    pub scale_to: Option<i32>,
+    /// The metrics, in the order of `spec.metrics`. Empty if no metrics were needed.
+    pub metrics: Vec<MetricReport>,
+    /// The index of the metric with the largest proposal.
+    pub winner: Option<usize>,
+    /// The largest proposal.
+    pub proposed_replicas: Option<i32>,
+    /// `minReplicas` and `maxReplicas`.
+    pub bounds: Bounds,
+    /// How the proposal is limited before the bounds. Absent if there was none.
+    pub limits: Option<ReplicaLimits>,
+    /// Whether recommendations and scale events were known. If not, stabilization and policies
+    /// may hold what this report scales.
+    pub history_known: bool,
+    /// What would change the answer.
+    pub changes: Vec<Change>,
+    /// Why the reconcile failed, if it did.
+    pub error: Option<String>,
+    /// What to do.
+    pub advice: Vec<String>,
+    /// The conditions that the autoscaler's controller stored last.
+    pub reported_conditions: Vec<Condition>,
+}
+
+impl Report {
+    fn new(inputs: &Inputs) -> Self {
+        let Inputs { hpa, scale, history, now, .. } = inputs;
+        let decision = inputs.decide();
+        let explanation = decision.explanation();
+        let scale = scale.as_ref().ok();
+        let is_decided = explanation.reason() != Reason::Failed;
+        let metrics = metrics::report(inputs, explanation);
+        let limits = explanation.proposed_replicas.map(|proposed| {
+            let stabilized = explanation.stabilized_replicas.unwrap_or(proposed);
+            ReplicaLimits::new(inputs, proposed, stabilized)
+        });
+        let target = &hpa.spec.scale_target_ref;
+        Self {
+            autoscaler: format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name),
+            target: format!("{}/{}", target.kind, target.name),
+            at: *now,
+            sentence: sentence(hpa, scale, &decision),
+            reason: explanation.reason(),
+            current_replicas: scale.map(|scale| scale.spec_replicas),
+            status_replicas: scale.map(|scale| scale.status_replicas),
+            selector: scale.map(|scale| scale.selector.clone()),
+            desired_replicas: is_decided.then_some(explanation.desired_replicas),
+            scale_to: decision.scale_to(),
+            winner: explanation.winner,
+            proposed_replicas: explanation.proposed_replicas,
+            bounds: Bounds {
+                min_replicas: hpa.spec.effective_min_replicas(),
+                max_replicas: hpa.spec.max_replicas,
+            },
+            limits,
+            history_known: history.is_some(),
+            changes: change::find(inputs, &decision),
+            error: decision.error().map(ToString::to_string),
+            advice: advice::advise(inputs, &decision, &metrics),
+            metrics,
+            reported_conditions: hpa.status.conditions.clone(),
+        }
+    }
+}
+
+/// What happens, and the sentence of the explanation.
+fn sentence(
+    hpa: &HorizontalPodAutoscaler,
+    scale: Option<&Scale>,
+    decision: &Decision<'_>,
+) -> String {
+    let explanation = decision.explanation();
+    let why = match decision.error() {
+        Some(error) if !error.is_partial() && explanation.failures(hpa).is_none() => {
+            error.cause().to_owned()
+        }
+        _ => explanation.sentence(hpa),
+    };
+    match (scale, decision.scale_to()) {
+        (None, _) => format!("can't decide: {why}"),
+        (Some(scale), Some(to)) => format!("scales from {} to {to}: {why}", scale.spec_replicas),
+        (Some(scale), None) => format!("stays at {}: {why}", scale.spec_replicas),
+    }
+}
+
+#[cfg(test)]
+mod tests;

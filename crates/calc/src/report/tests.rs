@@ -1,0 +1,244 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    history::ScaleEvent,
+    readings::{MetricsApi, PodSample, ReadError, Reading},
+};
+
+const NOW: i64 = 10_000;
+
+fn at(ago: i64) -> Timestamp {
+    Timestamp::from_second(NOW - ago).unwrap()
+}
+
+fn pod(name: &str, phase: &str, request: Option<&str>) -> crate::Pod {
+    let requests = request.map(|request| json!({ "requests": { "cpu": request } }));
+    serde_json::from_value(json!({
+        "metadata": { "name": name },
+        "spec": { "containers": [{ "name": "app", "resources": requests }] },
+        "status": {
+            "phase": phase,
+            "startTime": at(900).to_string(),
+            "conditions": [{
+                "type": "Ready",
+                "status": "True",
+                "lastTransitionTime": at(800).to_string(),
+            }],
+        },
+    }))
+    .unwrap()
+}
+
+fn samples(values: &[(&str, i64)]) -> Reading {
+    let sample = |milli| PodSample {
+        value: crate::MilliValue::from_milli(milli),
+        timestamp: at(10),
+        window: jiff::SignedDuration::from_secs(30),
+    };
+    Reading::Pods(values.iter().map(|(pod, milli)| (*pod, sample(*milli))).collect())
+}
+
+/// Four replicas with an average CPU usage of 431m, a request of 600m each and a target of 66 %.
+fn inputs(spec: Value) -> Inputs {
+    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
+    let mut hpa = json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 2,
+            "maxReplicas": 10,
+            "metrics": [
+                { "type": "Resource", "resource": { "name": "cpu", "target": target } },
+            ],
+        },
+        "status": { "conditions": [{
+            "type": "AbleToScale",
+            "status": "True",
+            "reason": "ScaleDownStabilized",
+            "message": "recent recommendations were higher than current one",
+        }] },
+    });
+    for (name, value) in spec.as_object().unwrap() {
+        hpa["spec"][name] = value.clone();
+    }
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    let values: Vec<_> = names.iter().map(|name| (*name, 431)).collect();
+    Inputs {
+        hpa: serde_json::from_value(hpa).unwrap(),
+        scale: Ok(Scale { spec_replicas: 4, status_replicas: 4, selector: "app=web".into() }),
+        settings: Settings::default(),
+        selected: SelectedPods::new(names.map(|name| pod(name, "Running", Some("600m")))),
+        readings: [(0, Ok(samples(&values)))].into_iter().collect(),
+        history: Some(History::default()),
+        now: at(0),
+        pause: Pause::NONE,
+    }
+}
+
+fn contains(report: &Report, text: &str) {
+    let printed = report.to_string();
+    assert!(printed.contains(text), "{text:?} is not in:\n{printed}");
+}
+
+#[test]
+fn report_says_what_would_change_the_answer() {
+    let report = inputs(json!({})).report();
+    assert_eq!(
+        report.sentence,
+        "stays at 4: cpu is at 71% of requests, target 66%; within tolerance"
+    );
+    // 73 % of 600m are 438m, and the tolerance ends at 72.6 %.
+    contains(&report, "  scales to 5 when average cpu rises to 438m (73% of requests); now 431m");
+    contains(&report, "ratio 1.076, within the tolerance (0.900 to 1.100); proposes 4");
+    assert!(report.advice.is_empty(), "{:?}", report.advice);
+}
+
+#[test]
+fn stabilization_names_the_recommendation_and_its_end() {
+    let mut inputs = inputs(json!({}));
+    inputs.readings =
+        [(0, Ok(samples(&[("web-0", 10), ("web-1", 10), ("web-2", 10), ("web-3", 10)])))]
+            .into_iter()
+            .collect();
+    inputs.history = Some(History {
+        recommendations: vec![
+            Recommendation { replicas: 4, at: at(280) },
+            Recommendation { replicas: 4, at: at(100) },
+            Recommendation { replicas: 1, at: at(15) },
+        ],
+        ..History::default()
+    });
+    let report = inputs.report();
+    let held = report.limits.as_ref().unwrap().stabilization.held_by.unwrap();
+    assert_eq!((held.replicas, held.at, held.until), (4, at(100), at(-200)));
+    contains(&report, "the recommendation of 4 at 1970-01-01T02:45:00Z holds it until");
+    // A window includes its start, so that the answer changes just after its end.
+    let change =
+        report.changes.iter().find(|change| matches!(change.trigger, Trigger::Time { .. }));
+    let change = change.unwrap();
+    let end = at(-200) + jiff::SignedDuration::from_millis(1);
+    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: end }, 2));
+}
+
+#[test]
+fn unknown_history_is_said_and_stabilizes_nothing() {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Ok(samples(&[("web-0", 10)])))].into_iter().collect();
+    inputs.selected = SelectedPods::new([pod("web-0", "Running", Some("600m"))]);
+    inputs.history = None;
+    let report = inputs.report();
+    assert_eq!((report.scale_to, report.history_known), (Some(2), false));
+    contains(&report, "past recommendations are not known");
+    contains(&report, "It reports ScaleDownStabilized");
+}
+
+#[test]
+fn policy_names_the_next_step() {
+    let policies = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
+    let mut inputs = inputs(json!({ "behavior": { "scaleUp": { "policies": policies } } }));
+    inputs.readings =
+        [(0, Ok(samples(&[("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)])))]
+            .into_iter()
+            .collect();
+    let event = ScaleEvent { change: 1, at: at(20), outdated: false };
+    inputs.history = Some(History { scale_ups: vec![event], ..History::default() });
+    let report = inputs.report();
+    assert_eq!((report.scale_to, report.proposed_replicas), (None, Some(10)));
+    let policy = &report.limits.as_ref().unwrap().scale_up.policies[0];
+    assert_eq!((policy.replicas_at_start, policy.allowed_replicas), (3, 4));
+    assert_eq!(policy.next_change_at, Some(at(-40)));
+    let change = &report.changes[0];
+    assert_eq!((&change.trigger, change.replicas), (&Trigger::Time { at: at(-40) }, 5));
+}
+
+#[test]
+fn pods_are_listed_by_class_with_the_reason() {
+    let mut inputs = inputs(json!({}));
+    let pods = [
+        pod("web-0", "Running", Some("600m")),
+        pod("web-1", "Pending", Some("600m")),
+        pod("web-2", "Running", Some("600m")),
+        pod("web-3", "Failed", Some("600m")),
+    ];
+    inputs.selected = SelectedPods::new(pods);
+    inputs.readings = [(0, Ok(samples(&[("web-0", 431), ("job-7", 431)])))].into_iter().collect();
+    let report = inputs.report();
+    for line in [
+        "    ready (1): web-0",
+        "    unready (1): web-1 is pending",
+        "    missing (1): web-2 has no sample",
+        "    ignored (1): web-3 has failed",
+        "    not selected, but counted (1): job-7",
+    ] {
+        contains(&report, line);
+    }
+    contains(&report, "hold the decision back: web-1, web-2.");
+}
+
+#[rstest]
+#[case::fetch(ReadError::fetch(MetricsApi::Resource, "no such server"), "kubectl get apiservices")]
+#[case::empty(
+    ReadError::Empty(MetricsApi::Resource),
+    "metrics.k8s.io works but has no value of cpu"
+)]
+fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) {
+    let mut inputs = inputs(json!({}));
+    inputs.readings = [(0, Err(error))].into_iter().collect();
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("stays at 4: cpu cannot be read"), "{}", report.sentence);
+    contains(&report, advice);
+}
+
+#[test]
+fn empty_metrics_of_no_pods_are_blamed_on_the_selector() {
+    let mut inputs = inputs(json!({}));
+    inputs.selected = SelectedPods::default();
+    inputs.readings = [(0, Err(ReadError::Empty(MetricsApi::Resource)))].into_iter().collect();
+    contains(&inputs.report(), "No pod matches the target's selector");
+}
+
+#[test]
+fn every_pod_without_request_is_named() {
+    let mut inputs = inputs(json!({}));
+    let names = ["web-0", "web-1", "web-2", "web-3"];
+    let request = |name: &str| if name < "web-2" { Some("600m") } else { None };
+    inputs.selected = SelectedPods::new(names.map(|name| pod(name, "Running", request(name))));
+    contains(&inputs.report(), "(missing in web-2, web-3)");
+}
+
+#[test]
+fn unavailable_scale_has_no_decision() {
+    let mut inputs = inputs(json!({}));
+    inputs.scale = Err(ScaleReadError::read("deployments \"web\" not found"));
+    let report = inputs.report();
+    assert!(report.sentence.starts_with("can't decide: "), "{}", report.sentence);
+    assert_eq!((report.desired_replicas, report.scale_to), (None, None));
+    contains(&report, "Check that Deployment web exists");
+}
+
+#[test]
+fn pause_and_bound_are_changes() {
+    let mut inputs = inputs(json!({ "maxReplicas": 4 }));
+    let values = [("web-0", 900), ("web-1", 900), ("web-2", 900), ("web-3", 900)];
+    inputs.readings = [(0, Ok(samples(&values)))].into_iter().collect();
+    let report = inputs.report();
+    let expected = Change { trigger: Trigger::MaxReplicas { to: 10 }, replicas: 8 };
+    assert_eq!(report.changes, [expected]);
+    contains(&report, "Raise spec.maxReplicas");
+    inputs.hpa.spec.max_replicas = 6;
+    inputs.pause = Pause::BOTH;
+    let report = inputs.report();
+    assert_eq!(report.changes, [Change { trigger: Trigger::Unpause, replicas: 6 }]);
+    contains(&report, "Remove the annotation");
+}
+
+#[test]
+fn report_serializes_numbers_with_units() {
+    let json = serde_json::to_value(inputs(json!({})).report()).unwrap();
+    assert_eq!(json["metrics"][0]["usageMilli"], 431);
+    assert_eq!(json["metrics"][0]["podList"][0]["requestMilli"], 600);
+    assert_eq!(json["changes"][0]["change"], "metric");
+    assert_eq!(json["changes"][0]["valueMilli"], 438);
+}

@@ -1,0 +1,293 @@
+//! A report as text.
+
+use std::fmt::{Display, Formatter, Result};
+
+use jiff::Timestamp;
+
+use super::{
+    Change, MetricReport, RateLimit, ReplicaLimits, Report, Stabilization, Trigger, advice::names,
+};
+use crate::{
+    api::{ConditionType, MetricSourceType},
+    explain::{TargetValue, minutes, number},
+    history::Direction,
+    pods::PodClass,
+    quantity::MilliValue,
+    replicas::Rule,
+};
+
+/// From this number of thousandths on, decimals are easier to read.
+const LARGEST_MILLI: i64 = 10_000;
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        writeln!(f, "{} {}", self.autoscaler, self.sentence)?;
+        self.print_target(f)?;
+        if !self.metrics.is_empty() {
+            writeln!(f, "\nMetrics")?;
+        }
+        for (index, metric) in self.metrics.iter().enumerate() {
+            print_metric(f, metric, self.winner == Some(index))?;
+        }
+        if let (Some(limits), Some(proposed)) = (&self.limits, self.proposed_replicas) {
+            self.print_limits(f, limits, proposed)?;
+        }
+        if !self.changes.is_empty() {
+            writeln!(f, "\nWhat would change it")?;
+        }
+        for change in &self.changes {
+            self.print_change(f, change)?;
+        }
+        if !self.advice.is_empty() {
+            writeln!(f, "\nWhat to do")?;
+        }
+        for advice in &self.advice {
+            writeln!(f, "  {advice}")?;
+        }
+        self.print_conditions(f)
+    }
+}
+
+impl Report {
+    fn print_target(&self, f: &mut Formatter<'_>) -> Result {
+        write!(f, "\nTarget\n  {}", self.target)?;
+        match (self.current_replicas, self.status_replicas, &self.selector) {
+            (Some(current), Some(status), Some(selector)) => {
+                writeln!(f, ": {current} replicas desired, {status} exist, selector {selector:?}")
+            }
+            _ => writeln!(f, ": its scale could not be read"),
+        }
+    }
+
+    fn print_limits(&self, f: &mut Formatter<'_>, limits: &ReplicaLimits, proposed: i32) -> Result {
+        let winner = self.winner.and_then(|index| self.metrics.get(index));
+        let winner = winner.map_or(String::new(), |winner| format!(", by {}", winner.name));
+        writeln!(f, "\nLimits\n  largest proposal: {proposed}{winner}")?;
+        self.print_stabilization(f, &limits.stabilization, limits.has_behavior)?;
+        print_rate(f, "scale-up", "at most", &limits.scale_up, self.at)?;
+        if let Some(rate) = &limits.scale_down {
+            print_rate(f, "scale-down", "at least", rate, self.at)?;
+        }
+        let bounds = self.bounds;
+        writeln!(f, "  bounds: {} to {} replicas", bounds.min_replicas, bounds.max_replicas)?;
+        match (self.desired_replicas, self.scale_to) {
+            (Some(desired), None) if Some(desired) != self.current_replicas => {
+                writeln!(f, "  answer: {desired}, which is not written")
+            }
+            (Some(desired), _) => writeln!(f, "  answer: {desired}"),
+            (None, _) => Ok(()),
+        }
+    }
+
+    fn print_stabilization(
+        &self,
+        f: &mut Formatter<'_>,
+        stabilization: &Stabilization,
+        has_behavior: bool,
+    ) -> Result {
+        let Stabilization { up_window_seconds, down_window_seconds, stabilized_replicas, .. } =
+            stabilization;
+        write!(f, "  stabilization: {stabilized_replicas}; window down {down_window_seconds}s")?;
+        if has_behavior {
+            write!(f, ", up {up_window_seconds}s")?;
+        }
+        match &stabilization.held_by {
+            _ if !self.history_known => writeln!(f, "; past recommendations are not known"),
+            None => writeln!(f),
+            Some(held) => writeln!(
+                f,
+                "; the recommendation of {} at {} holds it until {} ({})",
+                held.replicas,
+                time(held.at),
+                time(held.until),
+                from_now(held.until, self.at)
+            ),
+        }
+    }
+
+    fn print_change(&self, f: &mut Formatter<'_>, change: &Change) -> Result {
+        let desired = change.replicas;
+        if Some(desired) == self.current_replicas {
+            write!(f, "  stays at {desired} ")?;
+        } else {
+            write!(f, "  scales to {desired} ")?;
+        }
+        match &change.trigger {
+            Trigger::Unpause => writeln!(f, "without the pause"),
+            Trigger::MaxReplicas { to } => writeln!(f, "with a maxReplicas of {to}"),
+            Trigger::MinReplicas { to } => writeln!(f, "with a minReplicas of {to}"),
+            Trigger::Time { at } => writeln!(
+                f,
+                "at {} ({}), if the metrics stay as they are",
+                time(*at),
+                from_now(*at, self.at)
+            ),
+            Trigger::Metric { metric, direction, value, now, utilization } => {
+                let Some(metric) = self.metrics.get(*metric) else { return writeln!(f) };
+                let verb = if *direction == Direction::Up { "rises" } else { "falls" };
+                let (value, now) = (quantity(metric, *value), quantity(metric, *now));
+                let kind = if is_by_pod(metric) { "average " } else { "" };
+                write!(f, "when {kind}{} {verb} to {value}", metric.name)?;
+                if let Some(utilization) = utilization {
+                    write!(f, " ({utilization}% of requests)")?;
+                }
+                writeln!(f, "; now {now}")
+            }
+        }
+    }
+
+    fn print_conditions(&self, f: &mut Formatter<'_>) -> Result {
+        if self.reported_conditions.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\nWhat the controller reported last")?;
+        let order = [
+            ConditionType::AbleToScale,
+            ConditionType::ScalingActive,
+            ConditionType::ScalingLimited,
+        ];
+        let rank = |kind: &ConditionType| order.iter().position(|known| known == kind);
+        let mut conditions: Vec<_> = self.reported_conditions.iter().collect();
+        conditions.sort_by_key(|condition| rank(&condition.condition_type).unwrap_or(order.len()));
+        for condition in conditions {
+            let (kind, status) = (&condition.condition_type, &condition.status);
+            writeln!(f, "  {kind}={status}, {}: {}", condition.reason, condition.message)?;
+        }
+        Ok(())
+    }
+}
+
+fn print_metric(f: &mut Formatter<'_>, metric: &MetricReport, is_winner: bool) -> Result {
+    let mark = if is_winner { "*" } else { " " };
+    let explanation = &metric.explanation;
+    write!(f, "{mark} {}: ", metric.name)?;
+    if let Some(error) = &explanation.error {
+        writeln!(f, "failed: {error}")?;
+        return print_pods(f, metric);
+    }
+    match (explanation.target, explanation.usage, explanation.utilization) {
+        (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
+            let usage = quantity(metric, usage);
+            write!(f, "{percent}% of requests ({usage} per pod), target {target}%")?;
+        }
+        (Some(TargetValue::Value(target)), Some(usage), _) => {
+            write!(f, "{}, target {}", quantity(metric, usage), quantity(metric, target))?;
+            if let Some(total) = explanation.total {
+                write!(f, " per replica; in total {}", quantity(metric, total))?;
+            }
+        }
+        _ => {}
+    }
+    print_rule(f, metric)?;
+    print_pods(f, metric)
+}
+
+fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
+    let explanation = &metric.explanation;
+    if let Some(ratio) = explanation.ratio {
+        write!(f, "; ratio {ratio:.3}")?;
+    }
+    if let Some(ratio) = explanation.rebalanced_ratio {
+        write!(f, ", with unready and missing pods {ratio:.3}")?;
+    }
+    match (explanation.rule, explanation.tolerances, explanation.counted) {
+        (Some(Rule::WithinTolerance), Some((up, down)), _) => {
+            write!(f, ", within the tolerance ({:.3} to {:.3})", 1.0 - down, 1.0 + up)?;
+        }
+        (Some(Rule::DirectionReversed), ..) => {
+            write!(
+                f,
+                ": unready and missing pods would reverse the direction, so nothing changes"
+            )?;
+        }
+        (Some(Rule::Proportional), _, Some(counted)) => write!(f, ", times {counted} pods")?,
+        _ => {}
+    }
+    match explanation.proposed_replicas {
+        Some(proposed) => writeln!(f, "; proposes {proposed}"),
+        None => writeln!(f),
+    }
+}
+
+fn print_pods(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
+    let classes = [
+        (PodClass::Ready, "ready"),
+        (PodClass::Unready, "unready"),
+        (PodClass::Missing, "missing"),
+        (PodClass::Ignored, "ignored"),
+    ];
+    for (class, label) in classes {
+        let pods: Vec<_> = metric.pod_list.iter().filter(|pod| pod.class == class).collect();
+        if pods.is_empty() {
+            continue;
+        }
+        write!(f, "    {label} ({}): ", pods.len())?;
+        if class == PodClass::Ready {
+            writeln!(f, "{}", names(pods.iter().map(|pod| pod.name.as_str())))?;
+        } else {
+            let texts: Vec<_> =
+                pods.iter().map(|pod| format!("{} {}", pod.name, pod.why)).collect();
+            writeln!(f, "{}", names(texts.iter().map(String::as_str)))?;
+        }
+    }
+    if let Some(samples) = &metric.unselected_samples {
+        let pods = names(samples.pods.iter().map(String::as_str));
+        writeln!(f, "    not selected, but counted ({}): {pods}", samples.pods.len())?;
+    }
+    Ok(())
+}
+
+fn print_rate(
+    f: &mut Formatter<'_>,
+    direction: &str,
+    bound: &str,
+    rate: &RateLimit,
+    now: Timestamp,
+) -> Result {
+    write!(f, "  {direction} now: {bound} {}", rate.limit.max(0))?;
+    if rate.policies.len() > 1 || rate.select.as_str() == "Disabled" {
+        write!(f, " (selectPolicy {})", rate.select)?;
+    }
+    writeln!(f)?;
+    for policy in &rate.policies {
+        let unit = policy.policy_type.as_ref().map_or("?", |unit| unit.as_str());
+        write!(
+            f,
+            "    {} {unit} in {}s, from {}: {bound} {}",
+            policy.value,
+            policy.period_seconds,
+            policy.replicas_at_start,
+            policy.allowed_replicas.max(0)
+        )?;
+        match policy.next_change_at {
+            Some(at) => writeln!(f, "; next change at {} ({})", time(at), from_now(at, now))?,
+            None => writeln!(f)?,
+        }
+    }
+    Ok(())
+}
+
+fn is_by_pod(metric: &MetricReport) -> bool {
+    !matches!(metric.source_type, MetricSourceType::Object | MetricSourceType::External)
+}
+
+/// A value of a metric: memory in mebibytes, others exactly.
+///
+/// Small values are in thousandths, as in manifests; large ones have decimals.
+fn quantity(metric: &MetricReport, value: MilliValue) -> String {
+    if metric.name.contains("memory") {
+        format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
+    } else if value.as_milli().abs() < LARGEST_MILLI || value.as_milli() % 1000 == 0 {
+        value.to_string()
+    } else {
+        value.as_f64().to_string()
+    }
+}
+
+fn time(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+fn from_now(at: Timestamp, now: Timestamp) -> String {
+    format!("in {}", minutes(at.duration_since(now).as_secs_f64()))
+}

@@ -1,0 +1,338 @@
+//! Derives each decision of a trace from its report alone: from pods and samples to ratios, from
+//! ratios to proposals, and through the limits to the answer. Also applies what a report says would
+//! change the answer.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::float_cmp,
+    reason = "the derivation repeats the reference's arithmetic, and `as` saturates for floats"
+)]
+
+use hpa_calc::{
+    api::MetricSourceType,
+    explain::{Reason, TargetValue},
+    pods::{PodClass, PodCounts},
+    replicas::Rule,
+    report::{Inputs, MetricReport, PodReport, RateLimit, Report},
+};
+
+/// Checks the report of a step. `recorded` is what the reference wrote to the scale; nothing if
+/// `has_failed`, whatever it decided.
+pub(crate) fn check(
+    inputs: &Inputs,
+    recorded: Option<i64>,
+    has_failed: bool,
+) -> Result<(), String> {
+    let report = inputs.report();
+    check_text(&report)?;
+    check_line(inputs)?;
+    for metric in &report.metrics {
+        check_metric(metric, &report).map_err(|error| format!("{}: {error}", metric.name))?;
+    }
+    let answer = answer(&report)?.filter(|answer| Some(*answer) != report.current_replicas);
+    if answer != report.scale_to {
+        return Err(format!("derived {answer:?}, decided {:?}", report.scale_to));
+    }
+    if !has_failed && answer.map(i64::from) != recorded {
+        return Err(format!("derived {answer:?}, recorded {recorded:?}"));
+    }
+    check_changes(inputs, &report)
+}
+
+/// The sentence must say why, and must not repeat a message.
+fn check_text(report: &Report) -> Result<(), String> {
+    let Report { sentence, error, .. } = report;
+    let (_, why) = sentence.split_once(": ").unwrap_or_default();
+    if why.trim().is_empty() || sentence.contains(": ;") || sentence.ends_with([':', ';', ' ']) {
+        return Err(format!("empty reason in {sentence:?}"));
+    }
+    for metric in &report.metrics {
+        let Some(cause) = metric.explanation.error.as_deref().filter(|cause| !cause.is_empty())
+        else {
+            continue;
+        };
+        if sentence.matches(cause).count() > 1 {
+            return Err(format!("repeated cause in {sentence:?}"));
+        }
+    }
+    let unexplained = report.reason == Reason::Failed && report.advice.is_empty();
+    if unexplained { Err(format!("no advice for {error:?}")) } else { Ok(()) }
+}
+
+/// The line of the debug log has the same rules.
+fn check_line(inputs: &Inputs) -> Result<(), String> {
+    let decision = inputs.decide();
+    let line = decision.explanation().to_string();
+    let is_empty = line.contains(": ;") || line.ends_with([':', ';', ' ']);
+    let causes = decision.explanation().metrics.iter().filter_map(|metric| metric.error.as_deref());
+    let mut causes: Vec<_> = causes.filter(|cause| !cause.is_empty()).collect();
+    let metrics = causes.len();
+    causes.dedup();
+    let is_repeated =
+        causes.len() == metrics && causes.iter().any(|cause| line.matches(cause).count() > 1);
+    if is_empty || is_repeated { Err(format!("log line {line:?}")) } else { Ok(()) }
+}
+
+fn check_changes(inputs: &Inputs, report: &Report) -> Result<(), String> {
+    for change in &report.changes {
+        let changed = change.trigger.apply(inputs).answer();
+        if changed != change.replicas || changed == inputs.answer() {
+            return Err(format!("{change:?} leads to {changed}"));
+        }
+    }
+    Ok(())
+}
+
+/// The replicas that the numbers of a report lead to, or `None` if they don't decide.
+fn answer(report: &Report) -> Result<Option<i32>, String> {
+    let Some(current) = report.current_replicas else { return Ok(None) };
+    let bounds = report.bounds;
+    if current > bounds.max_replicas {
+        return Ok(Some(bounds.max_replicas));
+    }
+    if current > 0 && current < bounds.min_replicas {
+        return Ok(Some(bounds.min_replicas));
+    }
+    let Some(proposed) = largest(report, current) else { return Ok(None) };
+    let proposed = proposed.max(0);
+    let limits = report.limits.as_ref().ok_or("the report has no limits")?;
+    let stabilization = &limits.stabilization;
+    let highest = stabilization.highest_in_down_window.unwrap_or(proposed).max(proposed);
+    let lowest = stabilization.lowest_in_up_window.unwrap_or(proposed).min(proposed);
+    let stabilized = if limits.has_behavior { current.max(lowest).min(highest) } else { highest };
+    if stabilization.held_by.is_some() != (stabilized != proposed) {
+        return Err(format!("{:?}, but {proposed} becomes {stabilized}", stabilization.held_by));
+    }
+    check_rate(&limits.scale_up, true)?;
+    let desired = match &limits.scale_down {
+        None => {
+            let most = limits.scale_up.limit.min(bounds.max_replicas);
+            if stabilized < bounds.min_replicas {
+                bounds.min_replicas
+            } else {
+                stabilized.min(most)
+            }
+        }
+        Some(down) => {
+            check_rate(down, false)?;
+            let most = limits.scale_up.limit.max(current).min(bounds.max_replicas);
+            let fewest = down.limit.min(current).max(bounds.min_replicas);
+            if stabilized > current { stabilized.min(most) } else { stabilized.max(fewest) }
+        }
+    };
+    // A target at zero whose metrics were read was scaled to zero by the autoscaler.
+    let is_waking = current == 0 && desired < bounds.min_replicas;
+    Ok(Some(if is_waking { bounds.min_replicas } else { desired }))
+}
+
+/// The largest proposal. A failed metric blocks a scale-down.
+fn largest(report: &Report, current: i32) -> Option<i32> {
+    let proposals = report.metrics.iter().filter_map(|metric| metric.explanation.proposed_replicas);
+    let mut largest = 0;
+    for proposal in proposals {
+        if largest == 0 || proposal > largest {
+            largest = proposal;
+        }
+    }
+    let failed = report.metrics.iter().filter(|metric| metric.explanation.error.is_some()).count();
+    let is_decided = failed == 0 || (failed < report.metrics.len() && largest >= current);
+    (is_decided && !report.metrics.is_empty()).then_some(largest)
+}
+
+/// Policies lead to the limit of their direction.
+fn check_rate(rate: &RateLimit, up: bool) -> Result<(), String> {
+    let allowed = rate.policies.iter().map(|policy| policy.allowed_replicas);
+    let take_maximum = up != (rate.select.as_str() == "Min");
+    let limit = if take_maximum { allowed.max() } else { allowed.min() };
+    match limit {
+        Some(limit) if rate.select.as_str() != "Disabled" && limit != rate.limit => {
+            Err(format!("policies lead to {limit}, not {}", rate.limit))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_metric(metric: &MetricReport, report: &Report) -> Result<(), String> {
+    let explanation = &metric.explanation;
+    let Some(proposed) = explanation.proposed_replicas else {
+        return explanation.error.as_ref().map(|_| ()).ok_or("no proposal and no error".into());
+    };
+    let current = report.current_replicas.ok_or("a proposal without a scale")?;
+    let (up, down) = explanation.tolerances.ok_or("no tolerances")?;
+    let is_within = |ratio: f64| 1.0 - down <= ratio && ratio <= 1.0 + up;
+    let ratio = explanation.ratio.ok_or("no ratio")?;
+    let derived = match (&metric.source_type, explanation.total) {
+        (MetricSourceType::Object | MetricSourceType::External, Some(total)) => {
+            let Some(TargetValue::Value(target)) = explanation.target else {
+                return Err("no target".to_owned());
+            };
+            let status = report.status_replicas.unwrap_or_default();
+            let target = target.as_milli() as f64;
+            let derived = total.as_milli() as f64 / (target * f64::from(status));
+            same(ratio, derived)?;
+            if is_within(ratio) { status } else { ceil(total.as_milli() as f64 / target) }
+        }
+        (MetricSourceType::Object | MetricSourceType::External, None) => {
+            same(ratio, value_ratio(metric)?)?;
+            match explanation.counted {
+                _ if current == 0 => ceil(ratio),
+                None if is_within(ratio) => current,
+                None => return Err("no pods are counted".to_owned()),
+                Some(counted) => {
+                    expect("counted", counted, counts(metric).ready)?;
+                    ceil(ratio * counted as f64)
+                }
+            }
+        }
+        _ => average(metric, current, is_within)?,
+    };
+    expect("proposal", proposed, derived)
+}
+
+fn value_ratio(metric: &MetricReport) -> Result<f64, String> {
+    match (metric.explanation.usage, metric.explanation.target) {
+        (Some(usage), Some(TargetValue::Value(target))) => {
+            Ok(usage.as_milli() as f64 / target.as_milli() as f64)
+        }
+        _ => Err("no usage or no target".to_owned()),
+    }
+}
+
+fn counts(metric: &MetricReport) -> PodCounts {
+    let mut counts = PodCounts::default();
+    metric.pod_list.iter().for_each(|pod| counts.add(pod.class));
+    counts
+}
+
+/// The proposal of an average over pods, from the pods of the report.
+fn average(
+    metric: &MetricReport,
+    current: i32,
+    is_within: impl Fn(f64) -> bool,
+) -> Result<i32, String> {
+    let explanation = &metric.explanation;
+    let counts = counts(metric);
+    expect("pods", Some(counts), explanation.pods)?;
+    let pods = Pods::new(metric);
+    let ratio = pods.ratio(&[]);
+    same(explanation.ratio.unwrap_or(f64::NAN), ratio)?;
+    let include_unready = counts.unready > 0 && ratio > 1.0;
+    if !include_unready && counts.missing == 0 {
+        expect("counted", explanation.counted, Some(counts.ready))?;
+        return Ok(if is_within(ratio) { current } else { ceil(ratio * counts.ready as f64) });
+    }
+    let (mut added, mut counted) = (Vec::new(), pods.samples);
+    if ratio != 1.0 {
+        added.push(PodClass::Missing);
+        counted += counts.missing;
+    }
+    if include_unready {
+        added.push(PodClass::Unready);
+        counted += counts.unready;
+    }
+    let new = pods.ratio_with(&added, ratio < 1.0);
+    same(explanation.rebalanced_ratio.ok_or("no rebalanced ratio")?, new)?;
+    expect("counted", explanation.counted, Some(counted))?;
+    let replicas = ceil(new * counted as f64);
+    let is_reversed = (ratio < 1.0 && new > 1.0)
+        || (ratio > 1.0 && new < 1.0)
+        || (new < 1.0 && replicas > current)
+        || (new > 1.0 && replicas < current);
+    let rule = match () {
+        () if is_within(new) => Rule::WithinTolerance,
+        () if is_reversed => Rule::DirectionReversed,
+        () => Rule::Proportional,
+    };
+    expect("rule", explanation.rule, Some(rule))?;
+    Ok(if rule == Rule::Proportional { replicas } else { current })
+}
+
+/// The pods and samples of a report.
+struct Pods<'a> {
+    metric: &'a MetricReport,
+    /// The number of samples that count.
+    samples: usize,
+}
+
+impl<'a> Pods<'a> {
+    fn new(metric: &'a MetricReport) -> Self {
+        let unselected = metric.unselected_samples.as_ref();
+        let unselected = unselected.map_or(0, |samples| samples.pods.len());
+        Self { metric, samples: counts(metric).ready + unselected }
+    }
+
+    fn of(&self, class: PodClass) -> impl Iterator<Item = &'a PodReport> {
+        self.metric.pod_list.iter().filter(move |pod| pod.class == class)
+    }
+
+    fn ratio(&self, added: &[PodClass]) -> f64 {
+        self.ratio_with(added, false)
+    }
+
+    /// The ratio with the pods of other classes. For a scale-down, missing pods use something.
+    fn ratio_with(&self, added: &[PodClass], is_down: bool) -> f64 {
+        let mut usage: i128 = self.of(PodClass::Ready).filter_map(|pod| pod.usage).map(milli).sum();
+        let mut requests: i128 =
+            self.of(PodClass::Ready).filter_map(|pod| pod.request).map(milli).sum();
+        let mut count = self.samples;
+        match self.metric.explanation.target {
+            Some(TargetValue::Utilization(target)) => {
+                let assumed = i128::from(target.max(100));
+                for class in added {
+                    for pod in self.of(*class) {
+                        let request = pod.request.map_or(0, milli);
+                        requests += request;
+                        let is_assumed = is_down && *class == PodClass::Missing;
+                        usage += if is_assumed { request * assumed / 100 } else { 0 };
+                    }
+                }
+                let percent = clamp((usage * 100).checked_div(requests).unwrap_or(0));
+                let percent = i32::try_from(percent).unwrap_or(i32::MAX);
+                f64::from(percent) / f64::from(target)
+            }
+            Some(TargetValue::Value(target)) => {
+                usage += self.metric.unselected_samples.as_ref().map_or(0, |one| milli(one.total));
+                for class in added {
+                    let pods = self.of(*class).count();
+                    count += pods;
+                    if is_down && *class == PodClass::Missing {
+                        usage += milli(target) * pods as i128;
+                    }
+                }
+                let average = clamp(usage).checked_div(count as i64).unwrap_or(0);
+                average as f64 / target.as_milli() as f64
+            }
+            None => f64::NAN,
+        }
+    }
+}
+
+fn milli(value: hpa_calc::MilliValue) -> i128 {
+    value.as_milli().into()
+}
+
+fn clamp(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn ceil(replicas: f64) -> i32 {
+    replicas.ceil() as i32
+}
+
+fn same(reported: f64, derived: f64) -> Result<(), String> {
+    let is_same = reported == derived || (reported.is_nan() && derived.is_nan());
+    if is_same { Ok(()) } else { Err(format!("ratio {reported}, derived {derived}")) }
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    reported: T,
+    derived: T,
+) -> Result<(), String> {
+    if reported == derived {
+        Ok(())
+    } else {
+        Err(format!("{what} {reported:?}, derived {derived:?}"))
+    }
+}
