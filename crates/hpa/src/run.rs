@@ -166,7 +166,8 @@ pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
         ..ClientLimits::default()
     };
     let metrics = ClientLimits { concurrency: METRICS_CONCURRENCY, ..limits };
-    ClientConfig { source, api: limits, metrics, user_agent: version::user_agent() }
+    let user_agent = version::user_agent();
+    ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
 }
 
 /// The default burst: the requests that a rate permits in a second, at least one.
@@ -189,6 +190,19 @@ pub(crate) fn options(arguments: &RunArguments) -> Options {
     }
 }
 
+/// The settings of decisions.
+pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
+    Settings::default()
+        .with_tolerance(autoscaling.horizontal_pod_autoscaler_tolerance)
+        .with_downscale_stabilization(autoscaling.horizontal_pod_autoscaler_downscale_stabilization)
+        .with_cpu_initialization_period(
+            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
+        )
+        .with_initial_readiness_delay(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay)
+        .with_scale_to_zero(autoscaling.scale_to_zero)
+        .with_strict_scale_to_zero(true)
+}
+
 /// The options of a controller without a shutdown grace period.
 pub(crate) fn options_from(
     autoscaling: &AutoscalingArguments,
@@ -197,21 +211,10 @@ pub(crate) fn options_from(
     let AutoscalingArguments {
         concurrent_horizontal_pod_autoscaler_syncs: workers,
         horizontal_pod_autoscaler_sync_period: sync_period,
-        horizontal_pod_autoscaler_downscale_stabilization: downscale_stabilization,
-        horizontal_pod_autoscaler_tolerance: tolerance,
-        horizontal_pod_autoscaler_cpu_initialization_period: cpu_initialization_period,
-        horizontal_pod_autoscaler_initial_readiness_delay: initial_readiness_delay,
-        scale_to_zero,
+        ..
     } = *autoscaling;
-    let settings = Settings::default()
-        .with_tolerance(tolerance)
-        .with_downscale_stabilization(downscale_stabilization)
-        .with_cpu_initialization_period(cpu_initialization_period)
-        .with_initial_readiness_delay(initial_readiness_delay)
-        .with_scale_to_zero(scale_to_zero)
-        .with_strict_scale_to_zero(true);
     Options {
-        settings,
+        settings: settings(autoscaling),
         sync_period: to_std(sync_period),
         workers: usize::try_from(workers).unwrap_or(usize::MAX),
         namespaces: cluster.namespaces.clone(),

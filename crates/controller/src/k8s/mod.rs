@@ -21,7 +21,7 @@ pub(crate) use api_error::ApiError;
 pub(crate) use autoscaler_kind::{AutoscalerKind, CustomAutoscaler};
 pub use client::{
     ClientBuildError, ClientConfig, ClientError, ClientLimits, ClientSource, Clients,
-    KubeconfigProblem, ProxyError,
+    KubeconfigOverrides, KubeconfigProblem, ProxyError,
 };
 pub(crate) use connection_log::ConnectionLost;
 pub(crate) use hpa_response::{HpaResponse, StoredHpa};

@@ -17,11 +17,11 @@ use tracing::debug;
 use super::{
     attempt::{Attempt, Outcome},
     observer::{Finished, Reconciled},
-    read::{ScaleUnavailable, Target},
+    read::Target,
     report::log_conclusion,
     write_scale::{ScaleNotWritten, ScaleWrite},
 };
-use crate::{cache::ErrorClass, clock::Instants};
+use crate::{cache::ErrorClass, clock::Instants, scale_target::ScaleUnavailable};
 
 /// A decision on one set of inputs.
 struct Decided<'a> {

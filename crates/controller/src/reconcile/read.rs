@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt, stream};
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, Pod},
-    plan::{Plan, ScaleReadError, SelectedPods},
+    plan::{Plan, SelectedPods},
     readings::{ReadError, Readings},
     selector::Selector,
 };
@@ -17,7 +17,7 @@ use super::reconciler::Reconciler;
 use crate::{
     k8s::{ApiError, MAX_PAGE_SIZE, PartialObject},
     key::HpaKey,
-    scale_target::{GroupKind, MapperError, Mapping, ScaleError, ScaleObject},
+    scale_target::{GroupKind, Mapping, ScaleObject, ScaleUnavailable, read_scale},
     trace::{TARGET, read_metric},
 };
 
@@ -31,15 +31,6 @@ pub(super) struct Target {
     pub(super) read: ScaleObject,
     /// The scale is from the cache, not from a GET.
     pub(super) is_cached: bool,
-}
-
-/// Why the target's scale could not be read.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub(super) struct ScaleUnavailable {
-    pub(super) error: ScaleReadError,
-    /// The target doesn't exist, as opposed to a failed request.
-    pub(super) is_gone: bool,
 }
 
 impl Reconciler {
@@ -78,30 +69,10 @@ impl Reconciler {
         &self,
         hpa: &HorizontalPodAutoscaler,
     ) -> Result<Target, ScaleUnavailable> {
-        let target = &hpa.spec.scale_target_ref;
-        let kind = GroupKind::parse(&target.api_version, &target.kind).map_err(|error| {
-            let error = ScaleReadError::InvalidApiVersion(error.to_string());
-            ScaleUnavailable { is_gone: true, error }
-        })?;
-        let mappings = self.mapper.mappings(&kind).await.map_err(|error| ScaleUnavailable {
-            is_gone: matches!(error, MapperError::NoMatch { .. }),
-            error: ScaleReadError::UnknownKind(error.to_string()),
-        })?;
-        match self.scales.find(&hpa.metadata.namespace, &mappings, &target.name).await {
-            Ok((read, mapping)) => {
-                self.observe_response(hpa, mapping, &read);
-                Ok(Target { mapping: mapping.clone(), read, is_cached: false })
-            }
-            Err(error) => {
-                let is_served = !matches!(error, ScaleError::NotServed(_));
-                if !is_served {
-                    // The cached discovery is out of date.
-                    self.mapper.invalidate(&kind.group);
-                }
-                let is_gone = !is_served || matches!(error, ScaleError::NotFound(_));
-                Err(ScaleUnavailable { is_gone, error: ScaleReadError::Read(error.to_string()) })
-            }
-        }
+        let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        let (read, mapping) = read_scale(&self.mapper, &self.scales, namespace, target).await?;
+        self.observe_response(hpa, &mapping, &read);
+        Ok(Target { mapping, read, is_cached: false })
     }
 
     /// Registers the selector and returns the pods that it matches: `listed` if given, else those

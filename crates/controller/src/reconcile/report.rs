@@ -131,5 +131,7 @@ fn describe_failure(
     let is_of_metrics =
         matches!(error, ReconcileError::ComputeReplicas { .. } | ReconcileError::SomeMetrics(_));
     let failures = explanation.failures(hpa).filter(|_| is_of_metrics);
-    failures.unwrap_or_else(|| error.to_string())
+    // The span names the autoscaler, so the text before the cause adds nothing.
+    let text = if is_of_metrics { error.cause().to_owned() } else { error.to_string() };
+    failures.unwrap_or(text)
 }

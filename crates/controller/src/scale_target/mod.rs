@@ -5,6 +5,7 @@ pub(crate) mod differential;
 mod discovery;
 mod mapper;
 mod mapping;
+mod read;
 mod resource_names;
 mod scale;
 #[cfg(test)]
@@ -12,4 +13,5 @@ mod tests;
 
 pub use mapper::{MapperConfig, RestMapper};
 pub use mapping::{GroupKind, MapperError, Mapping, parse_api_version};
+pub use read::{ScaleUnavailable, read_scale};
 pub use scale::{ScaleClient, ScaleError, ScaleObject};

@@ -186,6 +186,7 @@ impl KubeClients {
                 api: limits,
                 metrics: limits,
                 user_agent: version::user_agent(),
+                ..ClientConfig::default()
             };
             Clients::new(&config).await.map(|clients| clients.api)
         };

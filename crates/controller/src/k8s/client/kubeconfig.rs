@@ -30,6 +30,20 @@ pub enum ClientSource {
     },
 }
 
+/// What replaces parts of a kubeconfig, as the flags of kubectl do. It has no effect on a service
+/// account, except for the impersonation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeconfigOverrides {
+    /// Another cluster of the file than the context's.
+    pub cluster: Option<String>,
+    /// Another user of the file than the context's.
+    pub user: Option<String>,
+    /// The user to act as.
+    pub impersonate: Option<String>,
+    /// The groups to act as.
+    pub impersonate_groups: Vec<String>,
+}
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -111,7 +125,25 @@ impl ClientBuildError {
 }
 
 /// The configuration, and where it comes from.
-pub(super) async fn load(source: &ClientSource) -> Result<(Config, String), ClientError> {
+pub(super) async fn load(
+    source: &ClientSource,
+    overrides: &KubeconfigOverrides,
+) -> Result<(Config, String), ClientError> {
+    let (mut config, origin) = load_source(source, overrides).await?;
+    if overrides.impersonate.is_some() {
+        config.auth_info.impersonate.clone_from(&overrides.impersonate);
+        config.auth_info.impersonate_groups = None;
+    }
+    if !overrides.impersonate_groups.is_empty() {
+        config.auth_info.impersonate_groups = Some(overrides.impersonate_groups.clone());
+    }
+    Ok((config, origin))
+}
+
+async fn load_source(
+    source: &ClientSource,
+    overrides: &KubeconfigOverrides,
+) -> Result<(Config, String), ClientError> {
     match source {
         ClientSource::InCluster => in_cluster(),
         ClientSource::Kubeconfig { path, context } => {
@@ -120,10 +152,10 @@ pub(super) async fn load(source: &ClientSource) -> Result<(Config, String), Clie
                 None => Kubeconfig::read(),
             };
             let file = path.as_ref().map_or_else(default_file, |path| path.display().to_string());
-            from_kubeconfig(kubeconfig, file, context.as_deref()).await
+            from_kubeconfig(kubeconfig, file, context.as_deref(), overrides).await
         }
         ClientSource::Infer => {
-            match from_kubeconfig(Kubeconfig::read(), default_file(), None).await {
+            match from_kubeconfig(Kubeconfig::read(), default_file(), None, overrides).await {
                 Ok(config) => Ok(config),
                 // A kubeconfig that the user named must not be ignored.
                 Err(error) if env::var_os("KUBECONFIG").is_some() => Err(error),
@@ -141,12 +173,17 @@ async fn from_kubeconfig(
     kubeconfig: Result<Kubeconfig, KubeconfigError>,
     file: String,
     context: Option<&str>,
+    overrides: &KubeconfigOverrides,
 ) -> Result<(Config, String), ClientError> {
-    let options =
-        KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let KubeconfigOverrides { cluster, user, .. } = overrides;
+    let options = KubeConfigOptions {
+        context: context.map(str::to_owned),
+        cluster: cluster.clone(),
+        user: user.clone(),
+    };
     let (config, proxy) = match kubeconfig {
         Ok(kubeconfig) => {
-            let proxy = proxy_url(&kubeconfig, context);
+            let proxy = proxy_url(&kubeconfig, context, cluster.as_deref());
             (Config::from_custom_kubeconfig(kubeconfig, &options).await, proxy)
         }
         Err(error) => (Err(error), None),
@@ -170,12 +207,19 @@ fn in_cluster() -> Result<(Config, String), ClientError> {
     Ok((config, "the pod's service account".to_owned()))
 }
 
-/// `proxy-url` of the context's cluster.
-fn proxy_url(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
-    let name = context.or(kubeconfig.current_context.as_deref())?;
-    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?;
-    let name = &context.context.as_ref()?.cluster;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == *name)?;
+/// `proxy-url` of the given cluster, or else of the context's.
+fn proxy_url(
+    kubeconfig: &Kubeconfig,
+    context: Option<&str>,
+    cluster: Option<&str>,
+) -> Option<String> {
+    let of_context = || {
+        let name = context.or(kubeconfig.current_context.as_deref())?;
+        let context = kubeconfig.contexts.iter().find(|context| context.name == name)?;
+        Some(context.context.as_ref()?.cluster.as_str())
+    };
+    let name = cluster.or_else(of_context)?;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == name)?;
     cluster.cluster.as_ref()?.proxy_url.clone()
 }
 

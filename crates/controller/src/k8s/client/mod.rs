@@ -25,7 +25,9 @@ use super::{
     timeout::RequestTimeoutLayer,
     watch_throttle::WatchThrottleLayer,
 };
-pub use kubeconfig::{ClientBuildError, ClientError, ClientSource, KubeconfigProblem};
+pub use kubeconfig::{
+    ClientBuildError, ClientError, ClientSource, KubeconfigOverrides, KubeconfigProblem,
+};
 pub use proxy::ProxyError;
 
 /// The minimum time between two watches of the same objects.
@@ -58,6 +60,7 @@ impl Default for ClientLimits {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientConfig {
     pub source: ClientSource,
+    pub overrides: KubeconfigOverrides,
     /// The limits of all requests but those for metrics.
     pub api: ClientLimits,
     /// The limits of requests for metrics. They are separate, so that slow metrics servers don't
@@ -97,7 +100,7 @@ impl Clients {
         observer: Arc<dyn RequestObserver>,
         logs_connection: bool,
     ) -> Result<Self, ClientError> {
-        let (mut kube, origin) = kubeconfig::load(&config.source).await?;
+        let (mut kube, origin) = kubeconfig::load(&config.source, &config.overrides).await?;
         // kube would retry for minutes while a metrics server is down.
         kube.default_retry = false;
         let default_agent = HeaderValue::from_static(concat!("hpa-rs/", env!("CARGO_PKG_VERSION")));

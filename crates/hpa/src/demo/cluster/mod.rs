@@ -163,9 +163,8 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
     let limits = ClientLimits { request_timeout: REQUEST_TIMEOUT, ..ClientLimits::default() };
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig.to_owned()), context: None };
-    match Clients::new(&ClientConfig { source, api: limits, metrics: limits, user_agent: None })
-        .await
-    {
+    let config = ClientConfig { source, api: limits, metrics: limits, ..ClientConfig::default() };
+    match Clients::new(&config).await {
         Ok(clients) => clients,
         Err(error) => {
             warn!(
