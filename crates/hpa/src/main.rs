@@ -10,11 +10,14 @@ mod completions;
 mod convert;
 #[cfg(feature = "demo")]
 mod demo;
+mod explain;
 #[cfg(test)]
 mod export_tests;
 mod in_process;
+mod kubectl;
 mod logging;
 mod man;
+mod manifests;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod prometheus_metrics;
@@ -63,6 +66,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "demo")]
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
+        Command::Explain(arguments) => return explain::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,

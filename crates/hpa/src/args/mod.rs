@@ -9,7 +9,9 @@ mod completions;
 mod convert;
 #[cfg(feature = "demo")]
 mod demo;
+mod explain;
 mod ignored;
+mod kubectl;
 mod man;
 mod prometheus;
 mod rules;
@@ -25,10 +27,10 @@ mod traces;
 mod values;
 mod version;
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 use clap::{
-    Command as ClapCommand, CommandFactory, Parser, Subcommand,
+    Command as ClapCommand, CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
@@ -40,6 +42,8 @@ pub(crate) use self::{
     adapter::{AdapterArguments, ServingArguments},
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
+    explain::{ExplainHpaArguments, ReportFormat},
+    kubectl::KubectlArguments,
     man::ManArguments,
     prometheus::{DEFAULT_URL, PrometheusArguments},
     rules::{
@@ -77,6 +81,8 @@ pub(crate) enum Command {
     Adapter(Box<AdapterArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
+    /// Say why an autoscaler does (not) scale, and what would change that
+    Explain(Box<ExplainHpaArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions
@@ -102,7 +108,9 @@ impl Arguments {
     }
 
     fn try_parse_checked(arguments: &[OsString]) -> Result<Self, clap::Error> {
-        let parsed = Self::try_parse_from(arguments)
+        let parsed = program(arguments)
+            .try_get_matches_from(arguments)
+            .and_then(|matches| Self::from_arg_matches(&matches))
             .map_err(|error| name_variable(error, arguments, &Self::command()))?;
         if let Command::Run(run) = &parsed.command {
             run.election
@@ -111,6 +119,15 @@ impl Arguments {
         }
         Ok(parsed)
     }
+}
+
+/// The command line, by the name that the user typed: kubectl runs `kubectl-hpa` as a plugin for
+/// `kubectl hpa`.
+fn program(arguments: &[OsString]) -> ClapCommand {
+    let name = arguments.first().map(Path::new).and_then(Path::file_stem);
+    let is_plugin = name.is_some_and(|name| name == "kubectl-hpa");
+    let program = Arguments::command();
+    if is_plugin { program.bin_name("kubectl hpa") } else { program }
 }
 
 /// Adds the environment variable to the error about a value that no flag on the command line has

@@ -1,0 +1,75 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+
+use super::{
+    KubectlArguments, boolean::accept_boolean, convert::TargetApi, run::AutoscalingArguments,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  Why does the autoscaler web of the namespace shop (not) scale?
+    hpa explain shop/web
+    kubectl hpa explain web -n shop
+
+  Again whenever the answer changes:
+    hpa explain shop/web --watch
+
+  As data:
+    hpa explain shop/web -o json
+
+  From files, without a cluster:
+    kubectl get hpa web -n shop -o yaml > web.yaml
+    kubectl get deployment web --subresource=scale -n shop -o yaml > scale.yaml
+    kubectl get pods -l app=web -n shop -o yaml > pods.yaml
+    kubectl get pods.metrics.k8s.io -n shop -o yaml > usage.yaml
+    hpa explain -f web.yaml -f scale.yaml -f pods.yaml -f usage.yaml
+
+The command reads the autoscaler, its target's scale, pods and metrics, decides
+as the controller would, and explains the decision. It writes nothing. The past
+recommendations and scalings are known to the controller only, so the report
+says where they may hold the replicas. Pass the controller's flags if they
+differ from the defaults: they are part of a decision.
+
+For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
+
+/// The arguments of `hpa explain`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, mut_args(accept_boolean))]
+pub(crate) struct ExplainHpaArguments {
+    /// The autoscaler. Optional with --filename, if the files have a single one
+    #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "filename")]
+    pub(crate) name: Option<String>,
+    /// Read objects and metrics from this file (YAML or JSON, - for standard input) instead of a
+    /// cluster; can be repeated
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// The time of the decision, for --filename [default: that of the newest sample]
+    #[arg(long, value_name = "TIME", requires = "filename")]
+    pub(crate) at: Option<Timestamp>,
+    /// Output format
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: ReportFormat,
+    /// Explain again in each sync period, and print when the first sentence changes
+    #[arg(long, short = 'w', conflicts_with = "filename")]
+    pub(crate) watch: bool,
+    /// The API of the autoscaler
+    #[arg(long, value_name = "API", default_value = "core")]
+    pub(crate) autoscaler_api: TargetApi,
+    #[command(flatten)]
+    pub(crate) cluster: KubectlArguments,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+}
+
+/// How a report is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For people.
+    Text,
+    /// One JSON object
+    Json,
+    /// One YAML document
+    Yaml,
+}

@@ -1,0 +1,42 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::SignedDuration;
+
+use super::values::{namespace, positive_duration};
+
+/// The flags of kubectl that select a cluster, a user and a namespace.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Cluster (as in kubectl)")]
+pub(crate) struct KubectlArguments {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the service account of
+    /// the pod]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The kubeconfig's context [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The kubeconfig's cluster [default: that of the context]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// The kubeconfig's user [default: that of the context]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The namespace [default: that of the context, else default]
+    #[arg(long, short = 'n', value_name = "NAME", value_parser = namespace)]
+    pub(crate) namespace: Option<String>,
+    /// The user to act as
+    #[arg(long = "as", value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// A group to act as; can be repeated
+    #[arg(long = "as-group", value_name = "GROUP", requires = "impersonate")]
+    pub(crate) impersonate_groups: Vec<String>,
+    /// Timeout of a request
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        value_parser = positive_duration
+    )]
+    pub(crate) request_timeout: SignedDuration,
+}

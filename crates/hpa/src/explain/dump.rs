@@ -1,0 +1,251 @@
+//! Reads the inputs of a decision from files.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::{Context, bail};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Inputs, MetricQuery, MetricsApi, Pause, Pod, ReadError, Reading,
+    Readings, Scale, ScaleReadError, SelectedPods, Selector, Settings,
+    api::CrossVersionObjectReference, defaults::apply_defaults,
+};
+use hpa_controller::annotations::AnnotationSettings;
+use hpa_metrics_client::wire::{
+    self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Subject, live::controller, usable_selector};
+use crate::manifests::{self, Manifest, text};
+
+/// The kinds whose scale follows from the object, as that of the API server does.
+const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
+
+/// Objects and metrics of files.
+pub(super) struct Dump {
+    objects: Vec<Value>,
+}
+
+impl Dump {
+    pub(super) fn read(files: &[PathBuf]) -> anyhow::Result<Self> {
+        Ok(Self::new(manifests::read(files)?))
+    }
+
+    pub(super) fn new(manifests: Vec<Manifest>) -> Self {
+        Self { objects: manifests.into_iter().map(|manifest| manifest.object).collect() }
+    }
+
+    /// The autoscaler of this name, or the only one, with everything that its decision depends on.
+    pub(super) fn subject(
+        &self,
+        name: Option<&str>,
+        settings: Settings,
+        at: Option<Timestamp>,
+    ) -> anyhow::Result<Subject> {
+        let object = self.autoscaler(name)?;
+        let controller = controller(object);
+        let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
+            .with_context(|| format!("unable to decode {}", describe(object)))?;
+        apply_defaults(&mut hpa.spec);
+        let scale = self.scale(&hpa);
+        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let pods = match &selector {
+            Some(selector) => self.pods(&hpa.metadata.namespace, selector)?,
+            None => Vec::new(),
+        };
+        let is_reference = controller.is_reference();
+        let pause = AnnotationSettings::from_hpa(&hpa).pause;
+        let inputs = Inputs {
+            scale,
+            settings: settings.with_strict_scale_to_zero(!is_reference),
+            selected: SelectedPods { autoscalers: self.selecting(&hpa, &pods), pods },
+            readings: Readings::new(),
+            history: None,
+            now: at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now),
+            pause: if is_reference { Pause::NONE } else { pause },
+            hpa,
+        };
+        let plan = inputs.plan();
+        let selected = &inputs.selected.pods;
+        let readings: Readings = plan
+            .queries()
+            .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
+            .collect();
+        let inputs = Inputs { readings, ..inputs.clone() };
+        Ok(Subject { inputs, controller })
+    }
+
+    fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.objects.iter().filter(move |object| text(object, "/kind") == kind)
+    }
+
+    fn autoscaler(&self, name: Option<&str>) -> anyhow::Result<&Value> {
+        let (namespace, name) = match name.map(|name| name.split_once('/').unwrap_or(("", name))) {
+            Some((namespace, name)) => (namespace, Some(name)),
+            None => ("", None),
+        };
+        let found: Vec<&Value> = self
+            .of_kind(hpa_crd::KIND)
+            .filter(|object| name.is_none_or(|name| text(object, "/metadata/name") == name))
+            .filter(|object| {
+                namespace.is_empty() || text(object, "/metadata/namespace") == namespace
+            })
+            .collect();
+        match found.as_slice() {
+            [only] => Ok(only),
+            [] => bail!("the files have no such HorizontalPodAutoscaler"),
+            several => {
+                let names: Vec<_> = several.iter().map(|object| describe(object)).collect();
+                bail!("the files have several autoscalers, name one: {}", names.join(", "))
+            }
+        }
+    }
+
+    /// The scale of the target: a Scale of its name, or what follows from the target.
+    fn scale(&self, hpa: &HorizontalPodAutoscaler) -> Result<Scale, ScaleReadError> {
+        let CrossVersionObjectReference { kind, name, .. } = &hpa.spec.scale_target_ref;
+        let namespace = &hpa.metadata.namespace;
+        let is_named =
+            |object: &&Value| text(object, "/metadata/name") == name && is_in(object, namespace);
+        if let Some(scale) = self.of_kind("Scale").find(is_named) {
+            let selector = text(scale, "/status/selector").to_owned();
+            return Ok(replicas(scale, 0, selector));
+        }
+        let target = self.of_kind(kind).find(is_named);
+        match target.filter(|_| SCALABLE.contains(&kind.as_str())) {
+            Some(target) => {
+                let selector = serde_json::from_value(
+                    target.pointer("/spec/selector").cloned().unwrap_or_default(),
+                );
+                let selector = selector.map_err(ScaleReadError::read)?;
+                let selector =
+                    Selector::from_label_selector(Some(&selector)).map_err(ScaleReadError::read)?;
+                Ok(replicas(target, 1, selector.to_string()))
+            }
+            None => Err(ScaleReadError::read(format!(
+                "the files have neither a Scale nor a {kind} of the name {name}"
+            ))),
+        }
+    }
+
+    fn pods(&self, namespace: &str, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
+        let pods = self.of_kind("Pod").filter(|object| is_in(object, namespace));
+        let mut selected = Vec::new();
+        for object in pods {
+            let pod: Pod = serde_json::from_value(object.clone())
+                .with_context(|| format!("unable to decode {}", describe(object)))?;
+            if selector.matches_by(|key| pod.label(key)) {
+                selected.push(Arc::new(pod));
+            }
+        }
+        Ok(selected)
+    }
+
+    /// The autoscalers that select any of the pods.
+    fn selecting(&self, hpa: &HorizontalPodAutoscaler, pods: &[Arc<Pod>]) -> Vec<String> {
+        let namespace = &hpa.metadata.namespace;
+        let all = self.of_kind(hpa_crd::KIND).filter(|object| is_in(object, namespace));
+        let all = all.filter_map(|object| serde_json::from_value(object.clone()).ok());
+        let selecting = all.filter_map(|other: HorizontalPodAutoscaler| {
+            let selector = usable_selector(&self.scale(&other).ok()?)?;
+            let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            selects.then(|| format!("{namespace}/{}", other.metadata.name))
+        });
+        let mut names: Vec<_> = selecting.collect();
+        names.sort();
+        names
+    }
+
+    /// The answer to a query. `None` if the files have nothing of its API.
+    fn reading(
+        &self,
+        query: &MetricQuery,
+        pods: &[Arc<Pod>],
+    ) -> Option<Result<Reading, ReadError>> {
+        let (api, metric) = (query.api(), query.metric_name());
+        let kind = match api {
+            MetricsApi::Resource => "PodMetrics",
+            MetricsApi::Custom => "MetricValue",
+            MetricsApi::External => "ExternalMetricValue",
+        };
+        let all: Vec<&Value> = self.of_kind(kind).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let is_pod = |name: &str| pods.iter().any(|pod| pod.name.as_ref() == name);
+        let has_name = |object: &&Value| {
+            [text(object, "/metricName"), text(object, "/metric/name")].contains(&metric)
+        };
+        let described = |object: &Value, kind: &str| text(object, "/describedObject/kind") == kind;
+        let all = all.into_iter();
+        Some(match query {
+            MetricQuery::Resource { resource, container } => {
+                let items = all.filter(|object| is_pod(text(object, "/metadata/name")));
+                decode::<PodMetrics>(api, items).and_then(|items| {
+                    let samples = wire::resource_samples(&items, resource, container.as_deref());
+                    samples.map(Reading::Pods)
+                })
+            }
+            MetricQuery::Pods { .. } => {
+                let items = all.filter(has_name).filter(|object| {
+                    described(object, "Pod") && is_pod(text(object, "/describedObject/name"))
+                });
+                decode::<MetricValue>(api, items)
+                    .and_then(|items| wire::pod_samples(&items).map(Reading::Pods))
+            }
+            MetricQuery::Object { object: target, .. } => {
+                let items = all.filter(has_name).filter(|object| {
+                    described(object, &target.kind)
+                        && text(object, "/describedObject/name") == target.name
+                });
+                decode::<MetricValue>(api, items)
+                    .and_then(|items| wire::object_value(&items).map(Reading::Object))
+            }
+            MetricQuery::External { .. } => {
+                decode::<ExternalMetricValue>(api, all.filter(has_name))
+                    .and_then(|items| wire::external_values(&items).map(Reading::External))
+            }
+        })
+    }
+
+    fn newest_sample(&self) -> Option<Timestamp> {
+        let times = self.objects.iter().filter(|object| {
+            ["PodMetrics", "MetricValue", "ExternalMetricValue"].contains(&text(object, "/kind"))
+        });
+        times.filter_map(|object| text(object, "/timestamp").parse().ok()).max()
+    }
+}
+
+fn decode<'a, I: ListItem>(
+    api: MetricsApi,
+    items: impl Iterator<Item = &'a Value>,
+) -> Result<Vec<I>, ReadError> {
+    let items: Vec<&Value> = items.collect();
+    let list = json!({ "kind": I::LIST_KIND, "items": items }).to_string();
+    decode_list(list.as_bytes())
+        .map_err(|error| ReadError::fetch(api, hpa_metrics_client::describe(&error)))
+}
+
+fn replicas(object: &Value, default: i32, selector: String) -> Scale {
+    let number = |pointer: &str| {
+        let number = object.pointer(pointer).and_then(Value::as_i64);
+        number.and_then(|number| i32::try_from(number).ok())
+    };
+    Scale {
+        spec_replicas: number("/spec/replicas").unwrap_or(default),
+        status_replicas: number("/status/replicas").unwrap_or_default(),
+        selector,
+    }
+}
+
+/// Whether an object is in a namespace. Manifests may leave it out.
+fn is_in(object: &Value, namespace: &str) -> bool {
+    let own = text(object, "/metadata/namespace");
+    own.is_empty() || namespace.is_empty() || own == namespace
+}
+
+fn describe(object: &Value) -> String {
+    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    let slash = if namespace.is_empty() { "" } else { "/" };
+    format!("{} {namespace}{slash}{name}", text(object, "/kind"))
+}

@@ -1,0 +1,199 @@
+//! Reads the inputs of a decision from a cluster.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use futures::{StreamExt, stream};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Inputs, Pause, Pod, Readings, SelectedPods, Selector, Settings,
+    defaults::apply_defaults,
+};
+use hpa_controller::{
+    annotations::AnnotationSettings,
+    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+};
+use hpa_metrics_client::{
+    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
+};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use super::{Controller, Subject, usable_selector};
+use crate::{
+    args::{ExplainHpaArguments, TargetApi, to_std},
+    kubectl::{self, escape, get},
+    manifests::text,
+};
+
+/// How many scales are read at once, to find other autoscalers of the same pods.
+const MAX_CONCURRENT_READS: usize = 8;
+const PAGE_SIZE: usize = 500;
+
+/// Reads one autoscaler of a cluster.
+pub(super) struct Cluster {
+    client: Client,
+    mapper: Arc<RestMapper>,
+    scales: ScaleClient,
+    metrics: Coalescing<KubeMetricsClient>,
+    api: TargetApi,
+    namespace: String,
+    name: String,
+}
+
+impl Cluster {
+    /// Sends no request.
+    pub(super) async fn new(arguments: &ExplainHpaArguments, name: &str) -> anyhow::Result<Self> {
+        let clients = kubectl::clients(&arguments.cluster).await?;
+        let flag = arguments.cluster.namespace.as_deref();
+        let (namespace, name) = match (name.split_once('/'), flag) {
+            (Some((namespace, _)), Some(flag)) if namespace != flag => {
+                bail!("{name} is not in the namespace {flag} that --namespace names")
+            }
+            (Some((namespace, name)), _) => (namespace, name),
+            (None, flag) => (flag.unwrap_or(clients.api.default_namespace()), name),
+        };
+        let timeout = to_std(arguments.cluster.request_timeout);
+        let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
+        let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
+        let settings = ClientSettings::default().with_deadline(timeout);
+        let metrics = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
+        let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
+        // Each explanation reads new values.
+        let settings = CoalescingSettings::for_sync_period(period);
+        let settings = settings.with_freshness(std::time::Duration::ZERO);
+        Ok(Self {
+            scales: ScaleClient::new(clients.api.clone(), timeout),
+            metrics: Coalescing::new(metrics, settings),
+            client: clients.api.clone(),
+            mapper,
+            api: arguments.autoscaler_api,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Reads everything that a decision depends on.
+    pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
+        let object = self.autoscaler().await?;
+        let controller = controller(&object);
+        let mut hpa: HorizontalPodAutoscaler =
+            serde_json::from_value(object).context("unable to decode the autoscaler")?;
+        apply_defaults(&mut hpa.spec);
+        let scale = self.scale(&hpa).await;
+        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let selected = match &selector {
+            Some(selector) => self.select(selector).await?,
+            None => SelectedPods::default(),
+        };
+        let is_reference = controller.is_reference();
+        let pause = AnnotationSettings::from_hpa(&hpa).pause;
+        let inputs = Inputs {
+            hpa,
+            scale,
+            settings: settings.with_strict_scale_to_zero(!is_reference),
+            selected,
+            readings: Readings::new(),
+            history: None,
+            now: Timestamp::now(),
+            pause: if is_reference { Pause::NONE } else { pause },
+        };
+        let readings = self.readings(&inputs).await;
+        // The samples are newer than the time at which the reads began.
+        let inputs = Inputs { readings, now: Timestamp::now(), ..inputs };
+        Ok(Subject { inputs, controller })
+    }
+
+    async fn autoscaler(&self) -> anyhow::Result<Value> {
+        let name = escape(&self.name);
+        let path = format!("{}/{name}", self.autoscalers_path());
+        let context = || format!("unable to read the autoscaler {}/{}", self.namespace, self.name);
+        get(&self.client, &path).await.with_context(context)
+    }
+
+    fn autoscalers_path(&self) -> String {
+        let namespace = escape(&self.namespace);
+        let (group, resource) = (self.api.api_version(), hpa_crd::PLURAL);
+        format!("/apis/{group}/namespaces/{namespace}/{resource}")
+    }
+
+    async fn scale(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<hpa_calc::Scale, hpa_calc::ScaleReadError> {
+        let target = &hpa.spec.scale_target_ref;
+        let read = read_scale(&self.mapper, &self.scales, &self.namespace, target).await;
+        read.map(|(object, _)| object.scale).map_err(|unavailable| unavailable.error)
+    }
+
+    /// The pods of the selector, and the autoscalers that select any of them.
+    async fn select(&self, selector: &Selector) -> anyhow::Result<SelectedPods> {
+        let pods = self.pods(selector).await?;
+        if pods.is_empty() {
+            return Ok(SelectedPods::default());
+        }
+        let list: Value = get(&self.client, &self.autoscalers_path())
+            .await
+            .context("unable to list the autoscalers of the namespace")?;
+        let items = list.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+        let selected = &pods;
+        let others = items.into_iter().filter_map(|item| serde_json::from_value(item).ok());
+        let others = others.map(|hpa: HorizontalPodAutoscaler| async move {
+            let selector = usable_selector(&self.scale(&hpa).await.ok()?)?;
+            let selects = selected.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            selects.then(|| format!("{}/{}", self.namespace, hpa.metadata.name))
+        });
+        let others = stream::iter(others).buffer_unordered(MAX_CONCURRENT_READS);
+        let mut autoscalers: Vec<String> = others.filter_map(|name| async { name }).collect().await;
+        autoscalers.sort();
+        Ok(SelectedPods { pods, autoscalers })
+    }
+
+    async fn pods(&self, selector: &Selector) -> anyhow::Result<Vec<Arc<Pod>>> {
+        let namespace = escape(&self.namespace);
+        let selector = escape(&selector.to_string());
+        let path = format!(
+            "/api/v1/namespaces/{namespace}/pods?labelSelector={selector}&limit={PAGE_SIZE}"
+        );
+        let (mut pods, mut token) = (Vec::new(), String::new());
+        loop {
+            let page: Value = get(&self.client, &format!("{path}{token}"))
+                .await
+                .context("unable to list pods")?;
+            let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
+            for item in items {
+                let pod: Pod = serde_json::from_value(item.clone()).with_context(|| {
+                    format!("unable to decode pod {}", text(item, "/metadata/name"))
+                })?;
+                pods.push(Arc::new(pod));
+            }
+            match text(&page, "/metadata/continue") {
+                "" => return Ok(pods),
+                next => token = format!("&continue={}", escape(next)),
+            }
+        }
+    }
+
+    async fn readings(&self, inputs: &Inputs) -> Readings {
+        let plan = inputs.plan();
+        let Some(selector) = plan.selector() else { return Readings::new() };
+        let reads = plan.queries().map(|(index, query)| async move {
+            (index, self.metrics.read(&self.namespace, selector, query).await)
+        });
+        let reads: Vec<_> = reads.collect();
+        stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await
+    }
+}
+
+/// The newest entry of `managedFields` for the status.
+pub(super) fn controller(object: &Value) -> Controller {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let entries = entries.into_iter().flatten();
+    let of_status = entries.filter(|entry| text(entry, "/subresource") == "status");
+    let newest = of_status.max_by_key(|entry| text(entry, "/time").to_owned());
+    let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    newest.map_or_else(Controller::default, |entry| Controller {
+        name: optional(text(entry, "/manager")),
+        at: optional(text(entry, "/time")),
+    })
+}

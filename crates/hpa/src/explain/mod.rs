@@ -1,0 +1,124 @@
+//! `hpa explain`.
+
+mod dump;
+mod live;
+mod style;
+
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use hpa_calc::{Inputs, Report, Scale, Selector};
+use serde::Serialize;
+
+use self::{dump::Dump, live::Cluster};
+use crate::{
+    args::{ExplainHpaArguments, ReportFormat, to_std},
+    run,
+};
+
+/// What is explained, and who handles it.
+struct Subject {
+    inputs: Inputs,
+    controller: Controller,
+}
+
+/// The controller that stored the status last, as its field manager says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Controller {
+    /// The name of the field manager. Absent if no status was stored.
+    name: Option<String>,
+    /// When it wrote.
+    at: Option<String>,
+}
+
+/// The output of the command.
+#[derive(Serialize)]
+struct Output<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    controller: &'a Controller,
+}
+
+/// Explains an autoscaler of a cluster or of files.
+pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
+    let settings = run::settings(&arguments.autoscaling);
+    if !arguments.filename.is_empty() {
+        let subject = Dump::read(&arguments.filename)?.subject(
+            arguments.name.as_deref(),
+            settings,
+            arguments.at,
+        )?;
+        print(&subject, arguments.output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    runtime.block_on(explain(arguments, name, settings))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn explain(
+    arguments: &ExplainHpaArguments,
+    name: &str,
+    settings: hpa_calc::Settings,
+) -> anyhow::Result<()> {
+    let cluster = Cluster::new(arguments, name).await?;
+    let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
+    let mut last = None;
+    loop {
+        let subject = cluster.read(settings).await?;
+        let sentence = subject.inputs.report().sentence;
+        if last.as_ref() != Some(&sentence) {
+            print(&subject, arguments.output)?;
+            last = Some(sentence);
+        }
+        if !arguments.watch {
+            return Ok(());
+        }
+        tokio::time::sleep(period.max(Duration::from_secs(1))).await;
+    }
+}
+
+/// The selector of a scale. An empty one, which would select every pod, counts as absent.
+fn usable_selector(scale: &Scale) -> Option<Selector> {
+    let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
+    Selector::parse(text).ok()
+}
+
+fn print(subject: &Subject, format: ReportFormat) -> anyhow::Result<()> {
+    let text = render(subject, format, style::is_wanted(std::io::stdout().is_terminal()))?;
+    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+}
+
+fn render(subject: &Subject, format: ReportFormat, colored: bool) -> anyhow::Result<String> {
+    let report = subject.inputs.report();
+    let output = Output { report: &report, controller: &subject.controller };
+    Ok(match format {
+        ReportFormat::Json => serde_json::to_string_pretty(&output)? + "\n",
+        ReportFormat::Yaml => serde_saphyr::to_string(&output).context("unable to write YAML")?,
+        ReportFormat::Text => {
+            let text = format!("{report}\n{}\n", subject.controller.sentence());
+            if colored { style::color(&text, &report) } else { text }
+        }
+    })
+}
+
+impl Controller {
+    fn sentence(&self) -> String {
+        match (&self.name, &self.at) {
+            (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
+            (Some(name), None) => format!("{name} stored the status."),
+            (None, _) => "No controller has stored a status.".to_owned(),
+        }
+    }
+
+    /// Whether it is the controller of Kubernetes, which has no annotations to pause it.
+    fn is_reference(&self) -> bool {
+        self.name.as_deref() == Some("kube-controller-manager")
+    }
+}

@@ -1,0 +1,36 @@
+//! Colors for a terminal.
+
+use std::{env, fmt::Write};
+
+use hpa_calc::{Report, explain::Reason};
+
+const BOLD: &str = "\x1b[1m";
+const RED: &str = "\x1b[1;31m";
+const YELLOW: &str = "\x1b[1;33m";
+const GREEN: &str = "\x1b[1;32m";
+const RESET: &str = "\x1b[0m";
+
+/// Whether to color. See <https://no-color.org>.
+pub(super) fn is_wanted(is_terminal: bool) -> bool {
+    is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Colors the first line by the state of the autoscaler, and prints headings in bold.
+pub(super) fn color(text: &str, report: &Report) -> String {
+    let first = match report.reason {
+        Reason::Failed => RED,
+        Reason::Metrics | Reason::Stabilization => GREEN,
+        _ => YELLOW,
+    };
+    let mut colored = String::with_capacity(text.len() + 100);
+    for (index, line) in text.lines().enumerate() {
+        let is_heading = line.starts_with(char::is_uppercase) && !line.ends_with('.');
+        // Writing to a string doesn't fail.
+        let _ = match index {
+            0 => writeln!(colored, "{first}{line}{RESET}"),
+            _ if is_heading => writeln!(colored, "{BOLD}{line}{RESET}"),
+            _ => writeln!(colored, "{line}"),
+        };
+    }
+    colored
+}

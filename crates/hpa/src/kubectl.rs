@@ -1,0 +1,49 @@
+//! Clients for commands that take the flags of kubectl.
+
+use anyhow::bail;
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, KubeconfigOverrides};
+use http::Request;
+use kube::Client;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    args::{KubectlArguments, to_std},
+    version,
+};
+
+/// Clients of the cluster that the flags select. Sends no request.
+pub(crate) async fn clients(arguments: &KubectlArguments) -> anyhow::Result<Clients> {
+    let source = match (&arguments.kubeconfig, &arguments.context) {
+        (None, None) => ClientSource::Infer,
+        (path, context) => {
+            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
+        }
+    };
+    let overrides = KubeconfigOverrides {
+        cluster: arguments.cluster.clone(),
+        user: arguments.user.clone(),
+        impersonate: arguments.impersonate.clone(),
+        impersonate_groups: arguments.impersonate_groups.clone(),
+    };
+    let limits = ClientLimits {
+        request_timeout: to_std(arguments.request_timeout),
+        ..ClientLimits::default()
+    };
+    let user_agent = version::user_agent();
+    let config = ClientConfig { source, overrides, api: limits, metrics: limits, user_agent };
+    Ok(Clients::new(&config).await?)
+}
+
+/// Gets an object or a list by its path. The error is the API server's message.
+pub(crate) async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> anyhow::Result<T> {
+    match client.request(Request::get(path).body(Vec::new())?).await {
+        Err(kube::Error::Api(status)) => bail!("{}", status.message),
+        result => Ok(result?),
+    }
+}
+
+/// Escapes a segment of a path or a value of a query.
+pub(crate) fn escape(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}

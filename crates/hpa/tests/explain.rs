@@ -1,0 +1,327 @@
+//! `hpa explain` against the testbed, in the situations that users ask about most.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
+use std::{fs, sync::Arc};
+
+use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+/// The CPU usage of every pod, in percent of its request.
+const CPU_PERCENT: i64 = 60;
+/// The value of every custom and external metric.
+const VALUE: i64 = 40;
+
+/// A testbed whose objects a test sets up, and the program.
+struct Cluster {
+    testbed: Testbed,
+    served: ServedTestbed,
+}
+
+impl Cluster {
+    async fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+        let metrics = Arc::new(SettableMetrics::new(CPU_PERCENT, VALUE));
+        let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+        testbed.apply_all([objects::namespace()]);
+        testbed.apply_all(objects);
+        let served = ServedTestbed::new(&testbed).await;
+        Self { testbed, served }
+    }
+
+    /// The standard output and error of the program, and whether it succeeded.
+    async fn run(&self, program: &str, arguments: &[&str]) -> (String, String, bool) {
+        let output = Command::new(program)
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(&self.served.kubeconfig)
+            .env_clear()
+            .output()
+            .await
+            .expect("the program runs");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (text(output.stdout), text(output.stderr), output.status.success())
+    }
+
+    async fn explain(&self, arguments: &[&str]) -> String {
+        let arguments: Vec<_> = ["explain"].iter().chain(arguments).copied().collect();
+        let (output, error, is_success) = self.run(env!("CARGO_BIN_EXE_hpa"), &arguments).await;
+        assert!(is_success, "{error}");
+        output
+    }
+
+    /// Explains the autoscaler `web`, which must say all of this.
+    async fn expect(&self, texts: &[&str]) {
+        let output = self.explain(&[&format!("{NAMESPACE}/web")]).await;
+        for text in texts {
+            assert!(output.contains(text), "{text:?} is not in:\n{output}");
+        }
+    }
+}
+
+/// A Deployment `web` with an autoscaler and all its pods.
+fn web(replicas: i64, metrics: Vec<Value>) -> Vec<Value> {
+    let mut all =
+        vec![objects::running_deployment("web", replicas), objects::hpa("web", 2..=10, metrics)];
+    all.extend((0..replicas).map(|index| objects::pod("web", index)));
+    all
+}
+
+/// [`web`] with a change of its objects.
+fn changed(replicas: i64, metric: Value, change: impl FnOnce(&mut Vec<Value>)) -> Vec<Value> {
+    let mut all = web(replicas, vec![metric]);
+    change(&mut all);
+    all
+}
+
+#[tokio::test]
+async fn says_what_holds_the_replicas_and_what_would_change_it() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    cluster
+        .expect(&[
+            "shop/web stays at 4: cpu is at 60% of requests, target 60%; within tolerance",
+            "scales to 5 when average cpu rises to 670m (67% of requests); now 600m",
+            "ready (4): web-0, web-1, web-2, web-3",
+            "No controller has stored a status",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn says_which_bound_or_policy_limits() {
+    Cluster::new(web(10, vec![objects::cpu_metric(30)]))
+        .await
+        .expect(&[
+            "stays at 10: cpu is at 60% of requests, target 30%; maxReplicas is 10, metrics ask \
+             for 20",
+            "scales to 20 with a maxReplicas of 20",
+            "Raise spec.maxReplicas",
+        ])
+        .await;
+    Cluster::new(web(2, vec![objects::cpu_metric(200)]))
+        .await
+        .expect(&["stays at 2", "minReplicas is 2, metrics ask for 1"])
+        .await;
+    let disabled = |all: &mut Vec<Value>| {
+        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "selectPolicy": "Disabled" } });
+    };
+    Cluster::new(changed(4, objects::cpu_metric(30), disabled))
+        .await
+        .expect(&["stays at 4", "spec.behavior.scaleUp.selectPolicy is Disabled"])
+        .await;
+    let one_pod = json!([{ "type": "Pods", "value": 1, "periodSeconds": 60 }]);
+    let policy = |all: &mut Vec<Value>| {
+        all[1]["spec"]["behavior"] = json!({ "scaleUp": { "policies": one_pod } });
+    };
+    Cluster::new(changed(4, objects::cpu_metric(30), policy))
+        .await
+        .expect(&["scales from 4 to 5", "1 Pods in 60s, from 4: at most 5"])
+        .await;
+}
+
+#[tokio::test]
+async fn says_that_the_history_is_unknown_where_the_controller_reports_that_it_holds() {
+    let stabilized = |all: &mut Vec<Value>| {
+        all[1]["status"] = json!({
+            "currentReplicas": 4, "desiredReplicas": 4,
+            "conditions": [{
+                "type": "AbleToScale", "status": "True", "reason": "ScaleDownStabilized",
+                "message": "recent recommendations were higher than current one",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+    };
+    Cluster::new(changed(4, objects::cpu_metric(120), stabilized))
+        .await
+        .expect(&[
+            "scales from 4 to 2",
+            "past recommendations are not known",
+            "It reports ScaleDownStabilized",
+            "so it may stay at 4 for now",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn names_pods_that_do_not_count() {
+    let pods = |all: &mut Vec<Value>| {
+        all[3]["status"]["phase"] = json!("Pending");
+        all[4]["status"]["phase"] = json!("Failed");
+        all[5]["status"]["conditions"] = json!([]);
+    };
+    Cluster::new(changed(4, objects::cpu_metric(30), pods))
+        .await
+        .expect(&[
+            "unready (2): web-1 is pending, web-3 has no start time or no Ready condition",
+            "ignored (1): web-2 has failed",
+            "hold the decision back: web-1, web-3.",
+        ])
+        .await;
+    let none = |all: &mut Vec<Value>| {
+        for pod in all.iter_mut().skip(2) {
+            pod["status"]["phase"] = json!("Pending");
+        }
+    };
+    Cluster::new(changed(2, objects::cpu_metric(30), none))
+        .await
+        .expect(&["stays at 2: cpu cannot be read", "No pod has a sample of cpu that counts"])
+        .await;
+}
+
+#[tokio::test]
+async fn names_foreign_pods_and_missing_requests() {
+    let foreign = |all: &mut Vec<Value>| {
+        let mut job = objects::pod("job", 0);
+        job["metadata"]["labels"] = json!({ "app": "web" });
+        all.push(job);
+    };
+    Cluster::new(changed(2, objects::cpu_metric(60), foreign))
+        .await
+        .expect(&["The selector matches 3 pods, but the target has 2"])
+        .await;
+    let sidecar = |all: &mut Vec<Value>| {
+        let container = json!({ "name": "proxy" });
+        let containers = all[3]["spec"]["containers"].as_array_mut().expect("containers");
+        containers.push(container);
+    };
+    Cluster::new(changed(2, objects::cpu_metric(60), sidecar))
+        .await
+        .expect(&["missing request for cpu in container proxy of Pod web-1", "(missing in web-1)"])
+        .await;
+}
+
+#[tokio::test]
+async fn says_what_is_wrong_with_the_target() {
+    let missing = |all: &mut Vec<Value>| {
+        all.remove(0);
+    };
+    Cluster::new(changed(2, objects::cpu_metric(60), missing))
+        .await
+        .expect(&["shop/web can't decide: ", "Check that Deployment web exists"])
+        .await;
+    let kind = |all: &mut Vec<Value>| {
+        all[1]["spec"]["scaleTargetRef"]["kind"] = json!("Deploymint");
+    };
+    Cluster::new(changed(2, objects::cpu_metric(60), kind))
+        .await
+        .expect(&["can't decide: ", "kind Deploymint is not one of them"])
+        .await;
+    let zero = |all: &mut Vec<Value>| all[0]["spec"]["replicas"] = json!(0);
+    Cluster::new(changed(2, objects::cpu_metric(60), zero))
+        .await
+        .expect(&[
+            "stays at 0: autoscaling is off",
+            "kubectl scale Deployment web --replicas=2 --namespace shop",
+        ])
+        .await;
+    let twice = |all: &mut Vec<Value>| {
+        let mut other = all[1].clone();
+        other["metadata"]["name"] = json!("other");
+        all.push(other);
+    };
+    Cluster::new(changed(2, objects::cpu_metric(60), twice))
+        .await
+        .expect(&["are controlled by multiple HPAs", "Delete shop/other, or"])
+        .await;
+}
+
+#[tokio::test]
+async fn says_which_metric_fails_and_what_that_blocks() {
+    let metrics =
+        vec![objects::cpu_metric(200), objects::external_metric(SettableMetrics::MISSING, "1")];
+    Cluster::new(web(4, metrics))
+        .await
+        .expect(&[
+            "stays at 4: broken cannot be read",
+            "external.metrics.k8s.io works but has no value of broken",
+            "the autoscaler scales up by the others, but not down",
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn says_that_a_rolling_update_counts_surplus_pods() {
+    let surge = |all: &mut Vec<Value>| all[0]["status"]["replicas"] = json!(5);
+    Cluster::new(changed(4, objects::external_metric("queue", "8"), surge))
+        .await
+        .expect(&["The target has 5 pods for 4 replicas, as during a rolling update"])
+        .await;
+}
+
+#[tokio::test]
+async fn pause_counts_only_for_a_controller_that_heeds_it() {
+    let pause = |all: &mut Vec<Value>| {
+        all[1]["metadata"]["annotations"] = json!({ "autoscaling.hpa-rs.dev/pause": "true" });
+    };
+    let cluster = Cluster::new(changed(4, objects::cpu_metric(30), pause)).await;
+    cluster
+        .expect(&["stays at 4: ", "paused by annotation, else scaled to 8", "without the pause"])
+        .await;
+    let mut hpa = cluster.testbed.hpa("web").expect("an autoscaler");
+    hpa["metadata"]["managedFields"] = json!([{
+        "manager": "kube-controller-manager", "operation": "Update", "subresource": "status",
+        "apiVersion": "autoscaling/v2", "fieldsType": "FieldsV1", "fieldsV1": {},
+        "time": "2026-01-01T00:00:00Z",
+    }]);
+    let (dir, name) = (cluster.served.dir.path(), "dump.json");
+    let deployment = cluster.testbed.deployment("web").expect("a Deployment");
+    let list = json!({ "kind": "List", "items": [hpa, deployment] });
+    fs::write(dir.join(name), list.to_string()).expect("a file");
+    let file = dir.join(name).display().to_string();
+    let output = cluster.explain(&["-f", &file]).await;
+    assert!(output.contains("kube-controller-manager stored the status at 2026"), "{output}");
+    assert!(!output.contains("paused by annotation"), "{output}");
+}
+
+#[tokio::test]
+async fn json_yaml_and_files_have_the_same_report() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(30)])).await;
+    let live: Value =
+        serde_json::from_str(&cluster.explain(&["web", "-n", NAMESPACE, "-o", "json"]).await)
+            .expect("JSON");
+    assert_eq!((&live["scaleTo"], &live["metrics"][0]["utilization"]), (&json!(8), &json!(60)));
+    let yaml = cluster.explain(&["shop/web", "-o", "yaml"]).await;
+    assert!(yaml.contains("scaleTo: 8"), "{yaml}");
+    let pod_metrics = |index: i64| {
+        json!({
+            "metadata": { "name": format!("web-{index}"), "namespace": NAMESPACE },
+            "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+            "containers": [{ "name": "app", "usage": { "cpu": "600m" } }],
+        })
+    };
+    let mut items = web(4, vec![objects::cpu_metric(30)]);
+    items.push(json!({
+        "kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1",
+        "items": (0..4).map(pod_metrics).collect::<Vec<_>>(),
+    }));
+    let file = cluster.served.dir.path().join("dump.json");
+    fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
+    let file = file.display().to_string();
+    let mut dump: Value =
+        serde_json::from_str(&cluster.explain(&["-f", &file, "-o", "json"]).await).expect("JSON");
+    assert_eq!(dump["at"], "2026-01-01T00:00:00Z");
+    dump["at"] = live["at"].clone();
+    assert_eq!(dump, live);
+}
+
+#[tokio::test]
+async fn works_as_a_plugin_of_kubectl() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    let plugin = cluster.served.dir.path().join("kubectl-hpa");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &plugin).expect("a link");
+    let plugin = plugin.display().to_string();
+    let (output, error, is_success) = cluster.run(&plugin, &["explain", "shop/web"]).await;
+    assert!(is_success && output.starts_with("shop/web stays at 4"), "{output}{error}");
+    let (_, error, is_success) = cluster.run(&plugin, &["explain"]).await;
+    assert!(!is_success && error.contains("Usage: kubectl hpa explain"), "{error}");
+}
+
+#[tokio::test]
+async fn absent_autoscaler_is_an_error_that_names_it() {
+    let cluster = Cluster::new([]).await;
+    let (_, error, is_success) =
+        cluster.run(env!("CARGO_BIN_EXE_hpa"), &["explain", "shop/none"]).await;
+    assert!(!is_success && error.contains("unable to read the autoscaler shop/none"), "{error}");
+    assert!(error.contains("not found"), "{error}");
+}
