@@ -15,6 +15,7 @@ mod explain;
 mod export_tests;
 mod in_process;
 mod kubectl;
+mod lint;
 mod logging;
 mod man;
 mod manifests;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let failure = match &command {
         #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
+        Command::Lint(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };
     let logs = matches!(command, Command::Run(_) | Command::Adapter(_));
@@ -67,6 +69,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
         Command::Explain(arguments) => return explain::run(&arguments),
+        Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,

@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod ignored;
 mod kubectl;
+mod lint;
 mod man;
 mod prometheus;
 mod rules;
@@ -44,6 +45,7 @@ pub(crate) use self::{
     convert::{ConvertArguments, Format, TargetApi},
     explain::{ExplainHpaArguments, ReportFormat},
     kubectl::KubectlArguments,
+    lint::{LintArguments, LintFormat},
     man::ManArguments,
     prometheus::{DEFAULT_URL, PrometheusArguments},
     rules::{
@@ -83,6 +85,8 @@ pub(crate) enum Command {
     ShadowReport(Box<ShadowReportArguments>),
     /// Say why an autoscaler does (not) scale, and what would change that
     Explain(Box<ExplainHpaArguments>),
+    /// Check autoscalers: what the API server refuses, and what will not work as intended
+    Lint(Box<LintArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions

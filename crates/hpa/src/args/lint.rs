@@ -1,0 +1,58 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::KubectlArguments;
+
+const EXAMPLES: &str = "\
+Examples:
+  Check the autoscalers of a directory of manifests:
+    hpa lint manifests/*.yaml
+
+  Check what kustomize or helm produces:
+    kustomize build overlays/prod | hpa lint -
+    helm template web charts/web | hpa lint -
+
+  Check all autoscalers of the cluster:
+    hpa lint -A
+
+  For code scanning:
+    hpa lint manifests/*.yaml -o sarif > hpa.sarif
+
+Errors are what the API server refuses. Warnings and notes are advice: each has
+a reason, and docs/lint.md explains it. Files are checked together, so that an
+autoscaler is compared with its target if both are given.
+
+Exit status: 0 without errors and warnings, 1 with an error, or with a warning
+unless --warnings-as-notes, 2 if the command failed.";
+
+/// The arguments of `hpa lint`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LintArguments {
+    /// Manifests in YAML or JSON; - reads standard input
+    #[arg(value_name = "FILE", required_unless_present = "all_namespaces")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Check the autoscalers of all namespaces of the cluster
+    #[arg(long, short = 'A', conflicts_with = "files")]
+    pub(crate) all_namespaces: bool,
+    /// Output format
+    #[arg(long, short = 'o', value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: LintFormat,
+    /// Exit with status 0 if there are only warnings
+    #[arg(long)]
+    pub(crate) warnings_as_notes: bool,
+    #[command(flatten)]
+    pub(crate) cluster: KubectlArguments,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LintFormat {
+    /// One line per finding.
+    Text,
+    /// A JSON list.
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+}

@@ -1,0 +1,95 @@
+//! Findings as text, JSON and SARIF.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::finding::{Finding, RULES, Severity};
+
+const SARIF_SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let Finding { file, line, autoscaler, field, message, rule } = finding;
+        let severity = rule.severity.as_str();
+        let place = if *line == 0 { file.clone() } else { format!("{file}:{line}") };
+        // Writing to a string doesn't fail.
+        let _ = writeln!(
+            text,
+            "{place}: {severity}: {autoscaler}: {field}: {message} ({})",
+            rule.link()
+        );
+    }
+    let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
+    let _ = writeln!(
+        text,
+        "{autoscalers} autoscalers, {} errors, {} warnings, {} notes",
+        count(Severity::Error),
+        count(Severity::Warning),
+        count(Severity::Note)
+    );
+    text
+}
+
+pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "rule": finding.rule.id,
+                "severity": finding.severity(),
+                "file": finding.file,
+                "line": finding.line,
+                "autoscaler": finding.autoscaler,
+                "field": finding.field,
+                "message": finding.message,
+                "help": finding.rule.link(),
+            })
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&findings)? + "\n")
+}
+
+pub(super) fn sarif(findings: &[Finding]) -> serde_json::Result<String> {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|rule| {
+            json!({
+                "id": rule.id,
+                "shortDescription": { "text": rule.summary },
+                "help": { "text": format!("See {}", rule.link()) },
+                "defaultConfiguration": { "level": rule.severity.as_str() },
+            })
+        })
+        .collect();
+    let results: Vec<Value> = findings.iter().map(result).collect();
+    let driver = json!({
+        "name": "hpa lint",
+        "version": env!("CARGO_PKG_VERSION"),
+        "rules": rules,
+    });
+    let log = json!({
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [{ "tool": { "driver": driver }, "results": results }],
+    });
+    Ok(serde_json::to_string_pretty(&log)? + "\n")
+}
+
+fn result(finding: &Finding) -> Value {
+    let Finding { rule, file, line, autoscaler, field, message } = finding;
+    json!({
+        "ruleId": rule.id,
+        "level": rule.severity.as_str(),
+        "message": { "text": format!("{autoscaler}: {field}: {message}") },
+        "locations": [{
+            "physicalLocation": {
+                "artifactLocation": { "uri": file },
+                // An object of a cluster has no line, and SARIF counts from 1.
+                "region": { "startLine": line.max(&1) },
+            },
+            "logicalLocations": [{ "fullyQualifiedName": format!("{autoscaler}:{field}") }],
+        }],
+    })
+}
