@@ -46,7 +46,7 @@ fuzz SECONDS="60" *TARGETS:
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-rules hpa-jsonpath hpa-schedules hpa-collectors hpa-crd hpa-metrics-client hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-rules hpa-jsonpath hpa-schedules hpa-collectors hpa-crd hpa-metrics-client hpa-proxy hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:

@@ -309,3 +309,42 @@ async fn unusable_proxy_ends_the_controller_with_the_name_of_the_variable() {
     );
     assert!(log.contains(&expected) && !log.contains(PASSWORD), "{log}");
 }
+
+/// A proxy that answers each request itself, as a Prometheus without series.
+async fn empty_prometheus(lines: Arc<Mutex<Vec<String>>>) -> SocketAddr {
+    listen(move |connection| {
+        let lines = Arc::clone(&lines);
+        async move {
+            let mut connection = BufReader::new(connection);
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                if connection.read_line(&mut head).await.unwrap_or_default() == 0 {
+                    return;
+                }
+            }
+            lines.lock().push(head.lines().next().unwrap_or_default().to_owned());
+            let body = r#"{"status":"success","data":[]}"#;
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+            connection.write_all((head + body).as_bytes()).await.ok();
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn prometheus_is_read_through_the_proxy_of_the_environment() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let proxy = empty_prometheus(Arc::clone(&lines)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let rules = dir.path().join("rules.yaml");
+    fs::write(&rules, "externalRules: [{seriesQuery: up, metricsQuery: up}]").unwrap();
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_hpa"));
+    command.args(["rules", "check"]).arg(&rules).args(["--prometheus-url", "http://prom.test"]);
+    command.env("HTTP_PROXY", proxy.to_string()).env_remove("NO_PROXY").env_remove("no_proxy");
+    let output = timeout(LIMIT, command.output()).await.expect("in time").unwrap();
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("Prometheus has no such series"), "{report}");
+    assert_eq!(lines.lock()[0], "POST http://prom.test/api/v1/series HTTP/1.1");
+}

@@ -92,8 +92,20 @@ impl Client {
     ) -> Result<Self, SettingsError> {
         settings.validate()?;
         let settings = Arc::new(settings);
-        let connector = Connector::new(settings.clone());
+        let variables = Arc::new(|name: &str| std::env::var(name).ok());
+        let connector = Connector::new(settings.clone(), variables);
         Ok(Self::from_parts(settings, connector, observer))
+    }
+
+    /// A client that takes environment variables from a function.
+    #[cfg(test)]
+    pub(crate) fn with_variables(
+        settings: Settings,
+        variables: crate::connection::Variables,
+    ) -> Self {
+        let settings = Arc::new(settings);
+        let connector = Connector::new(settings.clone(), variables);
+        Self::from_parts(settings, connector, Arc::new(()))
     }
 
     /// A client that sends its requests with a client of kube, for tests.

@@ -7,14 +7,22 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::{HeaderMap, HeaderValue, header};
+use hpa_proxy::ProxyError;
+use http::{HeaderMap, HeaderValue, Uri, header, uri::Scheme};
 use kube::{
     Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::settings::{Authentication, Settings};
+use crate::{
+    forward,
+    settings::{Authentication, Settings},
+};
+
+/// The files of a service account.
+const CA: &str = "ca.crt";
+const TOKEN: &str = "token";
 
 /// How often files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -49,9 +57,14 @@ pub enum ConnectionError {
         /// What is wrong.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// The service account can't be used.
-    #[error("unable to use the service account of the pod")]
-    InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The proxy can't be used.
+    #[error("unable to use the proxy for {server}")]
+    Proxy {
+        /// The host of the server.
+        server: String,
+        /// What is wrong.
+        source: ProxyError,
+    },
     /// The certificates can't be used.
     #[error("unable to set up TLS with {files}")]
     Tls {
@@ -69,9 +82,13 @@ pub(crate) struct Connection {
     pub(crate) headers: Arc<HeaderMap>,
 }
 
+/// Returns the value of an environment variable.
+pub(crate) type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// Sets up connections.
 pub(crate) struct Connector {
     settings: Arc<Settings>,
+    variables: Variables,
     current: Mutex<Option<Current>>,
 }
 
@@ -85,8 +102,9 @@ struct Current {
 type FileVersion = Option<(SystemTime, u64)>;
 
 impl Connector {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
-        Self { settings, current: Mutex::new(None) }
+    /// A connector that chooses a proxy by environment variables.
+    pub(crate) fn new(settings: Arc<Settings>, variables: Variables) -> Self {
+        Self { settings, variables, current: Mutex::new(None) }
     }
 
     /// A connector that sends all requests with `client`.
@@ -97,7 +115,8 @@ impl Connector {
             versions: file_versions(settings),
             checked: Instant::now(),
         };
-        Self { settings: settings.clone(), current: Mutex::new(Some(current)) }
+        let current = Mutex::new(Some(current));
+        Self { settings: settings.clone(), variables: Arc::new(|_| None), current }
     }
 
     /// The connection to use. If files have changed and can't be used, the previous one stays.
@@ -117,7 +136,7 @@ impl Connector {
                 return Ok(current.connection.clone());
             }
         }
-        match (connect(&self.settings).await, &mut *current) {
+        match (connect(&self.settings, &*self.variables).await, &mut *current) {
             (Ok(connection), current) => {
                 *current = Some(Current { connection: connection.clone(), versions, checked: now });
                 Ok(connection)
@@ -140,34 +159,44 @@ fn file_versions(settings: &Settings) -> Vec<FileVersion> {
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     };
-    files(settings).map(|(_, path)| version(path)).collect()
+    files(settings).into_iter().map(|(_, path)| version(&path)).collect()
 }
 
-/// The files that a connection depends on. kube reads the token of a service account itself.
-fn files(settings: &Settings) -> impl Iterator<Item = (&'static str, &Path)> {
-    let kubeconfig = match &settings.authentication {
-        Authentication::Kubeconfig(path) => Some(path),
-        Authentication::None | Authentication::InCluster => None,
+/// The files that a connection depends on.
+fn files(settings: &Settings) -> Vec<(&'static str, PathBuf)> {
+    // As in the reference, a CA file replaces both.
+    let authentication = match settings.ca_file {
+        None => &settings.authentication,
+        Some(_) => &Authentication::None,
     };
-    [
+    let (kubeconfig, service_account) = match authentication {
+        Authentication::Kubeconfig(path) => (Some(path.clone()), None),
+        Authentication::InCluster => (None, Some(&settings.service_account)),
+        Authentication::None => (None, None),
+    };
+    let files = [
         ("the kubeconfig file", kubeconfig),
-        ("the CA file", settings.ca_file.as_ref()),
-        ("the client certificate", settings.client_certificate_file.as_ref()),
-        ("the client key", settings.client_key_file.as_ref()),
-        ("the token file", settings.token_file.as_ref()),
-        ("the password file", settings.password_file.as_ref()),
-    ]
-    .into_iter()
-    .filter_map(|(purpose, path)| Some((purpose, path?.as_path())))
+        ("the service account's CA file", service_account.map(|account| account.join(CA))),
+        ("the service account's token", service_account.map(|account| account.join(TOKEN))),
+        ("the CA file", settings.ca_file.clone()),
+        ("the client certificate", settings.client_certificate_file.clone()),
+        ("the client key", settings.client_key_file.clone()),
+        ("the token file", settings.token_file.clone()),
+        ("the password file", settings.password_file.clone()),
+    ];
+    files.into_iter().filter_map(|(purpose, path)| Some((purpose, path?))).collect()
 }
 
-async fn connect(settings: &Settings) -> Result<Connection, ConnectionError> {
+async fn connect(
+    settings: &Settings,
+    variables: &(dyn Fn(&str) -> Option<String> + Send + Sync),
+) -> Result<Connection, ConnectionError> {
     for (purpose, path) in files(settings) {
-        read(purpose, path)?;
+        read(purpose, &path)?;
     }
-    let headers = headers(settings)?;
-    let mut config = base_config(settings).await?;
-    config.cluster_url = settings.url.clone();
+    let mut headers = headers(settings)?;
+    let (mut config, configured_proxy) = base_config(settings).await?;
+    config.cluster_url = without_user(&settings.url);
     config.default_retry = false;
     config.read_timeout = None;
     if let Some(ca_file) = &settings.ca_file {
@@ -185,22 +214,47 @@ async fn connect(settings: &Settings) -> Result<Connection, ConnectionError> {
         (info.token, info.token_file, info.exec, info.auth_provider) = (None, None, None, None);
         (info.username, info.password) = (None, None);
     }
-    let client = kube::Client::try_from(config).map_err(|source| {
-        let files: Vec<_> = files(settings).map(|(_, path)| path.display().to_string()).collect();
+    let server = || settings.url.host().unwrap_or_default().to_owned();
+    let proxy = hpa_proxy::for_server(&settings.url, configured_proxy.as_deref(), variables)
+        .map_err(|source| ConnectionError::Proxy { server: server(), source })?;
+    if let Some(proxy) = &proxy {
+        let (server, origin) = (server(), proxy.origin);
+        tracing::info!(server, %proxy, origin, "using a proxy for Prometheus");
+    }
+    config.proxy_url = proxy.as_ref().map(|proxy| proxy.url.clone());
+    let has_scheme = |url: &Uri| url.scheme() == Some(&Scheme::HTTP);
+    let forwarding = proxy.filter(|proxy| has_scheme(&proxy.url) && has_scheme(&settings.url));
+    let client = match &forwarding {
+        Some(proxy) => {
+            let user = user_of(&proxy.url).map(basic_authorization);
+            let user = user.and_then(|user| HeaderValue::try_from(user).ok());
+            headers.extend(user.map(|user| (header::PROXY_AUTHORIZATION, user)));
+            forward::client(&config, proxy)
+        }
+        None => kube::Client::try_from(config),
+    };
+    let client = client.map_err(|source| {
+        let files: Vec<_> =
+            files(settings).iter().map(|(_, path)| path.display().to_string()).collect();
         let files = if files.is_empty() { "no files".to_owned() } else { files.join(", ") };
         ConnectionError::Tls { files, source: Box::new(source) }
     })?;
     Ok(Connection { client, headers: Arc::new(headers) })
 }
 
-/// TLS settings and credentials of a kubeconfig or a service account. The reference ignores them if
-/// there is a CA file.
-async fn base_config(settings: &Settings) -> Result<Config, ConnectionError> {
+/// TLS settings and credentials of a kubeconfig or a service account, and the kubeconfig's proxy.
+/// The reference ignores them if there is a CA file.
+async fn base_config(settings: &Settings) -> Result<(Config, Option<String>), ConnectionError> {
     match &settings.authentication {
-        _ if settings.ca_file.is_some() => Ok(Config::new(settings.url.clone())),
-        Authentication::None => Ok(Config::new(settings.url.clone())),
+        _ if settings.ca_file.is_some() => Ok((Config::new(settings.url.clone()), None)),
+        Authentication::None => Ok((Config::new(settings.url.clone()), None)),
         Authentication::InCluster => {
-            Config::incluster().map_err(|source| ConnectionError::InCluster(Box::new(source)))
+            let mut config = Config::new(settings.url.clone());
+            config.root_cert_file = Some(settings.service_account.join(CA));
+            let token = settings.service_account.join(TOKEN);
+            // kube reads it again.
+            config.auth_info.token_file = Some(token.to_string_lossy().into_owned());
+            Ok((config, None))
         }
         Authentication::Kubeconfig(path) => {
             let error = |source| ConnectionError::Kubeconfig {
@@ -208,8 +262,10 @@ async fn base_config(settings: &Settings) -> Result<Config, ConnectionError> {
                 source: Box::new(source),
             };
             let kubeconfig = Kubeconfig::read_from(path).map_err(error)?;
+            let proxy = hpa_proxy::of_kubeconfig(&kubeconfig, None, None);
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(error)
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            Ok((config.map_err(error)?, proxy))
         }
     }
 }
@@ -226,15 +282,10 @@ fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
     } else if let (Some(user), Some(path)) = (&settings.username, &settings.password_file) {
         let password = read("the password file", path)?;
         let password = password.trim_end_matches(['\r', '\n']);
-        let encoded = BASE64_STANDARD.encode(format!("{user}:{password}"));
-        Some((format!("Basic {encoded}"), "the password file", path.clone()))
+        let user = basic_authorization(format!("{user}:{password}"));
+        Some((user, "the password file", path.clone()))
     } else {
-        let authority = settings.url.authority().map_or("", |authority| authority.as_str());
-        let user = authority.rsplit_once('@').map(|(user, _)| user);
-        user.map(|user| {
-            let encoded = BASE64_STANDARD.encode(percent_decoded(user));
-            (format!("Basic {encoded}"), "the URL", PathBuf::new())
-        })
+        user_of(&settings.url).map(|user| (basic_authorization(user), "the URL", PathBuf::new()))
     };
     if let Some((text, purpose, path)) = credential {
         let mut value =
@@ -243,6 +294,25 @@ fn headers(settings: &Settings) -> Result<HeaderMap, ConnectionError> {
         headers.insert(header::AUTHORIZATION, value);
     }
     Ok(headers)
+}
+
+/// A user name and a password as a header.
+fn basic_authorization(user: String) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(user))
+}
+
+/// The user name and the password of a URL.
+fn user_of(url: &Uri) -> Option<String> {
+    let (user, _) = url.authority()?.as_str().rsplit_once('@')?;
+    Some(percent_decoded(user))
+}
+
+/// The URL without user name and password, which are sent as a header.
+fn without_user(url: &Uri) -> Uri {
+    let mut parts = url.clone().into_parts();
+    let host = url.authority().and_then(|authority| authority.as_str().rsplit('@').next());
+    parts.authority = host.and_then(|host| host.parse().ok());
+    Uri::from_parts(parts).unwrap_or_else(|_| url.clone())
 }
 
 /// A user name and a password from a URL.

@@ -15,6 +15,7 @@ mod client;
 mod connection;
 mod decode;
 mod error;
+mod forward;
 mod observer;
 mod series;
 mod settings;

@@ -18,6 +18,8 @@ pub struct Settings {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The source of the TLS settings and credentials that the other fields don't set.
     pub authentication: Authentication,
+    /// The directory with the token and the authorities of the pod's service account.
+    pub service_account: PathBuf,
     /// The certificates of authorities that the server's certificate is verified with. The default
     /// is those of the system.
     pub ca_file: Option<PathBuf>,
@@ -59,7 +61,7 @@ pub enum Authentication {
     /// None.
     #[default]
     None,
-    /// The service account of the pod.
+    /// The service account of the pod, in [`Settings::service_account`].
     InCluster,
     /// A kubeconfig file. Its server is not used.
     Kubeconfig(PathBuf),
@@ -104,6 +106,7 @@ impl Settings {
             verb: Verb::default(),
             headers: Vec::new(),
             authentication: Authentication::default(),
+            service_account: "/var/run/secrets/kubernetes.io/serviceaccount".into(),
             ca_file: None,
             client_certificate_file: None,
             client_key_file: None,

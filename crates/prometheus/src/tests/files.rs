@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use crate::{ConnectionError, Settings, connection::Connector, parse_header};
 
 fn connector(settings: Settings) -> Connector {
-    Connector::new(Arc::new(settings))
+    Connector::new(Arc::new(settings), Arc::new(|_| None))
 }
 
 async fn authorization(connector: &Connector) -> String {

@@ -1,5 +1,6 @@
 //! Requests against servers in the same process.
 
 mod files;
+mod proxy;
 mod requests;
 mod tls;

@@ -5,13 +5,12 @@
 
 use std::{env, path::PathBuf};
 
+use hpa_proxy::ProxyError;
 use kube::{
     Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError, NoProxyError},
 };
 use tracing::info;
-
-use super::proxy::{self, ProxyError};
 
 /// Where the address of the API server and the credentials come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -183,7 +182,7 @@ async fn from_kubeconfig(
     };
     let (config, proxy) = match kubeconfig {
         Ok(kubeconfig) => {
-            let proxy = proxy_url(&kubeconfig, context, cluster.as_deref());
+            let proxy = hpa_proxy::of_kubeconfig(&kubeconfig, context, cluster.as_deref());
             (Config::from_custom_kubeconfig(kubeconfig, &options).await, proxy)
         }
         Err(error) => (Err(error), None),
@@ -207,26 +206,10 @@ fn in_cluster() -> Result<(Config, String), ClientError> {
     Ok((config, "the pod's service account".to_owned()))
 }
 
-/// `proxy-url` of the given cluster, or else of the context's.
-fn proxy_url(
-    kubeconfig: &Kubeconfig,
-    context: Option<&str>,
-    cluster: Option<&str>,
-) -> Option<String> {
-    let of_context = || {
-        let name = context.or(kubeconfig.current_context.as_deref())?;
-        let context = kubeconfig.contexts.iter().find(|context| context.name == name)?;
-        Some(context.context.as_ref()?.cluster.as_str())
-    };
-    let name = cluster.or_else(of_context)?;
-    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == name)?;
-    cluster.cluster.as_ref()?.proxy_url.clone()
-}
-
 /// Replaces the proxy that kube chose.
 fn with_proxy(mut config: Config, configured: Option<&str>) -> Result<Config, ClientError> {
     let server = config.cluster_url.host().unwrap_or_default();
-    let proxy = proxy::for_server(&config.cluster_url, configured, |name| env::var(name).ok())
+    let proxy = hpa_proxy::for_server(&config.cluster_url, configured, |name| env::var(name).ok())
         .map_err(|source| ClientError::Proxy { server: server.to_owned(), source })?;
     if let Some(proxy) = &proxy {
         info!(server, %proxy, origin = proxy.origin, "using a proxy for the API server");

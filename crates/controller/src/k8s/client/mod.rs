@@ -1,7 +1,6 @@
 //! Clients of the API server: one for the API, one for the metrics APIs.
 
 mod kubeconfig;
-mod proxy;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +24,10 @@ use super::{
     timeout::RequestTimeoutLayer,
     watch_throttle::WatchThrottleLayer,
 };
+pub use hpa_proxy::ProxyError;
 pub use kubeconfig::{
     ClientBuildError, ClientError, ClientSource, KubeconfigOverrides, KubeconfigProblem,
 };
-pub use proxy::ProxyError;
 
 /// The minimum time between two watches of the same objects.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

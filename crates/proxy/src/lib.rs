@@ -1,25 +1,30 @@
-//! Chooses the proxy to the API server.
+//! Chooses the proxy to a server, such as the API server or Prometheus.
 //!
-//! The rules are those of client-go: `proxy-url` of the kubeconfig's cluster, else `HTTPS_PROXY` or
+//! The rules are those of Go and client-go: `proxy-url` of the kubeconfig's cluster, else `HTTPS_PROXY` or
 //! `HTTP_PROXY`, by the scheme of the server, with the exceptions in `NO_PROXY`. kube has rules of
 //! its own, which can't be used: it compares `NO_PROXY` with the host of the proxy instead of the
 //! server, and reads no variable in a pod.
 //!
 //! Errors don't contain the URL, because it may have a password.
 
+#![warn(missing_docs)]
+
 use std::{fmt, net::IpAddr};
 
 use http::{Uri, uri::Scheme};
 use ipnet::IpNet;
+use kube::config::Kubeconfig;
 
 /// The origin of a proxy that the kubeconfig names.
 const KUBECONFIG_FIELD: &str = "proxy-url";
 
 /// A proxy, and the variable or field that sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Proxy {
-    pub(super) url: Uri,
-    pub(super) origin: &'static str,
+pub struct Proxy {
+    /// The URL. It may have a user and a password.
+    pub url: Uri,
+    /// The variable or the field of the kubeconfig.
+    pub origin: &'static str,
 }
 
 /// Scheme, host and port, without user and password.
@@ -34,15 +39,23 @@ impl fmt::Display for Proxy {
 /// Why a proxy can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
+    /// It is not a URL.
     #[error("{origin} is not a proxy URL")]
-    InvalidUrl { origin: &'static str },
+    InvalidUrl {
+        /// The variable or the field of the kubeconfig.
+        origin: &'static str,
+    },
+    /// The protocol is unknown.
     #[error("the protocol of {origin} is not supported: it must be http, https or socks5")]
-    UnsupportedProtocol { origin: &'static str },
+    UnsupportedProtocol {
+        /// The variable or the field of the kubeconfig.
+        origin: &'static str,
+    },
 }
 
 /// Returns the proxy for a server, or `None` for a direct connection. `configured` is the proxy of
 /// the kubeconfig; `variable` returns the value of an environment variable.
-pub(super) fn for_server(
+pub fn for_server(
     server: &Uri,
     configured: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,
@@ -65,6 +78,23 @@ pub(super) fn for_server(
         return Ok(None);
     }
     parse(&url, origin).map(Some)
+}
+
+/// `proxy-url` of the given cluster, or else of the context's. Without a name, the current context
+/// counts.
+pub fn of_kubeconfig(
+    kubeconfig: &Kubeconfig,
+    context: Option<&str>,
+    cluster: Option<&str>,
+) -> Option<String> {
+    let of_context = || {
+        let name = context.or(kubeconfig.current_context.as_deref())?;
+        let context = kubeconfig.contexts.iter().find(|context| context.name == name)?;
+        Some(context.context.as_ref()?.cluster.as_str())
+    };
+    let name = cluster.or_else(of_context)?;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == name)?;
+    cluster.cluster.as_ref()?.proxy_url.clone()
 }
 
 /// Parses a proxy's URL. As in Go, the scheme may be missing.
