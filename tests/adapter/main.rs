@@ -44,6 +44,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
         let name = format!("apiservice/{api}.metrics.k8s.io");
         cluster.kubectl(&["wait", "--for=condition=Available", PATIENCE, &name]).await?;
     }
+    cluster.check_trust().await?;
     cluster.check_requests().await?;
     cluster.check_rights().await?;
     cluster.check_scaling().await
@@ -100,6 +101,27 @@ impl Cluster {
     async fn get_raw(&self, path: &str) -> Result<Value> {
         let text = self.kubectl(&["get", "--raw", path]).await?;
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
+    }
+
+    /// The authority of an APIService is written again if another program removes it, and if the
+    /// APIService is created again.
+    async fn check_trust(&self) -> Result<()> {
+        let name = "v1beta1.external.metrics.k8s.io";
+        let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];
+        let authorities = self.kubectl(&bundle).await?;
+        ensure!(!authorities.is_empty(), "no caBundle");
+        let expected = format!("--for=jsonpath={{.spec.caBundle}}={authorities}");
+        let written = ["wait", &expected, PATIENCE, "apiservice", name];
+        let removed = ["patch", "apiservice", name, "--type=merge", "-p"];
+        let removed = [&removed[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
+        self.kubectl(&removed).await?;
+        self.kubectl(&written).await?;
+        self.kubectl(&["delete", "apiservice", name]).await?;
+        let manifests = self.dir.path().join("manifests.yaml");
+        self.kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
+        self.kubectl(&written).await?;
+        self.kubectl(&["wait", "--for=condition=Available", PATIENCE, "apiservice", name]).await?;
+        Ok(())
     }
 
     async fn check_requests(&self) -> Result<()> {

@@ -178,7 +178,9 @@ pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
             let names = texts(&rule["resourceNames"]);
             let is_allowed = match (&*resources, &*verbs) {
                 (["secrets"], ["get", "update"]) => names == secret_names(objects),
-                (["apiservices"], ["get", "patch"]) => names == api_service_names(objects),
+                (["apiservices"], ["get", "list", "watch", "patch"]) => {
+                    names == api_service_names(objects)
+                }
                 (["secrets" | "apiservices" | "configmaps"], _) => false,
                 _ => reads && (!resources.contains(&"*") || is_metrics_group(&groups)),
             };

@@ -6,7 +6,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use hpa_metrics_api::InstalledGroups;
+use futures::{Stream, StreamExt, future::ready, stream::select_all};
+use hpa_metrics_api::{Group, InstalledGroups};
 use hpa_serve::{CertificateError, ServingCertificate};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
@@ -15,6 +16,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +27,12 @@ use crate::{
     describe::describe,
 };
 
-/// How often the Secret and the API services are checked.
+/// How often the Secret and the API services are checked. Changes of API services are noticed at once.
 const INTERVAL: Duration = Duration::from_mins(10);
+
+/// How long a changed API service is left alone, so that another program that writes it, too, causes
+/// few requests.
+const CHANGE_DELAY: Duration = Duration::from_secs(2);
 
 /// How soon a failed check is repeated.
 const RETRY: Duration = Duration::from_secs(15);
@@ -156,9 +162,11 @@ impl Bootstrap {
         BootstrapError::Secret { namespace, name, source }
     }
 
-    /// Checks the Secret and the API services until `stop` is cancelled.
+    /// Keeps the certificate and the API services up to date until `stop` is cancelled. The Secret
+    /// is checked regularly, and API services as soon as they change.
     pub async fn run(self, certificate: Arc<ServingCertificate>, stop: CancellationToken) {
-        let mut served = None;
+        let mut served: Option<Identity> = None;
+        let mut services = self.changes();
         loop {
             let pause = match self.update(&certificate, &mut served).await {
                 Ok(()) => INTERVAL,
@@ -168,11 +176,53 @@ impl Bootstrap {
                     RETRY
                 }
             };
+            let authorities = served.as_ref().map(|identity| &*identity.authority);
+            let changed = async {
+                while let Some(service) = services.next().await {
+                    if authorities.is_none_or(|authorities| self.must_update(&service, authorities))
+                    {
+                        // Another program may write it, too, again and again.
+                        return tokio::time::sleep(CHANGE_DELAY).await;
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
+                () = changed => {}
             }
         }
+    }
+
+    /// The names of the API services.
+    fn names(&self) -> impl Iterator<Item = String> + use<'_> {
+        let versions = |group: Group| group.versions().iter().map(move |version| (group, version));
+        let all = self.groups.iter().flat_map(versions);
+        all.map(|(group, version)| format!("{version}.{}", group.name()))
+    }
+
+    /// The API services when they change. Each has a watch of its own, so that a role can name it.
+    fn changes(&self) -> impl Stream<Item = APIService> + Unpin + Send + use<> {
+        let services: Api<APIService> = Api::all(self.client.clone());
+        let watches = self.names().map(|name| {
+            let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
+            let changes = watcher(services.clone(), named).default_backoff().applied_objects();
+            let mut is_failing = false;
+            let changes = changes.filter_map(move |change| {
+                let failed = change.is_err();
+                if let Err(error) = &change
+                    && !is_failing
+                {
+                    let error = describe(error);
+                    warn!(name, error, "unable to watch the APIService, checking it regularly");
+                }
+                is_failing = failed;
+                ready(change.ok())
+            });
+            changes.boxed()
+        });
+        select_all(watches)
     }
 
     /// Makes the API services trust the certificate, and then serves with it.
@@ -182,10 +232,8 @@ impl Bootstrap {
         served: &mut Option<Identity>,
     ) -> Result<(), BootstrapError> {
         let identity = self.identity().await?;
-        for group in self.groups.iter() {
-            for version in group.versions() {
-                self.trust(&format!("{version}.{}", group.name()), &identity.authority).await?;
-            }
+        for name in self.names() {
+            self.trust(&name, &identity.authority).await?;
         }
         if served.as_ref() != Some(&identity) {
             certificate.replace(identity.chain.as_bytes(), identity.key.as_bytes())?;
@@ -202,19 +250,14 @@ impl Bootstrap {
             warn!(name, "there is no such APIService, so that the API server doesn't use this API");
             return Ok(());
         };
-        let spec = current.spec.unwrap_or_default();
-        let target = spec.service.unwrap_or_default();
-        let is_own = target.name.as_deref() == Some(&*self.service.name)
-            && target.namespace.as_deref() == Some(&*self.service.namespace);
-        if !is_own {
+        if !self.is_own(&current) {
             warn!(name, "the APIService points to another Service and is left as it is");
             return Ok(());
         }
-        let bundle = ByteString(authorities.as_bytes().to_vec());
-        let is_insecure = spec.insecure_skip_tls_verify == Some(true);
-        if spec.ca_bundle.as_ref() == Some(&bundle) && !is_insecure {
+        if !self.must_update(&current, authorities) {
             return Ok(());
         }
+        let bundle = ByteString(authorities.as_bytes().to_vec());
         let patch = json!({
             "spec": { "caBundle": bundle, "insecureSkipTLSVerify": false },
         });
@@ -222,6 +265,23 @@ impl Bootstrap {
         patched.map_err(failed)?;
         info!(name, "set the caBundle of the APIService");
         Ok(())
+    }
+
+    /// Whether an API service points to the Service.
+    fn is_own(&self, service: &APIService) -> bool {
+        let target = service.spec.as_ref().and_then(|spec| spec.service.as_ref());
+        target.is_some_and(|target| {
+            target.name.as_deref() == Some(&*self.service.name)
+                && target.namespace.as_deref() == Some(&*self.service.namespace)
+        })
+    }
+
+    /// Whether an API service points to the Service and doesn't trust exactly these authorities.
+    fn must_update(&self, service: &APIService, authorities: &str) -> bool {
+        let Some(spec) = &service.spec else { return false };
+        let bundle = spec.ca_bundle.as_ref().map(|bundle| &*bundle.0);
+        let is_insecure = spec.insecure_skip_tls_verify == Some(true);
+        self.is_own(service) && (bundle != Some(authorities.as_bytes()) || is_insecure)
     }
 }
 
