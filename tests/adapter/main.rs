@@ -110,12 +110,12 @@ impl Cluster {
         let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];
         let authorities = self.kubectl(&bundle).await?;
         ensure!(!authorities.is_empty(), "no caBundle");
-        let expected = format!("--for=jsonpath={{.spec.caBundle}}={authorities}");
-        let written = ["wait", &expected, PATIENCE, "apiservice", name];
+        let written = ["wait", "--for=jsonpath={.spec.caBundle}", PATIENCE, "apiservice", name];
         let removed = ["patch", "apiservice", name, "--type=merge", "-p"];
         let removed = [&removed[..], &[r#"{"spec":{"caBundle":null}}"#]].concat();
         self.kubectl(&removed).await?;
         self.kubectl(&written).await?;
+        ensure!(self.kubectl(&bundle).await? == authorities, "another caBundle");
         self.kubectl(&["delete", "apiservice", name]).await?;
         let manifests = self.dir.path().join("manifests.yaml");
         self.kubectl(&["apply", "-f", &manifests.display().to_string()]).await?;
