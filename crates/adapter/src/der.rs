@@ -20,6 +20,14 @@ const TEXTS: [u8; 4] = [0x0c, 0x12, 0x13, 0x16];
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
+/// Whether a certificate in DER has version 1, the only one that is not written. `None` if it is
+/// malformed.
+pub(crate) fn has_version_1(der: &[u8]) -> Option<bool> {
+    let (certificate, _) = element(der, SEQUENCE)?;
+    let (signed, _) = element(certificate, SEQUENCE)?;
+    Some(element(signed, VERSION).is_none())
+}
+
 impl Subject {
     /// Reads the subject of a certificate in DER. `None` if the certificate is malformed, or a name
     /// is in an encoding that can't be compared reliably.

@@ -19,7 +19,6 @@ use hpa_provider::Provider;
 use hpa_rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use hyper::body::Bytes;
-use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
@@ -30,6 +29,7 @@ use crate::{
     authorization::Authorizer,
     describe::describe,
     health::{self, Check},
+    log_limit::LogLimit,
     metrics::{CONTENT_TYPE, Metrics},
     request_labels::RequestLabels,
     response::{Preferences, Reply, for_method, json, reply, text},
@@ -39,9 +39,6 @@ use crate::{
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How often invalid credentials are logged.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Paths outside of the metrics APIs.
 const OTHER_PATHS: [&str; 7] =
@@ -88,7 +85,7 @@ pub struct Adapter {
     authenticator: Arc<Authenticator>,
     authorizer: Authorizer,
     admission: Admission,
-    last_warning: Mutex<Option<Instant>>,
+    warnings: LogLimit,
     stopping: AtomicBool,
 }
 
@@ -108,7 +105,7 @@ impl Adapter {
             authenticator,
             authorizer,
             admission: Admission::new(),
-            last_warning: Mutex::default(),
+            warnings: LogLimit::default(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -219,11 +216,7 @@ impl Adapter {
             return too_many_requests(preferences);
         }
         self.metrics.observe_authentication("refused");
-        // Everybody can send invalid credentials.
-        let now = Instant::now();
-        let mut last_warning = self.last_warning.lock();
-        if last_warning.is_none_or(|last| now >= last + WARNING_INTERVAL) {
-            *last_warning = Some(now);
+        if self.warnings.is_due() {
             warn!(%error, path = info.path, "unable to authenticate a request");
         } else {
             debug!(%error, path = info.path, "unable to authenticate a request");

@@ -12,6 +12,12 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, UnixTime},
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
+use tracing::warn;
+
+use crate::{
+    der::{Subject, has_version_1},
+    log_limit::LogLimit,
+};
 
 /// Asks clients for a certificate and checks that they have its key. Who issued it is checked for
 /// each request: a client with an unknown certificate may have a valid token, a certificate of one
@@ -19,13 +25,17 @@ use tokio_rustls::rustls::{
 #[derive(Debug)]
 pub struct RequestedCertificates {
     algorithms: WebPkiSupportedAlgorithms,
+    warnings: LogLimit,
 }
+
+/// Go accepts such certificates, rustls doesn't.
+const VERSION_1: &str = "the client's certificate has X.509 version 1, which is not supported";
 
 impl RequestedCertificates {
     /// A verifier for a server.
     pub fn new() -> Arc<Self> {
         let algorithms = default_provider().signature_verification_algorithms;
-        Arc::new(Self { algorithms })
+        Arc::new(Self { algorithms, warnings: LogLimit::default() })
     }
 }
 
@@ -40,10 +50,19 @@ impl ClientCertVerifier for RequestedCertificates {
 
     fn verify_client_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
+        // The handshake would fail later, with an error that doesn't say what to do.
+        if has_version_1(end_entity) == Some(true) {
+            if self.warnings.is_due() {
+                let subject = Subject::of_certificate(end_entity).unwrap_or_default();
+                let name = subject.common_name;
+                warn!(name, "{VERSION_1}: issue it with version 3, that is with extensions");
+            }
+            return Err(Error::General(VERSION_1.to_owned()));
+        }
         Ok(ClientCertVerified::assertion())
     }
 

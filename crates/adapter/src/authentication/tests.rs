@@ -6,9 +6,12 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
-use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::{
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    server::danger::ClientCertVerifier,
+};
 
-use super::{Authenticator, Peer, TokenAuthenticator, Trust};
+use super::{Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
 use crate::{
     reviews::{ReviewError, TokenReviews},
     test_certificates::{Cluster, Leaf, authority, leaf},
@@ -387,4 +390,31 @@ async fn invalid_tokens_do_not_replace_valid_ones() {
     let last = headers(&[("Authorization", "Bearer 1999")]);
     authenticator.authenticate(None, &last).await.unwrap_err();
     assert_eq!(reviews.reviewed.lock().len(), reviewed, "both are cached");
+}
+
+/// `openssl x509 -req` makes it if it is given no extensions.
+const VERSION_1: &str = "-----BEGIN CERTIFICATE-----
+MIIBMjCB2QIUZR4JBO1GaDw69jzs0KPpy1wq170wCgYIKoZIzj0EAwIwGTEXMBUG
+A1UEAwwOZnJvbnQtcHJveHktY2EwIBcNMjYxMTIyMTU1OTU4WhgPMjEyNjEwMjkx
+NTU5NThaMB0xGzAZBgNVBAMMEmZyb250LXByb3h5LWNsaWVudDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABPUbolQuDI5qKyR78Fge0lkCPGawVpmmIjV5GTHQFkcm
+KSBGkMnSOh5LCBGRU2YX6OUmdWahYle9EGCzn9yjboQwCgYIKoZIzj0EAwIDSAAw
+RQIgENt3LcVcGcxEdqTSwXugDeZW+Xb/gV6YAzvZKvdZoFMCIQD2ocGuctuP5XVe
+w56Ug/oojC8+b/8v6G/HT7Jvb0VExw==
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn handshake_names_a_certificate_of_version_1() {
+    let verifier = RequestedCertificates::new();
+    let verify = |certificate: &CertificateDer<'_>| {
+        verifier.verify_client_cert(certificate, &[], UnixTime::now())
+    };
+    let version_1 = CertificateDer::from_pem_slice(VERSION_1.as_bytes()).unwrap();
+    let error = verify(&version_1).unwrap_err().to_string();
+    let expected = "the client's certificate has X.509 version 1, which is not supported";
+    assert!(error.contains(expected), "{error}");
+    let version_3 = leaf("front-proxy-client").issued_by(&authority("front-proxy-ca"));
+    assert!(verify(&version_3[0]).is_ok());
+    assert!(verify(&CertificateDer::from(b"no certificate".to_vec())).is_ok(), "refused later");
 }

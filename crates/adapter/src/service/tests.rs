@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
 use hpa_provider::test_doubles::FixedProvider;
 use http::Request;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::{
