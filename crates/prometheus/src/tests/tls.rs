@@ -149,11 +149,14 @@ async fn expired_certificate_is_reported_until_it_is_replaced() {
         client_key_file: Some(write(dir.path(), "tls.key", key.serialize_pem())),
         ..Settings::new("p", &format!("https://localhost:{port}")).unwrap()
     };
-    let expired = serve(&authority, issue_until(&authority, "localhost", 2021)).await;
+    let (expired, _) =
+        serve(&authority, issue_until(&authority, "localhost", 2021), Clients::WithCertificate)
+            .await;
     let error = query(settings(expired, issue(&authority, "client"))).await.unwrap_err();
     assert!(describe(&error).contains("certificate expired"), "{}", describe(&error));
 
-    let valid = serve(&authority, issue(&authority, "localhost")).await;
+    let (valid, _) =
+        serve(&authority, issue(&authority, "localhost"), Clients::WithCertificate).await;
     let error = query(settings(valid, issue_until(&authority, "client", 2021))).await.unwrap_err();
     assert!(describe(&error).contains("CertificateExpired"), "{}", describe(&error));
     query(settings(valid, issue(&authority, "client"))).await.unwrap();
