@@ -72,6 +72,18 @@ fn matching_rule_applies_with_its_query() {
 }
 
 #[rstest]
+#[case::shared(GOOD.to_owned(), "\n  autoscalers of a namespace share its queries\n")]
+#[case::not_shared(
+    with(|rule| rule.replace("sum(rate", "topk(1, rate").replace(" by (<<.GroupBy>>)", "")),
+    "\n  autoscalers don't share its queries: `topk` aggregates over objects, because it isn't \
+     grouped by `pod`\n"
+)]
+fn explanation_says_whether_queries_are_shared(#[case] rule: String, #[case] expected: &str) {
+    let explanation = explain(&rule, "pods", "http_requests", "").to_string();
+    assert!(explanation.contains(expected), "{explanation}");
+}
+
+#[rstest]
 #[case::wrong_label(
     with(|rule| rule.replace("pod: {", "pod_id: {")),
     "http_requests",
