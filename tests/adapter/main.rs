@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
 mod charts;
+mod compare;
 
 const MANIFESTS: &str = include_str!("manifests.yaml");
 const WORKLOAD: &str = include_str!("workload.yaml");

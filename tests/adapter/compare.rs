@@ -1,0 +1,259 @@
+//! `hpa rules compare` with a prometheus-adapter that serves the metrics APIs of a cluster, and a
+//! real Prometheus. `PROMETHEUS_ADAPTER` is the path of the program; without it, the test says that
+//! it is skipped.
+
+use std::{
+    env,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::Output,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
+use hpa_prometheus::{Client, InstantQuery, Settings, TimeoutParameter};
+use hpa_rules::results::QueryResult;
+use hpa_test_harness::objects;
+use serde_json::{Value, json};
+use tokio::{
+    process::Command,
+    time::{interval, timeout},
+};
+
+use crate::{PATIENCE, create_workload, kubectl};
+
+const RULES: &str = include_str!("compare-rules.yaml");
+const LIMIT: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prometheus_adapter_and_hpa_adapter_have_the_same_metrics() -> Result<()> {
+    let Some(other) = env::var_os("PROMETHEUS_ADAPTER").filter(|path| !path.is_empty()) else {
+        println!("skipped: PROMETHEUS_ADAPTER is not set");
+        return Ok(());
+    };
+    let assets = match assets::find() {
+        Ok(assets) => assets,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    let cluster = Cluster::start(&assets, Path::new(&other)).await?;
+
+    // NaN is the intended difference.
+    let (adapter, port) = cluster.start_adapter(&[]).await?;
+    let (code, report) = cluster.compare(port).await?;
+    println!("{report}");
+    for expected in [
+        "custom.metrics.k8s.io/v1beta1: both list ",
+        " metrics, only left 0, only right 0\n",
+        "external.metrics.k8s.io/v1beta1: both list 1 metrics, only left 0, only right 0\n",
+        "5 requests for the metrics of 2 autoscalers, 4 values: 1 differ\n",
+        "pod web-0: left 0, right has no value (prometheus-adapter reports NaN as 0)\n",
+    ] {
+        ensure!(report.contains(expected), "no {expected:?}: {report}{}", adapter.tail(20, ""));
+    }
+    ensure!(code == Some(1), "exit status {code:?}");
+    drop(adapter);
+
+    let (adapter, port) = cluster.start_adapter(&["--compat=prometheus-adapter"]).await?;
+    let (code, report) = cluster.compare(port).await?;
+    ensure!(code == Some(0), "exit status {code:?}: {report}{}", adapter.tail(20, ""));
+    ensure!(report.contains(" 4 values: 0 differ\n"), "{report}");
+    Ok(())
+}
+
+/// A cluster whose metrics APIs prometheus-adapter serves.
+struct Cluster {
+    dir: tempfile::TempDir,
+    prometheus_url: String,
+    // Dropped in this order.
+    _adapter: Process,
+    _prometheus: Process,
+    server: KubeApiserver,
+}
+
+impl Cluster {
+    async fn start(assets: &Path, prometheus_adapter: &Path) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("hpa-compare-").tempdir()?;
+        let server = KubeApiserver::start(Options::new(assets), dir.path()).await?;
+        create_workload(&server, assets, dir.path()).await?;
+        std::fs::write(dir.path().join("rules.yaml"), RULES)?;
+        let (prometheus, prometheus_url) = start_prometheus(dir.path()).await?;
+        let [port] = free_ports()?;
+        let mut command = Command::new(prometheus_adapter);
+        command.args(flags(dir.path(), &prometheus_url, port, "left-certificate"));
+        let adapter = Process::start(dir.path(), "prometheus-adapter", command)?;
+        let path = write(dir.path(), "objects.json", &objects(port))?.display().to_string();
+        kubectl(assets, dir.path(), ADMIN, &["apply", "-f", &path]).await?;
+        for api in ["custom.metrics", "external.metrics"] {
+            let name = format!("apiservice/v1beta1.{api}.k8s.io");
+            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
+            let available = kubectl(assets, dir.path(), ADMIN, &available).await;
+            available.with_context(|| adapter.tail(20, ""))?;
+        }
+        let token = server.service_account("kube-system", "horizontal-pod-autoscaler").await?;
+        std::fs::write(dir.path().join("token"), token)?;
+        Ok(Self { dir, prometheus_url, _adapter: adapter, _prometheus: prometheus, server })
+    }
+
+    /// Starts `hpa adapter`, which is not registered, with the flags of prometheus-adapter and more.
+    async fn start_adapter(&self, more: &[&str]) -> Result<(Process, u16)> {
+        let [port] = free_ports()?;
+        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        command.arg("adapter");
+        command.args(flags(self.dir.path(), &self.prometheus_url, port, "right-certificate"));
+        command.args(more);
+        let adapter = Process::start(self.dir.path(), "hpa-adapter", command)?;
+        // It has no API to wait for its start.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut polls = interval(Duration::from_millis(100));
+        let listening = async {
+            while tokio::net::TcpStream::connect(address).await.is_err() {
+                polls.tick().await;
+            }
+        };
+        timeout(LIMIT, listening).await.with_context(|| adapter.tail(20, ""))?;
+        Ok((adapter, port))
+    }
+
+    /// Compares until both adapters have discovered their metrics. Returns exit status and report.
+    async fn compare(&self, port: u16) -> Result<(Option<i32>, String)> {
+        let mut polls = interval(Duration::from_secs(1));
+        let compared = async {
+            loop {
+                polls.tick().await;
+                let Output { status, stdout, stderr } = self.run_compare(port).await?;
+                let text = String::from_utf8([stdout, stderr].concat())?;
+                let is_discovered = |line: &str| {
+                    let counts = line.split("both list ").nth(1);
+                    counts.is_none_or(|counts| !counts.starts_with("0 "))
+                };
+                if status.code() != Some(2) && text.lines().all(is_discovered) {
+                    return Ok((status.code(), text));
+                }
+            }
+        };
+        timeout(LIMIT, compared).await.context("metrics are not discovered")?
+    }
+
+    async fn run_compare(&self, port: u16) -> Result<Output> {
+        let mut command = Command::new(hpa_test_harness::hpa_binary());
+        command.args(["rules", "compare", "--right-insecure-skip-tls-verify"]);
+        command.arg(format!("--right=https://127.0.0.1:{port}"));
+        command.arg("--kubeconfig").arg(self.dir.path().join("admin.kubeconfig"));
+        command.arg("--right-token-file").arg(self.dir.path().join("token"));
+        let _ = &self.server;
+        Ok(command.output().await?)
+    }
+}
+
+fn write(dir: &Path, name: &str, content: &Value) -> Result<PathBuf> {
+    let path = dir.join(name);
+    std::fs::write(&path, content.to_string())?;
+    Ok(path)
+}
+
+/// The flags of both adapters.
+fn flags(dir: &Path, url: &str, port: u16, certificates: &str) -> Vec<String> {
+    let kubeconfig = dir.join("admin.kubeconfig");
+    let kubeconfig = kubeconfig.display();
+    vec![
+        format!("--config={}", dir.join("rules.yaml").display()),
+        format!("--prometheus-url={url}"),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", dir.join(certificates).display()),
+        format!("--lister-kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--metrics-relist-interval=5s".to_owned(),
+        "--metrics-max-age=1m".to_owned(),
+    ]
+}
+
+/// Starts a Prometheus that scrapes itself, and waits for its first samples.
+async fn start_prometheus(dir: &Path) -> Result<(Process, String)> {
+    let [port] = free_ports()?;
+    let labels = "{namespace: shop, pod: web-0}";
+    let config = format!(
+        "global: {{scrape_interval: 1s}}\n\
+         scrape_configs:\n\
+         - job_name: self\n\
+         \x20 static_configs: [{{targets: ['127.0.0.1:{port}'], labels: {labels}}}]\n"
+    );
+    let path = dir.join("prometheus.yaml");
+    std::fs::write(&path, config)?;
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", path.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let process = Process::start(dir, "prometheus", command)?;
+    let url = format!("http://127.0.0.1:{port}");
+    let client = Client::new(Settings::new("prometheus", &url)?, Arc::new(()))?;
+    let query = InstantQuery {
+        query: "prometheus_build_info".to_owned(),
+        timeout: TimeoutParameter::default(),
+    };
+    let mut polls = interval(Duration::from_millis(100));
+    let scraped = async {
+        loop {
+            polls.tick().await;
+            let result = client.query(&query).await;
+            let samples = match result.as_deref() {
+                Ok(QueryResult::Vector(Some(samples))) => samples.len(),
+                _ => 0,
+            };
+            if samples > 0 {
+                return;
+            }
+        }
+    };
+    timeout(LIMIT, scraped).await.with_context(|| process.tail(20, ""))?;
+    Ok((process, url))
+}
+
+/// The registration of prometheus-adapter, and an autoscaler with each type of their metrics.
+fn objects(port: u16) -> Value {
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": "prometheus-adapter", "namespace": "kube-system" },
+        // The only type of Service that may lead to a loopback address.
+        "spec": { "type": "ExternalName", "externalName": "localhost" },
+    });
+    let api = |group: &str| {
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": { "name": format!("v1beta1.{group}") },
+            "spec": {
+                "group": group, "version": "v1beta1",
+                "groupPriorityMinimum": 100, "versionPriority": 100,
+                "insecureSkipTLSVerify": true,
+                "service": {
+                    "namespace": "kube-system", "name": "prometheus-adapter", "port": port,
+                },
+            },
+        })
+    };
+    let target = json!({ "type": "Value", "value": "1" });
+    let described = json!({ "apiVersion": "v1", "kind": "Pod", "name": "web-0" });
+    let metric = json!({ "name": "go_info" });
+    let metrics = [
+        objects::pods_metric("prometheus_build_info", "1"),
+        objects::pods_metric("not_a_number", "1"),
+        objects::external_metric("go_info", "1"),
+        json!({
+            "type": "Object",
+            "object": { "describedObject": described, "metric": metric, "target": target },
+        }),
+    ];
+    let items = [
+        service,
+        api("custom.metrics.k8s.io"),
+        api("external.metrics.k8s.io"),
+        objects::hpa("compared", 1..=9, metrics),
+    ];
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
