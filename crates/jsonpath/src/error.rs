@@ -129,6 +129,8 @@ pub(crate) enum EvalError {
     Missing,
     #[error("more than {0} steps")]
     TooManySteps(u64),
+    #[error("the expression has more than 16 KiB")]
+    TooLong,
     #[error("expressions are nested too deeply")]
     TooDeep,
 }

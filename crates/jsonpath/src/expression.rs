@@ -11,6 +11,9 @@ use crate::{
     scan::{Scanner, starts_operator},
 };
 
+/// Size of a path or expression. Some steps of the parser take time in proportion to its square.
+pub(crate) const MAX_BYTES: usize = 16 << 10;
+
 /// A compiled expression, or why it is invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
@@ -49,6 +52,9 @@ enum Pending {
 
 impl Expression {
     pub(crate) fn parse(text: &[u8], nesting: usize) -> Self {
+        if text.len() > MAX_BYTES {
+            return Self { program: Err(EvalError::TooLong), is_length: false };
+        }
         let mut parser = Parser { text, nesting, pending: Vec::new(), program: Vec::new() };
         let program = parser.parse().map(|()| parser.program);
         Self { program, is_length: text == b"@.length" }
@@ -78,27 +84,28 @@ impl Parser<'_> {
         let mut scanner = Scanner::new(self.text);
         let mut after_value = false;
         while let Some(byte) = scanner.skip_space() {
-            let error = self.syntax(scanner.position());
+            let start = scanner.position();
             if starts_operator(byte) && after_value {
                 after_value = false;
-                let operator = scanner.operator().and_then(Operator::new).ok_or(error)?;
+                let operator = scanner.operator().and_then(Operator::new);
+                let operator = operator.ok_or_else(|| self.syntax(start))?;
                 self.operator(operator);
                 continue;
             }
             after_value = byte != b'(';
             match byte {
                 b'-' | b'+' | b'.' | b'0'..=b'9' => {
-                    let number = scanner.number().ok_or(error)?;
+                    let number = scanner.number().ok_or_else(|| self.syntax(start))?;
                     self.program.push(literal(number.as_bytes()));
                 }
-                _ if starts_operator(byte) => return Err(error),
+                _ if starts_operator(byte) => return Err(self.syntax(start)),
                 b'"' | b'\'' => {
-                    let quoted = scanner.quoted(byte).ok_or(error)?;
-                    let text = unquote(quoted, byte).ok_or(self.syntax(0))?;
+                    let text = scanner.quoted(byte).and_then(|quoted| unquote(quoted, byte));
+                    let text = text.ok_or_else(|| self.syntax(start))?;
                     self.program.push(Instruction::Push(Constant::Text(text)));
                 }
                 b'$' | b'@' => {
-                    let variable = scanner.variable().ok_or(error)?;
+                    let variable = scanner.variable().ok_or_else(|| self.syntax(start))?;
                     self.select(variable);
                 }
                 b'(' => {
@@ -189,8 +196,12 @@ impl Parser<'_> {
     }
 }
 
-fn shown(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).into_owned()
+/// The beginning of a text, for errors.
+pub(crate) fn shown(text: &[u8]) -> String {
+    const MAX_BYTES: usize = 120;
+    let cut = text.get(..MAX_BYTES);
+    let ellipsis = if cut.is_some() { "..." } else { "" };
+    String::from_utf8_lossy(cut.unwrap_or(text)).into_owned() + ellipsis
 }
 
 impl Pending {

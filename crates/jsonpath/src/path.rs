@@ -3,7 +3,7 @@
 use crate::{
     ExtractError,
     error::EvalError,
-    expression::Expression,
+    expression::{Expression, MAX_BYTES, shown},
     scan::{Scanner, starts_operator},
 };
 
@@ -57,6 +57,10 @@ impl Key {
 impl Path {
     /// Parses a path. Steps that can't be evaluated are an error only when they are reached.
     pub(crate) fn parse(text: &[u8], nesting: usize) -> Result<Self, ExtractError> {
+        if text.len() > MAX_BYTES {
+            let problem = "more than 16 KiB";
+            return Err(ExtractError::Path { position: MAX_BYTES, problem });
+        }
         let steps = split(text)?;
         let step = |step: &[u8]| {
             if nesting > MAX_NESTING {
@@ -132,7 +136,6 @@ impl Step {
     fn parse(text: &[u8], nesting: usize) -> Result<Self, EvalError> {
         // Also the steps below must have valid tokens.
         let tokens = tokens(text)?;
-        let shown = || String::from_utf8_lossy(text).into_owned();
         let has = |token: &[u8]| tokens.iter().any(|other| other == token);
         let keys = |separator: &[u8]| {
             let parts = tokens.split(|token| token == separator);
@@ -147,9 +150,9 @@ impl Step {
             _ if has(b":") => {
                 let parts = keys(b":");
                 if parts.len() > 4 {
-                    return Err(EvalError::Slice(shown()));
+                    return Err(EvalError::Slice(shown(text)));
                 }
-                Self::Slice { parts, text: shown() }
+                Self::Slice { parts, text: shown(text) }
             }
             _ if let Some(inner) = inside(b"?(") => {
                 Self::Filter(Expression::parse(inner, nesting + 1).required()?)
@@ -157,8 +160,8 @@ impl Step {
             _ if let Some(inner) = inside(b"(") => {
                 Self::Script(Expression::parse(inner, nesting + 1).required()?)
             }
-            _ if has(b",") => Self::Keys { keys: keys(b","), text: shown() },
-            _ => Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: shown() },
+            _ if has(b",") => Self::Keys { keys: keys(b","), text: shown(text) },
+            _ => Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: shown(text) },
         })
     }
 }
@@ -170,7 +173,7 @@ fn tokens(text: &[u8]) -> Result<Vec<Vec<u8>>, EvalError> {
     let mut after_value = false;
     while let Some(byte) = scanner.skip_space() {
         let start = scanner.position();
-        let error = || EvalError::Syntax(start, String::from_utf8_lossy(text).into_owned());
+        let error = || EvalError::Syntax(start, shown(text));
         let is_sign = matches!(byte, b'-' | b'+');
         if starts_operator(byte) && (after_value || !is_sign) {
             after_value = false;

@@ -161,6 +161,17 @@ fn steps_of_an_evaluation_are_bounded() {
 }
 
 #[test]
+fn size_of_paths_and_expressions_is_bounded() {
+    let long = "(".repeat(20_000);
+    let error = eval(&long).expect_err("too long").to_string();
+    assert_eq!(error, "evaluation failed: the expression has more than 16 KiB");
+    let error = key(&format!("$['{long}']"), "").expect_err("too long").to_string();
+    assert_eq!(error, "invalid path at byte 16384: more than 16 KiB");
+    let error = eval(&"(".repeat(16_000)).expect_err("unbalanced").to_string();
+    assert!(error.len() < 200, "{error}");
+}
+
+#[test]
 fn inverse_of_the_error_function_is_exact() {
     for number in [1e-300, 1e-9, 0.1, 0.49, 0.5, 0.9, 0.999, 1.0 - 1e-9] {
         let root = eval(&format!("erfinv({number})")).expect("a number");
