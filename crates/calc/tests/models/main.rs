@@ -1,0 +1,6 @@
+//! The parsers of quantities and selectors against naive models, which share no code with them.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+
+mod quantity;
+mod selector;
