@@ -10,9 +10,10 @@ use crate::journal::{Entries, LeaseVersion, Reconcile, Request, Version};
 const LEASE: Duration = Duration::from_secs(15);
 
 /// The writes that a controller needs, as verb, resource and subresource.
-const NEEDED: [(&str, &str, &str); 10] = [
+const NEEDED: [(&str, &str, &str); 11] = [
     ("update", "deployments", "scale"),
     ("update", "fleets", "scale"),
+    ("update", "widgets", "scale"),
     ("patch", "horizontalpodautoscalers", "status"),
     ("create", "events", ""),
     ("patch", "events", ""),

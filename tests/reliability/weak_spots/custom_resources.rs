@@ -107,3 +107,26 @@ async fn changed_replicas_path_is_noticed_within_ten_minutes() {
     assert_eq!(status["currentReplicas"], json!(3), "{status}");
     finish(cluster).await;
 }
+
+/// The first write after the change must not be decided on the replicas at the old path.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_scaled_by_the_replicas_at_the_old_path() {
+    let (cluster, _faults) = cluster_with_widget().await;
+    edit_widget(&cluster, |widget| widget["spec"]["size"] = json!(3));
+    cluster.apply(definition(".spec.size", ".status.selector"));
+    let since = cluster.clock.age();
+    cluster.loads.set("widget", 6);
+    periods(&cluster, 2).await;
+    let scaled: Vec<_> = cluster
+        .journal
+        .reconciles()
+        .into_iter()
+        .filter(|one| one.autoscaler.name == "widget" && one.started >= since)
+        .filter_map(|one| Some((one.current, one.scaled_to?)))
+        .collect();
+    assert_eq!(scaled, [(3, 6)]);
+    let widget = cluster.testbed.get(API_VERSION, "Widget", NAMESPACE, "widget");
+    let widget = widget.expect("a widget");
+    assert_eq!([&widget["spec"]["size"], &widget["spec"]["replicas"]], [&json!(6), &json!(2)]);
+    finish(cluster).await;
+}

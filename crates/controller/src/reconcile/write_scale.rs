@@ -21,7 +21,7 @@ pub(super) enum ScaleWrite {
     Done(Result<(), ScaleNotWritten>),
     /// An input of the decision is out of date, for the given reason. Nothing was written.
     Outdated(&'static str),
-    /// The API server has another scale than the cache. Nothing was written.
+    /// The API server may have another scale than the cache. Nothing was written.
     CachedScaleRefused,
     /// The autoscaler changed or was deleted. Nothing was written.
     HpaChanged,
@@ -65,6 +65,9 @@ impl Attempt<'_> {
         {
             return self.list_pods_to_decide_again(&target.read.scale.selector, reason).await;
         }
+        if !self.cached_scale_is_current(target).await {
+            return ScaleWrite::CachedScaleRefused;
+        }
         if let Err(end) = self.verify_hpa_unchanged().await {
             return end;
         }
@@ -101,6 +104,30 @@ impl Attempt<'_> {
             }
             Err(error) => ScaleWrite::Done(Err(ScaleNotWritten::ListPods(error))),
         }
+    }
+
+    /// Reads the scale of a custom resource if it is from the cache, and compares the two. If the
+    /// paths in the definition have changed, the cached scale is another one, and its resource
+    /// version doesn't show it.
+    async fn cached_scale_is_current(&self, target: &mut Target) -> bool {
+        let Target { mapping, read: cached, is_cached } = target;
+        if !*is_cached || mapping.is_builtin_workload() {
+            return true;
+        }
+        let namespace = &self.hpa.metadata.namespace;
+        let name = &self.hpa.spec.scale_target_ref.name;
+        let Ok(read) = self.reconciler.scales.get(namespace, mapping, name).await else {
+            // The next read reports the failure.
+            return false;
+        };
+        self.reconciler.observe_response(self.hpa, mapping, &read);
+        let is_current = read.uid == cached.uid
+            && read.scale.spec_replicas == cached.scale.spec_replicas
+            && read.scale.selector == cached.scale.selector;
+        if is_current {
+            *target = Target { mapping: mapping.clone(), read, is_cached: false };
+        }
+        is_current
     }
 
     /// Reads the autoscaler before a scale is written and compares it with the one decided on. A

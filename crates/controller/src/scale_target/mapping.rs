@@ -66,6 +66,13 @@ impl Mapping {
     pub(super) fn api_root(&self) -> String {
         api_root(&self.group, &self.version)
     }
+
+    /// Whether the kind has replicas and selector where Deployments have them. A custom resource
+    /// has them where its definition says, which may change.
+    pub(crate) fn is_builtin_workload(&self) -> bool {
+        &*self.group == "apps"
+            && matches!(&*self.resource, "deployments" | "statefulsets" | "replicasets")
+    }
 }
 
 impl fmt::Display for Mapping {

@@ -148,7 +148,7 @@ async fn run_watch(
     let mut is_logged = false;
     let age = cache.watch_age();
     loop {
-        if is_builtin_workload(&mapping) {
+        if mapping.is_builtin_workload() {
             let stream = stream::<Workload>(&client, &mapping, &scope, intervals, age, &ages);
             fill_cache(stream, &cache, &ScalePaths::default()).await;
         } else {
@@ -187,12 +187,6 @@ async fn fill_custom_cache(
         cache.invalidate();
         info!(kind = %mapping, "the scale paths in the kind's definition changed, listing again");
     }
-}
-
-/// Whether a kind has replicas and selector where Deployments have them.
-fn is_builtin_workload(mapping: &Mapping) -> bool {
-    &*mapping.group == "apps"
-        && matches!(&*mapping.resource, "deployments" | "statefulsets" | "replicasets")
 }
 
 fn stream<T>(
