@@ -41,6 +41,7 @@ pub mod ruleset;
 pub mod series;
 pub mod shape;
 pub mod template;
+mod texts;
 pub mod value;
 
 pub use compat::Compat;

@@ -152,7 +152,7 @@ impl Pass<'_> {
         let series = match result {
             Some(Ok(ReadSeries { series, read })) => {
                 status.series = series.seen();
-                status.metrics = series.metrics().len();
+                status.metrics = series.metric_count();
                 status.last_success = Some(read);
                 Some(series)
             }

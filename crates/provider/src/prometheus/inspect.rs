@@ -53,9 +53,9 @@ impl PrometheusProvider {
             let Some(source) = &entry.source else {
                 return Vec::new();
             };
-            let metrics = source.series.metrics().iter().flat_map(|metric| {
-                metric.by_resource().iter().map(move |(resource, series)| {
-                    let origin = registry.origin(resource, &metric.metric);
+            let metrics = source.series.metrics().flat_map(|metric| {
+                metric.by_resource().map(move |(resource, series)| {
+                    let origin = registry.origin(resource, metric.metric);
                     InspectedMetric {
                         metric: metric.metric.to_string(),
                         resource: Some(GroupResource::clone(resource)),
@@ -76,11 +76,11 @@ impl PrometheusProvider {
             let Some(source) = &entry.source else {
                 return Vec::new();
             };
-            let metrics = source.series.metrics().iter().map(|metric| InspectedMetric {
+            let metrics = source.series.metrics().map(|metric| InspectedMetric {
                 metric: metric.metric.to_string(),
                 resource: None,
                 series: metric.last.to_string(),
-                shadowed_by: shadow(registry.origin(&metric.metric), source.index),
+                shadowed_by: shadow(registry.origin(metric.metric), source.index),
             });
             metrics.collect()
         })
@@ -148,7 +148,7 @@ fn inspect(
 }
 
 /// The rule that counts, if it is another one.
-fn shadow(origin: Option<&registry::Origin>, index: usize) -> Option<usize> {
+fn shadow(origin: Option<registry::Origin>, index: usize) -> Option<usize> {
     origin.map(|origin| origin.index).filter(|counts| *counts != index)
 }
 

@@ -246,7 +246,7 @@ pub fn explain_external(
         let Some(found) = source.series.metric(metric) else {
             return without_metric(source, metric);
         };
-        let series = &found.last;
+        let series = found.last;
         let query = source.rule.external_query(series, namespace, selector, resources, compat);
         verdict(source, series, query, None)
     });
@@ -288,11 +288,11 @@ fn without_metric(source: &Source, metric: &str) -> Verdict {
         Some(refused) => return Verdict::SeriesFiltered(refusal(source, &refused)),
         None => {}
     }
-    let names: Vec<&str> = series.metrics().iter().map(|metric| &*metric.metric).collect();
+    let names: Vec<&str> = series.metrics().map(|metric| metric.metric).collect();
     if names.is_empty() {
-        let refused = series.names().iter().take(MAX_EXAMPLES);
+        let refused = series.names().take(MAX_EXAMPLES);
         let refused =
-            refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(name))));
+            refused.map(|name| (name.name().to_owned(), refusal(source, &series.naming_of(&name))));
         return Verdict::AllFiltered { names: refused.collect() };
     }
     let similar = most_similar(metric, &names, MAX_EXAMPLES);
@@ -327,9 +327,9 @@ fn other_resources(
     labels.sort_unstable();
     labels.dedup();
     let expected = source.rule.labels().label(resource, resources);
-    let known = series.metric(metric).map(MetricSeries::by_resource).unwrap_or_default();
+    let known = series.metric(metric).into_iter().flat_map(MetricSeries::by_resource);
     Verdict::OtherResources {
-        resources: known.iter().map(|(resource, _)| GroupResource::clone(resource)).collect(),
+        resources: known.map(|(resource, _)| GroupResource::clone(resource)).collect(),
         labels,
         expected: expected.map_err(|error| error.problem.to_string()),
     }

@@ -1,23 +1,24 @@
 //! The metrics of `custom.metrics.k8s.io`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use hpa_calc::Selector;
 
-use super::{Origin, Source};
+use super::{Origin, SortedMetrics, Source, last_origin};
 use crate::{
     compat::Compat,
     labels::LabelError,
     query::{Objects, QueryError},
     resource::{ApiResource, ApiResources, GroupResource, ResourceError},
     rule::Rule,
+    series::MetricSeries,
 };
 
 /// All custom metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct CustomRegistry {
-    /// The resources of each metric, in their order.
-    metrics: BTreeMap<Arc<str>, Vec<(Arc<GroupResource>, Origin)>>,
+    sources: Vec<Source>,
+    sorted: SortedMetrics,
 }
 
 /// A custom metric as discovery lists it.
@@ -122,45 +123,30 @@ impl From<LabelError> for CustomQueryError {
 impl CustomRegistry {
     /// The metrics of all rules. If several have a metric, the last one counts.
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
-        let mut registry = Self::default();
-        for source in sources {
-            for metric in source.series.metrics() {
-                let by_resource = metric.by_resource();
-                if by_resource.is_empty() {
-                    continue;
-                }
-                let origins = registry.metrics.entry(metric.metric.clone()).or_default();
-                for (resource, series) in by_resource {
-                    match origins.binary_search_by(|(own, _)| own.cmp(resource)) {
-                        Ok(position) => {
-                            if let Some((_, origin)) = origins.get_mut(position) {
-                                origin.replace(source, series);
-                            }
-                        }
-                        Err(position) => {
-                            let origin = Origin::new(source, series);
-                            origins.insert(position, (resource.clone(), origin));
-                        }
-                    }
-                }
-                origins.shrink_to_fit();
-            }
-        }
-        registry
+        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&sources, |metric| metric.by_resource().next().is_some());
+        Self { sources, sorted }
     }
 
     /// All metrics, sorted by their name and resource.
     pub fn metrics(&self) -> impl Iterator<Item = CustomMetric<'_>> {
-        self.metrics.iter().flat_map(|(metric, resources)| {
-            resources.iter().map(|(resource, _)| CustomMetric { resource, metric })
+        self.sorted.names(&self.sources).flat_map(|metric| {
+            let found = self.sources.iter().filter_map(|source| source.series.metric(metric));
+            let mut resources: Vec<&GroupResource> = found
+                .flat_map(MetricSeries::by_resource)
+                .map(|(resource, _)| resource.as_ref())
+                .collect();
+            resources.sort_unstable();
+            resources.dedup();
+            resources.into_iter().map(move |resource| CustomMetric { resource, metric })
         })
     }
 
     /// Where a metric comes from.
-    pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<&Origin> {
-        let origins = self.metrics.get(metric)?;
-        let found = origins.iter().find(|(own, _)| **own == *resource);
-        found.map(|(_, origin)| origin)
+    pub fn origin(&self, resource: &GroupResource, metric: &str) -> Option<Origin> {
+        last_origin(self.sources.iter().filter_map(|source| {
+            Some((source, source.series.metric(metric)?.for_resource(resource)?))
+        }))
     }
 
     /// The query that reads a metric.
@@ -196,7 +182,7 @@ impl CustomRegistry {
                 resource: resource.clone(),
                 metric: metric.to_owned(),
             })?;
-        let Origin { index, rule, series, .. } = origin.clone();
+        let Origin { index, rule, series, .. } = origin;
         let label = rule.labels().label(resource, resources)?;
         Ok(FoundMetric { resource: known, label, index, rule, series })
     }

@@ -1,16 +1,15 @@
 //! The metrics of `external.metrics.k8s.io`.
 
-use std::{collections::BTreeMap, sync::Arc};
-
 use hpa_calc::Selector;
 
-use super::{Origin, Source};
+use super::{Origin, SortedMetrics, Source, last_origin};
 use crate::{compat::Compat, query::QueryError, resource::ApiResources};
 
 /// All external metrics that the rules have series for.
 #[derive(Debug, Default)]
 pub struct ExternalRegistry {
-    metrics: BTreeMap<Arc<str>, Origin>,
+    sources: Vec<Source>,
+    sorted: SortedMetrics,
 }
 
 /// An external metric as discovery lists it.
@@ -38,30 +37,29 @@ pub enum ExternalQueryError {
 impl ExternalRegistry {
     /// The metrics of all rules. If several have a metric, the last one counts.
     pub fn new<'s>(sources: impl IntoIterator<Item = &'s Source>) -> Self {
-        let mut registry = Self::default();
-        for source in sources {
-            for metric in source.series.metrics() {
-                registry
-                    .metrics
-                    .entry(metric.metric.clone())
-                    .and_modify(|origin| origin.replace(source, &metric.last))
-                    .or_insert_with(|| Origin::new(source, &metric.last));
-            }
-        }
-        registry
+        let sources: Vec<Source> = sources.into_iter().cloned().collect();
+        let sorted = SortedMetrics::new(&sources, |_| true);
+        Self { sources, sorted }
     }
 
     /// All metrics, sorted by their name.
     pub fn metrics(&self, compat: Compat) -> impl Iterator<Item = ExternalMetric<'_>> {
-        self.metrics.iter().map(move |(metric, origin)| {
-            let is_namespaced = origin.rule.is_namespaced() || compat == Compat::PrometheusAdapter;
+        self.sorted.names(&self.sources).map(move |metric| {
+            let mut sources = self.sources.iter().rev();
+            let last = sources.find(|source| source.series.metric(metric).is_some());
+            let is_namespaced = last.is_some_and(|source| source.rule.is_namespaced());
+            let is_namespaced = is_namespaced || compat == Compat::PrometheusAdapter;
             ExternalMetric { metric, is_namespaced }
         })
     }
 
     /// Where a metric comes from.
-    pub fn origin(&self, metric: &str) -> Option<&Origin> {
-        self.metrics.get(metric)
+    pub fn origin(&self, metric: &str) -> Option<Origin> {
+        let found = |source| -> Option<(&Source, &str)> {
+            let source: &Source = source;
+            Some((source, source.series.metric(metric)?.last))
+        };
+        last_origin(self.sources.iter().filter_map(found))
     }
 
     /// The query that reads a metric.
@@ -76,6 +74,6 @@ impl ExternalRegistry {
         let origin = self.origin(metric);
         let origin = origin.ok_or_else(|| ExternalQueryError::Unknown(metric.to_owned()))?;
         let Origin { rule, series, .. } = origin;
-        Ok(rule.external_query(series, namespace, selector, resources, compat)?)
+        Ok(rule.external_query(&series, namespace, selector, resources, compat)?)
     }
 }

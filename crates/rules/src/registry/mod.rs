@@ -12,7 +12,10 @@ pub use custom::{
 };
 pub use external::{ExternalMetric, ExternalQueryError, ExternalRegistry};
 
-use crate::{rule::Rule, series::RuleSeries};
+use crate::{
+    rule::Rule,
+    series::{MetricSeries, RuleSeries},
+};
 
 /// A rule and its series. The series are those of the last successful discovery.
 #[derive(Clone, Debug)]
@@ -38,23 +41,44 @@ pub struct Origin {
     pub shadows: Vec<usize>,
 }
 
-impl Origin {
-    fn new(source: &Source, series: &Arc<str>) -> Self {
-        Self {
-            index: source.index,
-            rule: source.rule.clone(),
-            series: series.clone(),
-            shadows: Vec::new(),
-        }
+/// The last of the rules that have a metric, and the series of each, as the origin.
+fn last_origin<'s>(found: impl Iterator<Item = (&'s Source, &'s str)>) -> Option<Origin> {
+    let mut found: Vec<(&Source, &str)> = found.collect();
+    let (source, series) = found.pop()?;
+    Some(Origin {
+        index: source.index,
+        rule: source.rule.clone(),
+        series: series.into(),
+        shadows: found.iter().map(|(source, _)| source.index).collect(),
+    })
+}
+
+/// The metrics of all sources, sorted by name: the positions of a source that has it, and in there.
+#[derive(Debug, Default)]
+struct SortedMetrics(Vec<(u32, u32)>);
+
+impl SortedMetrics {
+    /// Sorts the metrics that `is_included`.
+    fn new(sources: &[Source], is_included: impl Fn(MetricSeries<'_>) -> bool) -> Self {
+        let all = (0..).zip(sources).flat_map(|(position, source)| {
+            (0..).zip(source.series.metrics()).map(move |(metric, found)| (position, metric, found))
+        });
+        let included = all.filter(|(_, _, metric)| is_included(*metric));
+        let mut sorted: Vec<(u32, u32)> =
+            included.map(|(source, metric, _)| (source, metric)).collect();
+        let name = |entry: &(u32, u32)| metric_at(sources, *entry).map(|metric| metric.metric);
+        sorted.sort_unstable_by(|one, other| name(one).cmp(&name(other)));
+        sorted.dedup_by(|one, other| name(one) == name(other));
+        sorted.shrink_to_fit();
+        Self(sorted)
     }
 
-    /// A later rule has the metric, too.
-    fn replace(&mut self, source: &Source, series: &Arc<str>) {
-        if self.index != source.index {
-            self.shadows.push(self.index);
-        }
-        self.index = source.index;
-        self.rule = source.rule.clone();
-        self.series = series.clone();
+    fn names<'s>(&'s self, sources: &'s [Source]) -> impl Iterator<Item = &'s str> {
+        let found = self.0.iter().filter_map(|entry| metric_at(sources, *entry));
+        found.map(|metric| metric.metric)
     }
+}
+
+fn metric_at(sources: &[Source], (source, metric): (u32, u32)) -> Option<MetricSeries<'_>> {
+    sources.get(source as usize)?.series.metric_at(metric)
 }

@@ -1,0 +1,83 @@
+//! Distinct texts in one allocation, with positions.
+
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+
+/// Distinct texts. Each takes its length and about 20 bytes: there may be millions.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    joined: String,
+    /// Where each text ends.
+    ends: Vec<usize>,
+    positions: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Texts {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The text at a position, or an empty one.
+    pub(crate) fn get(&self, position: u32) -> &str {
+        text(&self.joined, &self.ends, position)
+    }
+
+    pub(crate) fn position(&self, searched: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(searched);
+        self.positions.find(hash, |position| self.get(*position) == searched).copied()
+    }
+
+    /// Adds a text that isn't there yet, and returns its position. `None` if there are too many.
+    pub(crate) fn push(&mut self, new: &str) -> Option<u32> {
+        let position = u32::try_from(self.ends.len()).ok()?;
+        self.joined.push_str(new);
+        self.ends.push(self.joined.len());
+        let Self { joined, ends, positions, hasher } = self;
+        let rehash = |position: &u32| hasher.hash_one(text(joined, ends, *position));
+        positions.insert_unique(hasher.hash_one(new), position, rehash);
+        Some(position)
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.joined.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+fn text<'t>(joined: &'t str, ends: &[usize], position: u32) -> &'t str {
+    let position = position as usize;
+    let before = position.checked_sub(1).and_then(|before| ends.get(before));
+    let range = ends.get(position).map(|end| before.copied().unwrap_or(0)..*end);
+    range.and_then(|range| joined.get(range)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_found_by_text_and_position() {
+        let mut texts = Texts::default();
+        let all: Vec<String> = (0..1000).map(|index| format!("text_{index}")).collect();
+        for (index, text) in (0..).zip(&all) {
+            assert_eq!(texts.position(text), None);
+            assert_eq!(texts.push(text), Some(index));
+        }
+        texts.shrink_to_fit();
+        assert_eq!(texts.len(), 1000);
+        for (index, text) in (0..).zip(&all) {
+            assert_eq!((texts.position(text), texts.get(index)), (Some(index), &**text));
+        }
+        assert_eq!((texts.position("text"), texts.get(1000)), (None, ""));
+    }
+
+    #[test]
+    fn empty_text_is_a_text() {
+        let mut texts = Texts::default();
+        assert_eq!(texts.position(""), None);
+        assert_eq!((texts.push("a"), texts.push("")), (Some(0), Some(1)));
+        assert_eq!((texts.position(""), texts.get(1), texts.get(0)), (Some(1), "", "a"));
+    }
+}
