@@ -68,13 +68,17 @@ impl Kind {
         }
     }
 
+    /// The plural name.
+    pub(crate) fn resource(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployments",
+            Self::Fleet => "fleets",
+        }
+    }
+
     /// The kind whose plural name this is.
     pub(crate) fn from_plural(plural: &str) -> Option<Self> {
-        match plural {
-            "deployments" => Some(Self::Deployment),
-            "fleets" => Some(Self::Fleet),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|kind| kind.resource() == plural)
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use hpa_test_harness::long_tests;
-use hpa_testbed::{FaultId, Faults, Restart, Snapshot};
+use hpa_testbed::{Effect, Fault, FaultId, Faults, Match, Restart, Snapshot};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -170,12 +170,14 @@ struct Run<'a> {
     cluster: Cluster,
     /// With its resource version.
     saved: Option<(Snapshot, u64)>,
+    faults: Faults,
+    silences: Vec<FaultId>,
 }
 
 async fn run(plan: &Plan, is_faulty: bool) -> Outcome {
     let faults = Faults::new(plan.seed);
     let cluster = Cluster::with_shape(&faults, plan.shape.clone());
-    let mut run = Run { plan, cluster, saved: None };
+    let mut run = Run { plan, cluster, saved: None, faults: faults.clone(), silences: Vec::new() };
     let mut steps = plan.common_steps.clone();
     let mut temporary: Vec<FaultId> = Vec::new();
     if is_faulty {
@@ -254,6 +256,18 @@ impl Run<'_> {
                 cluster.restart(state, Duration::from_secs(2));
             }
             Step::Skew(by) => cluster.controller_clock.skew(by),
+            Step::Silence(resource) => {
+                let watches = Match::verb("watch").resource(resource);
+                let silent = Fault::on(watches).effect(Effect::SilentWatch { after: 0 });
+                self.silences.push(self.faults.add(silent));
+                cluster.testbed.drop_watches();
+            }
+            // Ends silent watches.
+            Step::EndSilence => {
+                for silence in self.silences.drain(..) {
+                    self.faults.remove(silence);
+                }
+            }
         }
     }
 }

@@ -49,6 +49,9 @@ pub(super) enum Step {
     /// Restores what was saved.
     Restore(Restore),
     Skew(SignedDuration),
+    /// The watches of this resource become silent.
+    Silence(&'static str),
+    EndSilence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +142,11 @@ pub(super) fn plan(seed: u64) -> Plan {
         }
     }
     let mut incidents = Vec::new();
+    if rng.bool() {
+        let race = race(&mut rng, &shape);
+        common_steps.extend(race.changes);
+        incidents.extend(race.incidents);
+    }
     for _ in 0..rng.usize(0..3) {
         incidents.extend(incident(&mut rng, &shape));
     }
@@ -169,6 +177,34 @@ fn change(rng: &mut Rng, shape: &Shape, target: usize) -> Change {
         // For an autoscaler that scales to zero, a race decides whether a zero set by a user is a
         // pause.
         _ => Change::Scale(rng.i64(1 - target.min_load()..=max)),
+    }
+}
+
+/// Changes that the controller learns only when it writes.
+struct Race {
+    changes: Vec<(Duration, Step)>,
+    incidents: Vec<(Duration, Step)>,
+}
+
+/// The load of a target changes, and so does the autoscaler, or the target's replicas, while the
+/// watch that would show it is silent. The next reconcile decides on the old autoscaler or replicas.
+fn race(rng: &mut Rng, shape: &Shape) -> Race {
+    let index = rng.usize(..shape.targets.len());
+    let target = &shape.targets[index];
+    let (silent, change) = match rng.u8(..4) {
+        0 => ("horizontalpodautoscalers", Change::RecreateAutoscaler),
+        1 | 2 => ("horizontalpodautoscalers", Change::Max(rng.i64(4..=5))),
+        _ => (target.kind.resource(), Change::Scale(rng.i64(1..=3))),
+    };
+    let begin = at(rng, [BUSY[0], BUSY[1] - 2]);
+    let load = Change::Load(rng.i64(6..=i64::from(MAX)));
+    let changed = begin + Duration::from_millis(rng.u64(1..2_000));
+    Race {
+        changes: vec![(begin, Step::Change(index, load)), (changed, Step::Change(index, change))],
+        incidents: vec![
+            (begin, Step::Silence(silent)),
+            (begin + PERIOD + Duration::from_secs(2), Step::EndSilence),
+        ],
     }
 }
 
