@@ -320,3 +320,20 @@ async fn five_thousand_autoscalers_need_a_query_for_each_namespace_and_period() 
     // The first autoscaler of each namespace sent its own query.
     assert!((per_namespace_and_period - 1.1).abs() < 0.001, "{per_namespace_and_period}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn answer_expires_between_two_sweeps() {
+    let server = server();
+    let provider = provider(&server, &Setup::default()).await;
+    let second = Duration::from_secs(1);
+    assert!(read(&provider, "web-0").await.is_ok());
+    advance(second * 3).await;
+    // The shared query is sent after 3 s. Sweeps are after 5 s and 10 s.
+    for wait in [second * 2, second * 3] {
+        assert!(read(&provider, "web-1").await.is_ok());
+        advance(wait).await;
+    }
+    assert_eq!(server.take_requests(), [single("web-0"), SHARED.to_owned()]);
+    assert!(read(&provider, "web-1").await.is_ok());
+    assert_eq!(server.take_requests(), [SHARED]);
+}
