@@ -104,8 +104,8 @@ impl Cluster {
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
     }
 
-    /// The authority of an APIService is written again if another program removes it, and if the
-    /// APIService is created again.
+    /// The authority of an `APIService` is written again if another program removes it, and if the
+    /// `APIService` is created again.
     async fn check_trust(&self) -> Result<()> {
         let name = "v1beta1.external.metrics.k8s.io";
         let bundle = ["get", "apiservice", name, "-o", "jsonpath={.spec.caBundle}"];

@@ -1,5 +1,5 @@
-//! The custom API on a real kube-apiserver: its definition is valid, and it accepts and rejects the
-//! same specs as autoscaling/v2.
+//! Custom resources on a real kube-apiserver: the definition of the custom API is valid, and it
+//! accepts and rejects the same specs as autoscaling/v2. The definitions of scaling schedules.
 //!
 //! `cargo test --test crd` finds the binaries as the control-plane suite does. Without them, it
 //! reports the tests as skipped.
@@ -17,6 +17,7 @@ mod cases;
 mod control_plane;
 #[path = "../control-plane/metrics.rs"]
 mod metrics;
+mod schedules;
 #[path = "../control-plane/test_env.rs"]
 mod test_env;
 mod validation;
@@ -45,7 +46,8 @@ use crate::{
     validation::{Group, table, validate},
 };
 
-const NAMES: [&str; 3] = ["recorded_admission", "more_admission", "printed_table"];
+const NAMES: [&str; 4] =
+    ["recorded_admission", "more_admission", "printed_table", "scaling_schedules"];
 /// Deadline until a new kind is served, on a busy machine.
 const SERVED: Duration = Duration::from_secs(60);
 
@@ -90,6 +92,7 @@ async fn run(assets: &Path) -> Vec<Result<()>> {
         recorded_admission(&client).await,
         more_admission(&client).await,
         printed_table(&client).await,
+        schedules::scaling_schedules(&client).await,
     ]
 }
 
@@ -98,8 +101,14 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
     // The metrics are not used.
     let metrics = Metrics::new(kube::runtime::reflector::store().0);
     let plane = Kind::KubeApiserver(assets.to_owned()).start(metrics).await?;
-    let definition: CustomResourceDefinition = control_plane::from(hpa_crd::definition()?)?;
-    let api = Api::<CustomResourceDefinition>::all(plane.client());
+    define(&plane.client(), hpa_crd::definition()?).await?;
+    Ok(plane)
+}
+
+/// Creates a definition, and waits until its kind is served.
+async fn define(client: &Client, definition: Value) -> Result<()> {
+    let definition: CustomResourceDefinition = control_plane::from(definition)?;
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
     let created =
         api.create(&PostParams::default(), &definition).await.context("create the definition")?;
     let name = created.metadata.name.unwrap_or_default();
@@ -114,7 +123,7 @@ async fn start(assets: &Path) -> Result<Arc<dyn ControlPlane>> {
         !condition(seen.status.as_ref(), "NonStructuralSchema"),
         "the schema is not structural: {conditions:?}"
     );
-    Ok(plane)
+    Ok(())
 }
 
 fn condition(
