@@ -15,6 +15,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    convert::Infallible,
     fs,
     net::{Ipv4Addr, SocketAddr},
     process::{Child, Command, Stdio},
@@ -22,6 +23,11 @@ use std::{
     time::Duration,
 };
 
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    routing::post,
+};
 use hpa_test_harness::{TestbedExt, hpa_binary, long_tests, objects};
 use hpa_testbed::{
     ApiError, ChangeListener, Config, ExternalMetric, ExternalMetricQuery, MetricsProvider,
@@ -30,7 +36,7 @@ use hpa_testbed::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{sync::watch, time::timeout};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 
 /// Half of the chart's limit.
 const MAX_PEAK_MIB: u64 = 256;
@@ -91,6 +97,35 @@ impl MetricsProvider for LargeAnswers {
     }
 }
 
+/// Rules for metrics from Prometheus, and its URL.
+struct Rules {
+    file: &'static str,
+    url: String,
+}
+
+/// Serves results of `len` bytes to all queries, and returns the URL.
+async fn serve_prometheus(len: usize) -> String {
+    let series = async || {
+        let names = (0..10).map(|at| json!({ "__name__": format!("m{at}") }));
+        Json(json!({ "status": "success", "data": names.collect::<Vec<_>>() }))
+    };
+    let query = async move || {
+        let sample = r#"{"metric":{"queue":"mail","instance":"192.0.2.1:9090"},"value":[1,"1"]},"#;
+        let chunk = Bytes::from(sample.repeat(1000));
+        let chunks = std::iter::repeat_n(chunk.clone(), len / chunk.len());
+        let head = r#"{"status":"success","data":{"resultType":"vector","result":["#;
+        let tail = sample.trim_end_matches(',').to_owned() + "]}}";
+        let all = std::iter::once(head.into()).chain(chunks).chain([tail.into()]);
+        Body::from_stream(futures::stream::iter(all.map(Ok::<Bytes, Infallible>)))
+    };
+    let router =
+        Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
 /// Kills the process when it is dropped.
 struct Controller {
     process: Child,
@@ -98,7 +133,7 @@ struct Controller {
 }
 
 impl Controller {
-    fn start(address: SocketAddr) -> Self {
+    fn start(address: SocketAddr, rules: Option<&Rules>) -> Self {
         let dir = TempDir::new().expect("a directory");
         let kubeconfig = dir.path().join("kubeconfig");
         fs::write(&kubeconfig, Testbed::kubeconfig(address)).expect("a file");
@@ -106,6 +141,12 @@ impl Controller {
         command.env_clear().args(["run", "--metrics-port=0", "--leader-elect=false"]);
         // The processes may share a loaded machine.
         command.args(["--request-timeout=2m", "--log-level=error", "--kubeconfig"]).arg(kubeconfig);
+        if let Some(Rules { file, url }) = rules {
+            let path = dir.path().join("rules.yaml");
+            fs::write(&path, file).expect("a file");
+            command.arg("--metrics-config").arg(path).args(["--prometheus-url", url]);
+            command.arg("--prometheus-query-timeout=2m");
+        }
         let process = command.stdin(Stdio::null()).spawn().expect("the binary runs");
         Self { process, _dir: dir }
     }
@@ -133,6 +174,16 @@ async fn assert_bounded(
     reasons: &'static [&'static str],
     count: usize,
 ) {
+    assert_bounded_with(None, set_up, reasons, count).await;
+}
+
+/// The same with rules for metrics from Prometheus.
+async fn assert_bounded_with(
+    rules: Option<Rules>,
+    set_up: impl FnOnce(&Testbed),
+    reasons: &'static [&'static str],
+    count: usize,
+) {
     let name = reasons.join(" or ");
     if !long_tests() {
         println!("{name}: skipped, HPA_LONG_TESTS=1 runs it");
@@ -148,7 +199,7 @@ async fn assert_bounded(
     set_up(&testbed);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let (address, _server) = testbed.serve(any_port).await.expect("a port");
-    let controller = Controller::start(address);
+    let controller = Controller::start(address, rules.as_ref());
     reasons.reach(count).await;
     let peak = controller.peak_mib();
     println!("{name}: peak of {peak} MiB");
@@ -203,20 +254,41 @@ async fn autoscalers_with_thousands_of_metrics() {
     assert_bounded(set_up, &["TooManyMetrics"], 20).await;
 }
 
+/// Ten autoscalers, each with an external metric of its own and a target of its own.
+const EXTERNAL: usize = 10;
+
+fn set_up_external(testbed: &Testbed) {
+    for at in 0..EXTERNAL {
+        let mut deployment = objects::running_deployment("web", 1);
+        deployment["metadata"]["name"] = format!("web-{at}").into();
+        apply(testbed, deployment);
+        let metric = objects::external_metric(&format!("m{at}"), "1");
+        let mut hpa = hpa_of_web(&format!("web-{at}"), vec![metric]);
+        hpa["spec"]["scaleTargetRef"]["name"] = format!("web-{at}").into();
+        apply(testbed, hpa);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_responses_of_forty_megabytes() {
-    const AUTOSCALERS: usize = 10;
-    let set_up = |testbed: &Testbed| {
-        for at in 0..AUTOSCALERS {
-            let mut deployment = objects::running_deployment("web", 1);
-            deployment["metadata"]["name"] = format!("web-{at}").into();
-            apply(testbed, deployment);
-            let metric = objects::external_metric(&format!("m{at}"), "1");
-            let mut hpa = hpa_of_web(&format!("web-{at}"), vec![metric]);
-            hpa["spec"]["scaleTargetRef"]["name"] = format!("web-{at}").into();
-            apply(testbed, hpa);
-        }
-    };
     // How many responses fit into the budget at once depends on the timing.
-    assert_bounded(set_up, &["ValidMetricFound", "FailedGetExternalMetric"], AUTOSCALERS).await;
+    let reasons = &["ValidMetricFound", "FailedGetExternalMetric"];
+    assert_bounded(set_up_external, reasons, EXTERNAL).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_prometheus_just_below_and_far_above_the_limit() {
+    const RULES: &str = "
+externalRules:
+- seriesQuery: '{queue!=\"\"}'
+  resources: {namespaced: false}
+  metricsQuery: sum(<<.Series>>{<<.LabelMatchers>>}) by (queue)
+";
+    let limit = 4 << 20;
+    for (len, reasons) in
+        [(limit - limit / 20, &["ValidMetricFound"]), (50 * limit, &["FailedGetExternalMetric"])]
+    {
+        let rules = Rules { file: RULES, url: serve_prometheus(len).await };
+        assert_bounded_with(Some(rules), set_up_external, reasons, EXTERNAL).await;
+    }
 }

@@ -39,7 +39,7 @@ pub struct Settings {
     pub series_timeout: Duration,
     /// How many requests may be sent at a time.
     pub concurrency: NonZeroUsize,
-    /// The maximum length of a query's response.
+    /// The maximum length of a query's response. In memory, its samples can take ten times as much.
     pub max_response_bytes: usize,
     /// Whether requests are exactly those of the reference.
     pub compat: Compat,
@@ -116,7 +116,7 @@ impl Settings {
             query_timeout: Duration::from_secs(10),
             series_timeout: Duration::from_secs(60),
             concurrency: CONCURRENCY,
-            max_response_bytes: 16 << 20,
+            max_response_bytes: 4 << 20,
             compat: Compat::default(),
         })
     }
