@@ -37,6 +37,8 @@ use crate::{
 
 const QUERY_PATH: &str = "/api/v1/query";
 const SERIES_PATH: &str = "/api/v1/series";
+/// The part of a list of series that waits for its reader.
+const PIPE_BYTES: usize = 128 << 10;
 
 /// Responses up to this size are read at the same time. Larger ones wait for each other, because
 /// several of them, decoded, could take all memory.
@@ -197,16 +199,28 @@ impl Inner {
             let _slot = self.slot(limit, deadline).await?;
             let response = self.send(SERIES_PATH, &parameters, limit, deadline).await?;
             let received = Arc::new(AtomicU64::new(0));
-            let body = reader(response, deadline, max_bytes, received.clone());
-            let reader = SeriesReader::new(Box::new(body));
+            let mut body = reader(response, deadline, max_bytes, received.clone());
+            // Copied here, so that the threads of the runtime, which allocate the parts of the body,
+            // free them, too. If another thread does, mimalloc keeps them for a while: 22 MB more
+            // when 200 000 series were read.
+            let (pipe, mut feed) = tokio::io::duplex(PIPE_BYTES);
+            let reader = SeriesReader::new(Box::new(pipe));
             let task = tokio::task::spawn_blocking(move || read(reader));
-            match task.await {
+            let copied = async move { tokio::io::copy_buf(&mut body, &mut feed).await };
+            let (copied, task) = tokio::join!(copied, task);
+            match task {
                 // As the timeout, the body reports it as an error of the connection.
                 Ok(Err(_)) if received.load(Ordering::Relaxed) > max_bytes => {
                     Err(QueryFailure::TooManySeries(max_bytes))
                 }
                 // The body reports the timeout as an error of the connection.
                 Ok(Err(_)) if Instant::now() >= deadline => Err(QueryFailure::Timeout(limit)),
+                Ok(Err(failure)) => Err(match copied {
+                    // The reader has closed the pipe, because of its own failure.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => failure,
+                    Err(error) => QueryFailure::Body(Arc::new(error)),
+                    Ok(_) => failure,
+                }),
                 Ok(result) => result,
                 Err(error) => Err(QueryFailure::Decode(format!("reading it panicked: {error}"))),
             }
@@ -342,7 +356,7 @@ fn reader(
     deadline: Instant,
     max_bytes: u64,
     received: Arc<AtomicU64>,
-) -> impl tokio::io::AsyncRead + Send + Unpin {
+) -> impl tokio::io::AsyncBufRead + Send + Unpin {
     let chunks = response.into_body().into_data_stream();
     let chunks = stream::try_unfold(chunks.boxed(), move |mut chunks| {
         let received = received.clone();
