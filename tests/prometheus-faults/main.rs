@@ -108,11 +108,11 @@ async fn result_of_200_megabytes_is_refused() {
     cluster.prometheus.fail_matching("http_requests_total", Fault::Endless);
     change_load(&cluster);
     let message = cluster.fails_with("web", "FailedGetPodsMetric").await;
-    assert!(message.contains("the response is longer than 16777216 bytes"), "{message}");
+    assert!(message.contains("the response is longer than 4194304 bytes"), "{message}");
     let before = cluster.prometheus.sent_bytes();
     assert_is_fetch_error(&cluster.get(PODS).await);
     let read = cluster.prometheus.sent_bytes() - before;
-    assert!(read < 17 << 20, "{read} bytes of a response were read");
+    assert!(read < 5 << 20, "{read} bytes of a response were read");
     sleep(4 * PERIOD).await;
     assert_eq!((cluster.replicas("web"), cluster.replicas("cpu")), (6, 4));
     assert_recovery(&cluster).await;
