@@ -19,6 +19,9 @@ const IN_FLIGHT: Duration = Duration::from_secs(25);
 /// How long the API server may hold a request, and those that precede it in the same reconcile.
 const TRAVEL: Duration = Duration::from_secs(30);
 
+/// The window of the samples of pods.
+const SAMPLE_WINDOW: Duration = Duration::from_secs(15);
+
 /// Describes all violations.
 pub(crate) fn violations(cluster: &Cluster) -> Vec<String> {
     violations_with(cluster, false)

@@ -1,6 +1,6 @@
 //! Each scaling by a controller: its bounds, its reason, what it replaced.
 
-use super::{IN_FLIGHT, Run, TRAVEL, bounds, window};
+use super::{IN_FLIGHT, Run, SAMPLE_WINDOW, TRAVEL, bounds, window};
 use crate::{
     PERIOD,
     cluster::Cluster,
@@ -76,6 +76,13 @@ impl Write<'_> {
         })
     }
 
+    /// Whether the decision can ignore pods that carry load, because they have just become ready.
+    fn has_new_pods(&self, cluster: &Cluster) -> bool {
+        let Scaling { target, when, .. } = self.scaling;
+        let from = when.at.saturating_sub(SAMPLE_WINDOW + IN_FLIGHT + PERIOD);
+        cluster.loads.has_started_within(target, from, when.at)
+    }
+
     fn recent_loads(&self, cluster: &Cluster) -> Vec<i64> {
         // Shared metrics may be older by a part of a period.
         let Scaling { target, when, .. } = self.scaling;
@@ -84,9 +91,12 @@ impl Write<'_> {
 }
 
 /// A scale-down never goes below the recent load, so missing metrics never cause one.
+///
+/// A pod that has just become ready carries load, but doesn't count until its sample covers a whole
+/// window. The samples of the others are then too low for their number, as in the reference.
 fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String> {
     let Scaling { from, to, .. } = *write.scaling;
-    if to >= from || write.is_into_bounds() {
+    if to >= from || write.is_into_bounds() || write.has_new_pods(cluster) {
         return None;
     }
     let loads = write.recent_loads(cluster);

@@ -151,6 +151,7 @@ impl Workloads {
             pod.is_ready = true;
             let object = self.pod(id, *index, pod, &workload.labels);
             self.loads.starting.lock().remove(&(id.namespace.clone(), pod_name(id, *index)));
+            self.loads.pod_started(id);
             self.testbed.apply(object).expect("a pod");
         }
     }
