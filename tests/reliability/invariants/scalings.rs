@@ -76,11 +76,11 @@ impl Write<'_> {
         })
     }
 
-    /// Whether the decision can ignore pods that carry load, because they have just become ready.
+    /// Whether pods were starting when the samples were taken.
     fn has_new_pods(&self, cluster: &Cluster) -> bool {
         let Scaling { target, when, .. } = self.scaling;
         let from = when.at.saturating_sub(SAMPLE_WINDOW + IN_FLIGHT + PERIOD);
-        cluster.loads.has_started_within(target, from, when.at)
+        cluster.loads.has_starts_within(target, from, when.at)
     }
 
     fn recent_loads(&self, cluster: &Cluster) -> Vec<i64> {
@@ -92,8 +92,9 @@ impl Write<'_> {
 
 /// A scale-down never goes below the recent load, so missing metrics never cause one.
 ///
-/// A pod that has just become ready carries load, but doesn't count until its sample covers a whole
-/// window. The samples of the others are then too low for their number, as in the reference.
+/// Samples are too low for their number while pods start, as in the reference: a pod that isn't
+/// ready carries no load, but counts for metrics of pods. One that has just become ready carries
+/// load, but doesn't count for CPU until its sample covers a whole window.
 fn not_below_recent_load(cluster: &Cluster, write: &Write<'_>) -> Option<String> {
     let Scaling { from, to, .. } = *write.scaling;
     if to >= from || write.is_into_bounds() || write.has_new_pods(cluster) {

@@ -30,11 +30,12 @@ pub(super) fn unexpected_replicas(plan: &Plan, cluster: &Cluster) -> Vec<String>
 fn expected(plan: &Plan, index: usize, cluster: &Cluster) -> Option<i64> {
     let target = &plan.shape.targets[index];
     let scales = |change: &Change| matches!(change, Change::Scale(_) | Change::RecreateTarget(_));
-    let is_paused = match plan.changes_of(index).filter(scales).last() {
-        Some(Change::Scale(0)) if plan.restores() => return None,
-        Some(Change::Scale(0)) => true,
-        _ => false,
-    };
+    let is_pause = |change: Change| matches!(change, Change::Scale(0));
+    // What was restored may be from before or from after it.
+    if plan.restores() && plan.changes_of(index).any(is_pause) {
+        return None;
+    }
+    let is_paused = plan.changes_of(index).filter(scales).last().is_some_and(is_pause);
     let is_edited = |change: Change| matches!(change, Change::RecreateAutoscaler | Change::Min(_));
     if target.to_zero && (plan.restores() || plan.changes_of(index).any(is_edited)) {
         return None;

@@ -32,8 +32,8 @@ pub(crate) struct Loads {
     unmeasured: Mutex<HashSet<String>>,
     /// Pods that are not ready, and carry no load.
     pub(super) starting: Mutex<HashSet<PodId>>,
-    /// When pods of each target became ready.
-    started: Mutex<HashMap<Id, Vec<Duration>>>,
+    /// When pods of each target were created or became ready, if starting takes time.
+    starts: Mutex<HashMap<Id, Vec<Duration>>>,
 }
 
 impl Loads {
@@ -45,7 +45,7 @@ impl Loads {
             milli_by_pod: Mutex::default(),
             unmeasured: Mutex::default(),
             starting: Mutex::default(),
-            started: Mutex::default(),
+            starts: Mutex::default(),
         })
     }
 
@@ -102,15 +102,15 @@ impl Loads {
         loads.iter().take(end).skip(first).map(|(_, load)| *load).collect()
     }
 
-    /// A pod of the target became ready.
-    pub(super) fn pod_started(&self, target: &Id) {
-        self.started.lock().entry(target.clone()).or_default().push(self.clock.age());
+    /// A pod of the target was created or became ready.
+    pub(super) fn record_start(&self, target: &Id) {
+        self.starts.lock().entry(target.clone()).or_default().push(self.clock.age());
     }
 
-    /// Whether a pod of the target became ready between two ages of the cluster.
-    pub(crate) fn has_started_within(&self, target: &Id, from: Duration, to: Duration) -> bool {
-        let started = self.started.lock();
-        started.get(target).is_some_and(|ages| ages.iter().any(|at| (from..=to).contains(at)))
+    /// Whether a pod of the target was created or became ready between two ages of the cluster.
+    pub(crate) fn has_starts_within(&self, target: &Id, from: Duration, to: Duration) -> bool {
+        let starts = self.starts.lock();
+        starts.get(target).is_some_and(|ages| ages.iter().any(|at| (from..=to).contains(at)))
     }
 
     /// The pods that have metrics, and how many pods carry the load of each target.

@@ -151,7 +151,7 @@ impl Workloads {
             pod.is_ready = true;
             let object = self.pod(id, *index, pod, &workload.labels);
             self.loads.starting.lock().remove(&(id.namespace.clone(), pod_name(id, *index)));
-            self.loads.pod_started(id);
+            self.loads.record_start(id);
             self.testbed.apply(object).expect("a pod");
         }
     }
@@ -186,6 +186,7 @@ impl Workloads {
         let ready_at = self.clock.age() + self.delays.startup;
         let pod = Pod { ready_at, is_ready, revision: revision.clone() };
         if !is_ready {
+            self.loads.record_start(id);
             self.loads.starting.lock().insert((id.namespace.clone(), pod_name(id, index)));
         }
         self.testbed.apply(self.pod(id, index, &pod, &workload.labels)).expect("a pod");
