@@ -97,6 +97,12 @@ fn random_faults_leave_no_trace() {
     );
 }
 
+/// After a restart, a list is from before the scale to zero. The autoscaler must not be disabled.
+#[test]
+fn outdated_list_does_not_end_scaling_from_zero() {
+    assert_eq!(run_seed(7454), Ok(()));
+}
+
 /// Exits the process if a seed hangs. An endless loop without waiting stops virtual time, so no
 /// timeout inside the run could fire.
 fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {

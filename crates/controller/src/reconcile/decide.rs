@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hpa_calc::{
-    api::{ConditionStatus, ConditionType, HorizontalPodAutoscaler, Scale},
+    api::{HorizontalPodAutoscaler, Scale},
     conclude::{Conclusion, ScaleWriteError},
     decide::{Decision, ReconcileError},
     history::Direction,
@@ -19,6 +19,7 @@ use super::{
     observer::{Finished, Reconciled},
     read::Target,
     report::log_conclusion,
+    status_patch::is_scaled_to_zero,
     write_scale::{ScaleNotWritten, ScaleWrite},
 };
 use crate::{cache::ErrorClass, clock::Instants, scale_target::ScaleUnavailable};
@@ -233,7 +234,5 @@ impl Decided<'_> {
 
 /// Whether the target may be at zero because of the autoscaler.
 fn may_be_at_zero(hpa: &HorizontalPodAutoscaler) -> bool {
-    let scaled_to_zero = hpa.status.condition(&ConditionType::ScaledToZero);
-    hpa.spec.min_replicas == Some(0)
-        || scaled_to_zero.is_some_and(|condition| condition.status == ConditionStatus::True)
+    hpa.spec.min_replicas == Some(0) || is_scaled_to_zero(&hpa.status)
 }

@@ -2,7 +2,8 @@
 //! does not know stay as they are.
 
 use hpa_calc::api::{
-    Condition, ConditionType, HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus,
+    Condition, ConditionStatus, ConditionType, HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerStatus,
 };
 use hpa_crd::{TARGETS_FIELD, targets};
 use jiff::Timestamp;
@@ -21,6 +22,12 @@ pub(crate) fn as_stored(
 
 fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Whether the autoscaler scaled its target to zero, or was about to.
+pub(crate) fn is_scaled_to_zero(status: &HorizontalPodAutoscalerStatus) -> bool {
+    let condition = status.condition(&ConditionType::ScaledToZero);
+    condition.is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Copies the `ScaledToZero` condition from another status.

@@ -15,7 +15,8 @@ use super::{
     metric_values::differ_in_values_only,
     reconciler::Reconciler,
     status_patch::{
-        StatusPatch, as_stored, keep_scaled_to_zero, patch, set_targets, with_unknown_fields_of,
+        StatusPatch, as_stored, is_scaled_to_zero, keep_scaled_to_zero, patch, set_targets,
+        with_unknown_fields_of,
     },
 };
 use crate::{
@@ -131,7 +132,8 @@ impl Reconciler {
 
     /// Patches the status. Returns the object as stored after that, or `None` if `stored` already
     /// has this status. If the autoscaler changed since it was read, reads it and tries again: if a
-    /// user edited it, the status is still the outcome of this reconcile.
+    /// user edited it, the status is still the outcome of this reconcile. Nothing is written if the
+    /// autoscaler has scaled to zero, and `stored` is from before that.
     pub(super) async fn patch_status(
         &self,
         key: &HpaKey,
@@ -145,6 +147,11 @@ impl Reconciler {
                 break;
             }
             let latest = self.read_after_conflict(key, &stored.metadata.uid).await?;
+            // The decision took a target at zero for one that a user has scaled to zero. It must
+            // not remove the condition: the next reconcile decides with it.
+            if is_scaled_to_zero(&latest.object.status) && !is_scaled_to_zero(&stored.status) {
+                return Ok(Some(latest));
+            }
             let status = with_unknown_fields_of(status.clone(), &latest.object.status);
             let Some(changes) = patch(&latest.object, &status) else { return Ok(Some(latest)) };
             written = self.send_status_patch(key, changes).await;
