@@ -1,7 +1,8 @@
 //! The open connections, and which one to close when there are too many.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use hpa_serve::OpenConnections;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -9,21 +10,7 @@ use tokio_util::sync::CancellationToken;
 /// the longest time, so that idle connections can't keep out the API server or the kubelet's probes.
 pub(crate) struct Connections {
     max: usize,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    open: HashMap<u64, Entry>,
-    /// Incremented with each change, to order the changes.
-    sequence: u64,
-}
-
-struct Entry {
-    usage: Usage,
-    /// The sequence number when `usage` changed.
-    since: u64,
-    close: CancellationToken,
+    open: Mutex<OpenConnections<Usage>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,29 +25,17 @@ enum Usage {
 
 impl Connections {
     pub(crate) fn new(max: usize) -> Arc<Self> {
-        Arc::new(Self { max, state: Mutex::default() })
+        Arc::new(Self { max, open: Mutex::default() })
     }
 
     /// Adds a connection. `None` if there are too many, and none of them is idle.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Connection> {
-        let mut state = self.state.lock();
-        if state.open.len() >= self.max && !state.close_oldest_idle() {
+        let mut open = self.open.lock();
+        if open.len() >= self.max && !open.close_oldest(Usage::Idle) {
             return None;
         }
-        state.sequence += 1;
-        let (id, close) = (state.sequence, CancellationToken::new());
-        let entry = Entry { usage: Usage::Idle, since: id, close: close.clone() };
-        state.open.insert(id, entry);
+        let (id, close) = open.add(Usage::Idle);
         Some(Connection { connections: self.clone(), id, close })
-    }
-}
-
-impl State {
-    fn close_oldest_idle(&mut self) -> bool {
-        let idle = self.open.iter().filter(|(_, entry)| entry.usage == Usage::Idle);
-        let oldest = idle.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
-        let closed = oldest.and_then(|id| self.open.remove(&id));
-        closed.map(|entry| entry.close.cancel()).is_some()
     }
 }
 
@@ -88,20 +63,16 @@ impl Connection {
     }
 
     fn set(&self, usage: Usage) {
-        let mut state = self.connections.state.lock();
-        state.sequence += 1;
-        let since = state.sequence;
-        if let Some(entry) = state.open.get_mut(&self.id)
-            && entry.usage != Usage::Reserved
-        {
-            (entry.usage, entry.since) = (usage, since);
+        let mut open = self.connections.open.lock();
+        if open.usage(self.id) != Some(Usage::Reserved) {
+            open.set(self.id, usage);
         }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.connections.state.lock().open.remove(&self.id);
+        self.connections.open.lock().remove(self.id);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     API_VERSION, DefinitionError, GROUP, KIND, PLURAL, SHORT_NAME, VERSION,
     path::schema_at,
     rules,
-    schema::{Section, structural},
+    schema::{Section, object, structural},
     targets::TARGETS_FIELD,
 };
 
@@ -61,21 +61,11 @@ pub(crate) fn schema() -> Result<Value, DefinitionError> {
         .insert("x-kubernetes-map-type".to_owned(), "atomic".into());
     let mut status = structural::<HorizontalPodAutoscalerStatus>(Section::Status);
     finish_status(&mut status)?;
-    Ok(json!({
-        "type": "object",
-        "description": format!(
-            "{KIND} of {API_VERSION}: the same as in autoscaling/v2, but not handled by the \
-             built-in controller."
-        ),
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": { "type": "string" },
-            "kind": { "type": "string" },
-            "metadata": { "type": "object" },
-            "spec": spec,
-            "status": status,
-        },
-    }))
+    let description = format!(
+        "{KIND} of {API_VERSION}: the same as in autoscaling/v2, but not handled by the built-in \
+         controller."
+    );
+    Ok(object(&description, &spec, &status))
 }
 
 /// Adds the API's defaults. A schema can't replace an empty list of metrics by its default; the

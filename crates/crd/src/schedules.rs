@@ -4,7 +4,11 @@
 use hpa_schedules::{ScalingScheduleSpec, ScalingScheduleStatus};
 use serde_json::{Value, json};
 
-use crate::{DefinitionError, path::schema_at, schema::plain};
+use crate::{
+    DefinitionError,
+    path::schema_at,
+    schema::{object, plain},
+};
 
 const GROUP: &str = "zalando.org";
 
@@ -67,18 +71,7 @@ fn schema(description: &str) -> Result<Value, DefinitionError> {
     schema_at(&mut spec, "schedules[].durationMinutes")?.remove("format");
     let mut status = plain::<ScalingScheduleStatus>();
     schema_at(&mut status, "active")?.insert("default".to_owned(), false.into());
-    Ok(json!({
-        "type": "object",
-        "description": description,
-        "required": ["spec"],
-        "properties": {
-            "apiVersion": { "type": "string" },
-            "kind": { "type": "string" },
-            "metadata": { "type": "object" },
-            "spec": spec,
-            "status": status,
-        },
-    }))
+    Ok(object(description, &spec, &status))
 }
 
 #[cfg(test)]

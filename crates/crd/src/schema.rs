@@ -20,6 +20,22 @@ pub(crate) fn structural<T: JsonSchema>(section: Section) -> Value {
     schema
 }
 
+/// The schema of a kind.
+pub(crate) fn object(description: &str, spec: &Value, status: &Value) -> Value {
+    json!({
+        "type": "object",
+        "description": description,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": { "type": "string" },
+            "kind": { "type": "string" },
+            "metadata": { "type": "object" },
+            "spec": spec,
+            "status": status,
+        },
+    })
+}
+
 /// The structural schema of `T`, with the required fields of its type and without defaults.
 pub(crate) fn plain<T: JsonSchema>() -> Value {
     let mut schema = inlined::<T>();

@@ -1,8 +1,9 @@
-//! Serving certificates: read from files and reloaded when they change, or set by the caller; and a
-//! deadline for writes to clients.
+//! Serving certificates: read from files and reloaded when they change, or set by the caller; a
+//! deadline for writes to clients; the open connections of a server.
 
 #![warn(missing_docs)]
 
+mod open_connections;
 mod write_deadline;
 
 use std::{
@@ -24,6 +25,7 @@ use tokio_rustls::{
 };
 use tracing::{info, warn};
 
+pub use open_connections::OpenConnections;
 pub use write_deadline::WriteDeadline;
 
 /// Why a certificate can't be used.

@@ -77,7 +77,7 @@ impl Attempt<'_> {
         if self.may_wait(&status) {
             return true;
         }
-        // Without an interval, nobody needs the time of the write.
+        // The time of the write matters only with an interval.
         let has_interval = !self.reconciler.status_interval.is_zero();
         let is_new = has_interval && self.stored().status != status;
         let is_stored = self.reconciler.store_status(self.key, self.stored(), status).await;
@@ -216,18 +216,18 @@ impl Reconciler {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<StoredHpa, HpaRequestError> {
         let request = request.map_err(|error| ApiError::from(kube::Error::BuildRequest(error)))?;
-        let cached = self.autoscalers.get(key).map(|cached| cached.object());
+        let cached = self.autoscalers.get(key);
+        let known = cached.as_ref().map(|cached| cached.object());
         let sent = Instant::now();
         let text = self.client.request_text(request).await.map_err(ApiError::from)?;
         let response: HpaResponse<'_> = serde_json::from_str(&text)
             .map_err(|error| ApiError::from(kube::Error::SerdeError(error)))?;
         let spec_hash = response.spec_hash();
-        let cached_spec =
-            self.autoscalers.get(key).and_then(|cached| cached.spec_with_hash(spec_hash));
+        let cached_spec = cached.and_then(|cached| cached.spec_with_hash(spec_hash));
         let object = response.decode(cached_spec)?;
-        if let Some(cached) = cached {
+        if let Some(known) = known {
             let (known, response) =
-                (&cached.metadata.resource_version, &object.metadata.resource_version);
+                (&known.metadata.resource_version, &object.metadata.resource_version);
             let resource = "horizontalpodautoscalers";
             self.watch_ages.compare_versions(resource, known, response, sent);
         }

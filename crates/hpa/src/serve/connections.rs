@@ -1,7 +1,8 @@
 //! The open connections, and which one to close when there are too many.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use hpa_serve::OpenConnections;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -16,21 +17,7 @@ pub(super) const MAX_SCRAPES: usize = 4;
 /// The open connections.
 #[derive(Default)]
 pub(super) struct Connections {
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    open: HashMap<u64, Entry>,
-    /// Incremented with each change, to order the changes.
-    sequence: u64,
-}
-
-struct Entry {
-    activity: Activity,
-    /// The sequence number when `activity` started.
-    since: u64,
-    close: CancellationToken,
+    open: Mutex<OpenConnections<Activity>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,43 +31,13 @@ enum Activity {
 impl Connections {
     /// Adds a connection. If there are too many, closes the oldest idle one.
     pub(super) fn open(self: &Arc<Self>) -> Connection {
-        let mut state = self.state.lock();
-        if state.open.len() >= MAX_CONNECTIONS {
+        let mut open = self.open.lock();
+        if open.len() >= MAX_CONNECTIONS {
             // Fewer than all connections have a scrape, so one is idle.
-            state.close_oldest(Activity::Idle);
+            open.close_oldest(Activity::Idle);
         }
-        let id = state.next_sequence();
-        let close = CancellationToken::new();
-        let entry = Entry { activity: Activity::Idle, since: id, close: close.clone() };
-        state.open.insert(id, entry);
+        let (id, close) = open.add(Activity::Idle);
         Connection { connections: self.clone(), id, close }
-    }
-}
-
-impl State {
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-
-    fn close_oldest(&mut self, activity: Activity) {
-        let of_activity = self.open.iter().filter(|(_, entry)| entry.activity == activity);
-        let oldest = of_activity.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
-        if let Some(entry) = oldest.and_then(|id| self.open.remove(&id)) {
-            entry.close.cancel();
-        }
-    }
-
-    fn scrapes(&self) -> usize {
-        self.open.values().filter(|entry| entry.activity == Activity::Scrape).count()
-    }
-
-    fn set(&mut self, id: u64, activity: Activity) {
-        let since = self.next_sequence();
-        if let Some(entry) = self.open.get_mut(&id) {
-            entry.activity = activity;
-            entry.since = since;
-        }
     }
 }
 
@@ -99,23 +56,23 @@ impl Connection {
 
     /// A request arrived that is answered at once.
     pub(super) fn touch(&self) {
-        self.connections.state.lock().set(self.id, Activity::Idle);
+        self.connections.open.lock().set(self.id, Activity::Idle);
     }
 
     /// Starts a scrape. If there are too many, closes the connection with the oldest one.
     pub(super) fn begin_scrape(&self) -> Scrape {
-        let mut state = self.connections.state.lock();
-        if state.scrapes() >= MAX_SCRAPES {
-            state.close_oldest(Activity::Scrape);
+        let mut open = self.connections.open.lock();
+        if open.count(Activity::Scrape) >= MAX_SCRAPES {
+            open.close_oldest(Activity::Scrape);
         }
-        state.set(self.id, Activity::Scrape);
+        open.set(self.id, Activity::Scrape);
         Scrape { connections: self.connections.clone(), id: self.id }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.connections.state.lock().open.remove(&self.id);
+        self.connections.open.lock().remove(self.id);
     }
 }
 
@@ -127,7 +84,7 @@ pub(super) struct Scrape {
 
 impl Drop for Scrape {
     fn drop(&mut self) {
-        self.connections.state.lock().set(self.id, Activity::Idle);
+        self.connections.open.lock().set(self.id, Activity::Idle);
     }
 }
 
