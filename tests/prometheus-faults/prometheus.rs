@@ -42,7 +42,7 @@ pub(crate) enum Fault {
     Endless,
     /// All values of queries are this one.
     Value(&'static str),
-    /// Each object has a second sample with this value, before or after the other one.
+    /// Each object has a second sample with this value, before or after the real one.
     Duplicate { value: &'static str, is_first: bool },
     /// It has lost its data.
     Empty,

@@ -69,8 +69,8 @@ async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn Resourc
     Ok(Arc::new(DiscoveryMapper(Clients::new(&config).await?.api)))
 }
 
-/// A provider for the file. `None` if there is no server, or if the file's servers are not to be
-/// connected to: the file may be from somebody else.
+/// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
+/// to the file's servers, because another person may have written the file.
 async fn provider(
     config: &Config,
     prometheus: &PrometheusArguments,

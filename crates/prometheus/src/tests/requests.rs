@@ -277,7 +277,7 @@ async fn large_responses_are_read_one_after_the_other() {
     let queries = [query("a"), query("b")];
     let both = async { tokio::join!(client.query(&queries[0]), client.query(&queries[1])) };
     let open = async {
-        // Both have read 1.4 MB. One of them asks for its third chunk, the other one waits.
+        // Both have read 1.4 MB. One asks for its third chunk while the other waits.
         while waiting.load(Ordering::SeqCst) < 3 {
             tokio::task::yield_now().await;
         }

@@ -60,7 +60,7 @@ pub(super) fn binary<'q>(
     if is_proven { per_object } else { Err(other_objects(operator, label)) }
 }
 
-/// Whether one operand is constant and the label of the result comes from the other one.
+/// Whether one operand is constant, and the other one gives the result its label.
 fn joins_constant(
     matching: &Matching<'_>,
     left: &Operand<'_>,

@@ -87,8 +87,8 @@ fn check_scale_up(subject: &mut Subject<'_>) {
             &STUCK_SCALE_UP,
             "spec.behavior.scaleUp.policies",
             format!(
-                "at {min} replicas the policies allow no more: a percentage of 0 is 0. Add a \
-                 policy of type Pods"
+                "at {min} replicas the policies don't allow a scale-up: a percentage of 0 is 0. \
+                 Add a policy of type Pods"
             ),
         );
     }

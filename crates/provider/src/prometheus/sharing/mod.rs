@@ -211,7 +211,7 @@ impl Sharing {
 }
 
 impl Groups {
-    /// Drops groups that nobody asks for, and answers that are too old.
+    /// Drops unused groups, and answers that are too old.
     fn sweep(&mut self, now: Instant, settings: &SharingSettings) {
         if now < self.sweep_at {
             return;

@@ -1,4 +1,4 @@
-//! What a server that sends too much, or a rules file of somebody else, can do.
+//! Limits on what a server can send, and on what a rules file can name.
 
 use super::*;
 use crate::prometheus::ServerPermissions;
