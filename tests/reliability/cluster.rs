@@ -322,10 +322,14 @@ impl Cluster {
         }
     }
 
-    /// Stops the controller as SIGTERM does.
+    /// Stops the controller as SIGTERM does. An elected one may have lost the lease by then.
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
-            instance.controller.stop().await;
+            match instance.controller.terminate().await {
+                Ok(()) => {}
+                Err(RunError::LeadershipLost) if self.shape.is_elected => {}
+                Err(error) => panic!("{} did not stop orderly: {error}", instance.name),
+            }
             self.journal.ended(&instance.name);
         }
     }

@@ -29,11 +29,18 @@ impl RunningController {
         Self { shutdown, task }
     }
 
-    /// Stops the controller as SIGTERM does.
+    /// Stops the controller as SIGTERM does. The shutdown must be orderly.
     pub async fn stop(self) {
+        self.terminate().await.expect("an orderly shutdown");
+    }
+
+    /// Stops the controller as SIGTERM does, and returns how it exited.
+    ///
+    /// # Errors
+    /// If the controller failed before or during the shutdown.
+    pub async fn terminate(self) -> Result<(), RunError> {
         self.shutdown.cancel();
-        let outcome = timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller stops");
-        outcome.expect("no panic").expect("an orderly shutdown");
+        timeout(SHUTDOWN_LIMIT, self.task).await.expect("the controller stops").expect("no panic")
     }
 
     /// Aborts the controller at once, as SIGKILL does.

@@ -11,7 +11,7 @@ use super::{
     plan::{BUSY, at},
 };
 use crate::{
-    WINDOW,
+    NAMESPACE, WINDOW,
     cluster::{Shape, identity},
     random::CONTROLLER,
     targets::Target,
@@ -121,8 +121,9 @@ pub(super) fn fault(rng: &mut Rng, shape: &Shape) -> PlannedFault {
         }
     };
     let from = at(rng, [BUSY[0], FAULTS_END.as_secs() - 1]);
-    // Recommendations from a part of the metrics stay in the stabilization window.
-    let affects_window = matches!(effect, Effect::Malformed { .. });
+    // Recommendations from a part of the metrics, or from an earlier state, stay in the
+    // stabilization window.
+    let affects_window = matches!(effect, Effect::Malformed { .. } | Effect::Stale { .. });
     let from = if affects_window { from.min(FAULTS_END.saturating_sub(2 * WINDOW)) } else { from };
     let latest = if affects_window { FAULTS_END.saturating_sub(WINDOW) } else { FAULTS_END };
     let until = (from + Duration::from_millis(rng.u64(1..150_000))).min(latest);
@@ -192,7 +193,11 @@ fn limited(requests: Requests, shape: &Shape, rng: &mut Rng) -> Requests {
     let target = &shape.targets[rng.usize(..shape.targets.len())].id;
     let matching = match rng.u8(..4) {
         0 => {
-            scope.namespace = Some(target.namespace.clone());
+            // Without its lease, no instance leads.
+            let includes_lease = shape.is_elected && matching == Match::any();
+            if !(includes_lease && target.namespace == NAMESPACE) {
+                scope.namespace = Some(target.namespace.clone());
+            }
             matching.namespace(&target.namespace)
         }
         1 => {

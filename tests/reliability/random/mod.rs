@@ -7,7 +7,9 @@ mod plan;
 mod shape;
 
 use std::{
+    io::Write,
     ops::Range,
+    panic::catch_unwind,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -78,7 +80,9 @@ fn random_faults_leave_no_trace() {
                     }
                     *own.lock() = Some((seed, Instant::now()));
                     // In two steps: the lock must not be held while the seed runs.
-                    let failure = run_seed(seed).err();
+                    let failure = catch_unwind(|| run_seed(seed))
+                        .unwrap_or_else(|_| Err(format!("seed {seed} panicked")))
+                        .err();
                     failures.lock().extend(failure);
                 }
                 *own.lock() = None;
@@ -109,7 +113,8 @@ fn watchdog(running: &[Mutex<Option<(u64, Instant)>>], left: &AtomicUsize) {
     while left.load(Ordering::Relaxed) > 0 {
         for (seed, since) in running.iter().filter_map(|one| *one.lock()) {
             if since.elapsed() > LIMIT {
-                eprintln!("seed {seed} hangs:\n{}", plan(seed));
+                // Not captured by the test runner, which prints nothing after `exit`.
+                _ = writeln!(std::io::stderr(), "seed {seed} hangs:\n{}", plan(seed));
                 std::process::exit(1);
             }
         }
