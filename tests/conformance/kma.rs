@@ -107,7 +107,7 @@ fn kind(source: &Source) -> &'static str {
         Source::ExternalRps { .. } => "ExternalRPSCollector",
         Source::Http { .. } => "HTTPCollector",
         Source::Influx { .. } => "InfluxDBCollector",
-        Source::Sqs { .. } => "AWSSQSCollector",
+        Source::Sqs(_) => "AWSSQSCollector",
         Source::Zmon(_) => "ZMONCollector",
         Source::Nakadi(_) => "NakadiCollector",
         Source::Schedule { is_cluster: false, .. } => "ScalingScheduleCollector",

@@ -79,7 +79,7 @@ pub enum PlanError {
     #[error(transparent)]
     Duration(#[from] DurationError),
     #[error("invalid {0} config value: {1}")]
-    Timeout(&'static str, String),
+    Invalid(&'static str, String),
     #[error(transparent)]
     JsonPath(hpa_jsonpath::ExtractError),
     #[error("no prometheus query defined")]

@@ -68,7 +68,7 @@ pub enum Source {
     /// A query to `InfluxDB`. Without a value, the operator's applies.
     Influx { query: String, address: Option<String>, token: Option<String>, org: Option<String> },
     /// The length of a queue.
-    Sqs { queue: String, region: String },
+    Sqs(SqsSource),
     /// A check of ZMON.
     Zmon(ZmonSource),
     /// Lag of, or events for, a subscription of Nakadi.
@@ -105,6 +105,19 @@ pub struct PodSource {
     pub min_pod_ready_age: i64,
 }
 
+/// A queue of Amazon SQS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqsSource {
+    /// Its name.
+    pub queue: String,
+    /// Its region.
+    pub region: String,
+    /// Whether messages count that were received, but not deleted yet. Not in the reference.
+    pub in_flight: bool,
+    /// Whether messages count that can't be received yet. Not in the reference.
+    pub delayed: bool,
+}
+
 /// A check of ZMON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as the keys of annotations")]
@@ -130,6 +143,24 @@ pub struct NakadiSource {
     pub consumer_group: String,
 }
 
+impl Source {
+    /// The name of the collector, for metrics and messages.
+    pub fn collector(&self) -> &'static str {
+        match self {
+            Self::Pods(_) => "pods",
+            Self::Prometheus { .. } => "prometheus",
+            Self::Skipper { .. } => "skipper",
+            Self::ExternalRps { .. } => "external-rps",
+            Self::Http { .. } => "http",
+            Self::Influx { .. } => "influxdb",
+            Self::Sqs(_) => "sqs",
+            Self::Zmon(_) => "zmon",
+            Self::Nakadi(_) => "nakadi",
+            Self::Schedule { .. } => "schedule",
+        }
+    }
+}
+
 const DEFAULT_TIMEOUT: i64 = 15_000_000_000;
 const DEFAULT_ZMON_DURATION: i64 = 600_000_000_000;
 
@@ -144,7 +175,7 @@ impl Plan {
             return Err(PlanError::Annotation(error.clone()));
         }
         let source = match config.metric_type {
-            MetricType::Pods => pods(config, target)?,
+            MetricType::Pods => pods(config, target, environment)?,
             MetricType::Object => object(config)?,
             MetricType::External => external(config, environment)?,
         };
@@ -154,7 +185,11 @@ impl Plan {
     }
 }
 
-fn pods(config: &MetricConfig, target: &CrossVersionObjectReference) -> Result<Source, PlanError> {
+fn pods(
+    config: &MetricConfig,
+    target: &CrossVersionObjectReference,
+    environment: &Environment,
+) -> Result<Source, PlanError> {
     if !matches!(target.kind.as_str(), "Deployment" | "StatefulSet" | "Rollout") {
         return Err(PlanError::TargetKind(target.kind.clone()));
     }
@@ -174,7 +209,7 @@ fn pods(config: &MetricConfig, target: &CrossVersionObjectReference) -> Result<S
     let connect_timeout = timeout(config, "connect-timeout")?;
     let scheme = text("scheme");
     Ok(Source::Pods(Box::new(PodSource {
-        extractor: extractor(key, eval, aggregator)?,
+        extractor: extractor(key, eval, aggregator, environment.compat)?,
         scheme: if scheme.is_empty() { "http".to_owned() } else { scheme },
         path: text("path"),
         port,
@@ -274,7 +309,8 @@ fn http(config: &MetricConfig, environment: &Environment) -> Result<Source, Plan
         return Err(PlanError::HttpNoSelector(config.metric.name.clone()));
     }
     let aggregator = aggregator(config)?;
-    Ok(Source::Http { endpoint, extractor: Box::new(extractor(key, eval, aggregator)?) })
+    let extractor = extractor(key, eval, aggregator, environment.compat)?;
+    Ok(Source::Http { endpoint, extractor: Box::new(extractor) })
 }
 
 fn influx(config: &MetricConfig, environment: &Environment) -> Result<Source, PlanError> {
@@ -303,7 +339,13 @@ fn sqs(config: &MetricConfig, environment: &Environment) -> Result<Source, PlanE
     if !environment.sqs_regions.contains(&region) {
         return Err(PlanError::SqsRegion(region));
     }
-    Ok(Source::Sqs { queue, region })
+    let is_set = |name| match config.value(name) {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(other) => Err(PlanError::Invalid(name, other.to_owned())),
+    };
+    let (in_flight, delayed) = (is_set("in-flight")?, is_set("delayed")?);
+    Ok(Source::Sqs(SqsSource { queue, region, in_flight, delayed }))
 }
 
 fn zmon(config: &MetricConfig) -> Result<Source, PlanError> {
@@ -358,13 +400,18 @@ fn extractor(
     key: &str,
     eval: &str,
     aggregator: Option<Aggregator>,
+    compat: Compat,
 ) -> Result<Extractor, PlanError> {
     let query = if key.is_empty() {
         Query::expression(eval)
     } else {
         Query::key(key).map_err(PlanError::JsonPath)?
     };
-    Ok(Extractor::new(query, aggregator))
+    let compat = match compat {
+        Compat::Off => hpa_jsonpath::Compat::Off,
+        Compat::KubeMetricsAdapter => hpa_jsonpath::Compat::KubeMetricsAdapter,
+    };
+    Ok(Extractor::new(query, aggregator).with_compat(compat))
 }
 
 fn aggregator(config: &MetricConfig) -> Result<Option<Aggregator>, PlanError> {
@@ -375,7 +422,7 @@ fn aggregator(config: &MetricConfig) -> Result<Option<Aggregator>, PlanError> {
 fn timeout(config: &MetricConfig, name: &'static str) -> Result<i64, PlanError> {
     let Some(text) = config.value(name) else { return Ok(DEFAULT_TIMEOUT) };
     let timeout = duration::parse(text)?;
-    if timeout < 0 { Err(PlanError::Timeout(name, text.to_owned())) } else { Ok(timeout) }
+    if timeout < 0 { Err(PlanError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 
 /// An integer in Go's notation.

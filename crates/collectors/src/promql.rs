@@ -39,7 +39,7 @@ pub enum QueryError {
     #[error("unable to get average value for {0} replicas")]
     NoReplicas(i32),
     /// The value can't be represented.
-    #[error("the value {0} of the query is out of range")]
+    #[error("the value {0} is out of range")]
     OutOfRange(f64),
 }
 
@@ -228,6 +228,11 @@ pub fn average(milli: i64, replicas: i32) -> Result<i64, QueryError> {
         return Err(QueryError::NoReplicas(replicas));
     }
     to_milli(milli as f64 / f64::from(replicas), Compat::KubeMetricsAdapter)
+}
+
+/// A value in thousandths.
+pub fn milli(value: f64, compat: Compat) -> Result<i64, QueryError> {
+    to_milli(value * 1000.0, compat)
 }
 
 /// Truncates. Go's result for a number out of range is the smallest integer.

@@ -49,7 +49,7 @@ struct VectorSample<'a> {
 }
 
 /// Decodes the response of a query.
-pub(crate) fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
     if response.status == "error" {

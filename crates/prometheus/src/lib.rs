@@ -27,6 +27,7 @@ mod tests;
 
 pub use client::{Client, InstantQuery, TimeoutParameter};
 pub use connection::ConnectionError;
+pub use decode::query_result as decode_query;
 pub use error::QueryFailure;
 pub use observer::RequestObserver;
 pub use series::SeriesReader;

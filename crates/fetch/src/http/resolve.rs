@@ -1,0 +1,46 @@
+//! From names to addresses.
+
+use std::{
+    io,
+    net::{IpAddr, ToSocketAddrs},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+/// Resolves names. Each connection resolves once, and uses the addresses that were checked.
+#[async_trait]
+pub(crate) trait Resolve: Send + Sync {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The resolver of the system.
+pub(crate) struct SystemResolver {
+    slots: Arc<Semaphore>,
+}
+
+impl SystemResolver {
+    /// The system's resolver blocks a thread, also after its caller has given up.
+    const THREADS: usize = 16;
+
+    pub(crate) fn new() -> Self {
+        Self { slots: Arc::new(Semaphore::new(Self::THREADS)) }
+    }
+}
+
+#[async_trait]
+impl Resolve for SystemResolver {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let slot = self.slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let host = host.to_owned();
+        let addresses = tokio::task::spawn_blocking(move || {
+            let _slot = slot;
+            let found = (host.as_str(), 0).to_socket_addrs()?;
+            let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            addresses.dedup();
+            Ok(addresses)
+        });
+        addresses.await.map_err(io::Error::other)?
+    }
+}
