@@ -20,6 +20,21 @@
 - {{ printf "--%s-metrics=false" $api | quote }}
 {{- end }}
 {{- end }}
+{{- if .Values.scalingSchedules.enabled }}
+- --scaling-schedule
+- {{ printf "--leader-elect-resource-name=%s" (include "hpa-adapter.fullname" .) | quote }}
+- {{ printf "--leader-elect-resource-namespace=%s" (include "hpa-adapter.namespace" .) | quote }}
+{{- $defaults := list
+  (list "default-scaling-window" .Values.scalingSchedules.defaultScalingWindow)
+  (list "default-time-zone" .Values.scalingSchedules.defaultTimeZone)
+  (list "ramp-steps" .Values.scalingSchedules.rampSteps)
+}}
+{{- range $defaults }}
+{{- if not (kindIs "invalid" (last .)) }}
+- {{ printf "--scaling-schedule-%s=%v" (first .) (last .) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.compat }}
 - {{ printf "--compat=%s" . | quote }}
 {{- end }}

@@ -68,11 +68,14 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{/* "true" if `rules` has rules for an API: a list of the context and custom, external or resource. */}}
+{{/* "true" if there are rules for an API, or schedules: a list of the context and custom, external or
+     resource. */}}
 {{- define "hpa-adapter.hasRules" -}}
-{{- $rules := (index . 0).Values.rules }}
+{{- $values := (index . 0).Values }}
+{{- $rules := $values.rules }}
 {{- $api := index . 1 }}
-{{- if or (index $rules $api) (and (eq $api "custom") $rules.default) }}true{{ end }}
+{{- $others := and (eq $api "custom") (or $rules.default $values.scalingSchedules.enabled) }}
+{{- if or (index $rules $api) $others }}true{{ end }}
 {{- end }}
 
 {{/* "true" if an API is served: a list of the context and custom, external or resource. */}}

@@ -10,6 +10,9 @@
   (list "scale-to-zero" .Values.autoscaling.scaleToZero)
   (list "watch-scales" .Values.watchScales)
   (list "status-interval" .Values.statusInterval)
+  (list "scaling-schedule-default-scaling-window" .Values.scalingSchedules.defaultScalingWindow)
+  (list "scaling-schedule-default-time-zone" .Values.scalingSchedules.defaultTimeZone)
+  (list "scaling-schedule-ramp-steps" .Values.scalingSchedules.rampSteps)
   (list "kube-api-qps" .Values.client.qps)
   (list "kube-api-burst" .Values.client.burst)
   (list "request-timeout" .Values.client.requestTimeout)
@@ -42,6 +45,9 @@
 {{- end }}
 {{- if .Values.allowOtherController }}
 - --allow-other-controller
+{{- end }}
+{{- if .Values.scalingSchedules.enabled }}
+- --scaling-schedule
 {{- end }}
 {{- if .Values.metrics.perAutoscaler }}
 - --per-hpa-metrics

@@ -67,6 +67,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     resources: [{{ .resource | quote }}]
     verbs: [list, watch]
 {{- end }}
+{{- if .Values.scalingSchedules.enabled }}
+  # The schedules that metrics describe.
+  - apiGroups: [zalando.org]
+    resources: [scalingschedules, clusterscalingschedules]
+    verbs: [list, watch]
+{{- if not .Values.dryRun }}
+  # Writes whether a schedule is active.
+  - apiGroups: [zalando.org]
+    resources: [scalingschedules/status, clusterscalingschedules/status]
+    verbs: [patch]
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The rules of a role under files/ as text, comments included. */}}

@@ -57,6 +57,7 @@ pub(crate) fn combine(
     let mut failed = 0_usize;
     let readings = readings.into_ordered();
     for (index, ((spec, query), reading)) in specs.iter().zip(queries).zip(readings).enumerate() {
+        let context = &context.for_metric(spec);
         match evaluate(spec, query, reading, context) {
             Ok(evaluated) => {
                 explanations.push(explain(&evaluated, context));
@@ -177,6 +178,7 @@ mod tests {
                 cpu_initialization_period: SignedDuration::ZERO,
                 initial_readiness_delay: SignedDuration::ZERO,
             },
+            exact_schedules: false,
         };
         combine(&specs, &queries, readings.enumerate().collect(), &context)
     }

@@ -331,6 +331,7 @@ impl Decision<'_> {
             pods: &plan.pods,
             tolerances: Tolerances::for_spec(&self.hpa.spec, self.settings),
             readiness: Readiness::new(now, self.settings),
+            exact_schedules: self.settings.exact_schedules,
         };
         let CombinedMetrics { result, statuses, events, explanations } =
             combine(&self.hpa.spec.metrics, &plan.queries, readings, &context);

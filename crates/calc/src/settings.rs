@@ -44,6 +44,10 @@ pub struct Settings {
     /// - If `minReplicas` is raised above 0, a target that was scaled to zero is scaled up even if
     ///   no metric can be read. The reference leaves it at 0 until one can.
     pub strict_scale_to_zero: bool,
+    /// Whether metrics of scaling schedules with an average target have no tolerance: their values
+    /// are exact, and a step of a ramp can be smaller than the tolerance. Default false, which is
+    /// exactly the reference.
+    pub exact_schedules: bool,
 }
 
 impl Default for Settings {
@@ -55,6 +59,7 @@ impl Default for Settings {
             initial_readiness_delay: SignedDuration::from_secs(30),
             scale_to_zero: true,
             strict_scale_to_zero: false,
+            exact_schedules: false,
         }
     }
 }
@@ -101,6 +106,13 @@ impl Settings {
         self.strict_scale_to_zero = enabled;
         self
     }
+
+    /// Sets [`Settings::exact_schedules`].
+    #[must_use]
+    pub const fn with_exact_schedules(mut self, enabled: bool) -> Self {
+        self.exact_schedules = enabled;
+        self
+    }
 }
 
 /// How far the ratio of usage to target may differ from 1 without a change, as fractions.
@@ -113,6 +125,9 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
+    /// Any difference is a change.
+    pub const NONE: Self = Self { up: 0.0, down: 0.0 };
+
     /// The effective tolerances of an autoscaler: those of its `behavior` (KEP-4951), else the
     /// controller's.
     pub fn for_spec(spec: &HorizontalPodAutoscalerSpec, settings: &Settings) -> Self {

@@ -18,11 +18,13 @@ use crate::{
     clock::{Clock, SystemClock},
     config::Options,
     events::{EventRecorder, EventWriterConfig},
+    foresight::Foresight,
     history_store::{HistoryHealth, HistoryStore, StoredUntil},
-    informer::{Informers, ScaleInformers},
+    informer::{Informers, ReconcileTrigger, ScaleInformers},
     k8s::{Clients, FieldManager},
     key::AutoscalerApi,
     leader_election::{Candidate, Election, Leadership, Predecessor},
+    leader_task::{LeaderContext, LeaderTask},
     metrics::{ObservedSource, Sources, Telemetry},
     peer_check::{ActivePeer, active_peer},
     queue::{InitialDelay, WorkQueue},
@@ -58,6 +60,12 @@ pub struct Dependencies {
     pub metrics: Arc<dyn MetricsClient>,
     /// Receives the controller's pods when it starts.
     pub pods: PodLookup,
+    /// Receives the controller's queue when it starts.
+    pub trigger: ReconcileTrigger,
+    /// When metrics are known to change.
+    pub foresight: Arc<dyn Foresight>,
+    /// What else the leader does. Not in a dry run.
+    pub leader_tasks: Vec<LeaderTask>,
     /// The time that decisions are made with.
     pub clock: Arc<dyn Clock>,
     /// Receives every reconcile, in addition to `telemetry`.
@@ -111,6 +119,9 @@ impl Dependencies {
             mapper,
             metrics: Arc::new(metrics),
             pods: PodLookup::default(),
+            trigger: ReconcileTrigger::default(),
+            foresight: Arc::new(()),
+            leader_tasks: Vec::new(),
             clock,
             observer: Arc::new(()),
             telemetry,
@@ -160,6 +171,7 @@ pub async fn run(
         field_manager: dependencies.field_manager(),
     };
     dependencies.pods.attach(informers.caches.pods.clone());
+    dependencies.trigger.attach(informers.clone());
     let shadow = Arc::new(ShadowRecords::default());
     telemetry.attach(Sources {
         autoscalers: informers.caches.autoscalers.clone(),
@@ -289,6 +301,7 @@ struct Leader<'a> {
 /// The tasks of a leader, in the order in which they end.
 struct LeaderTasks {
     workers: JoinSet<()>,
+    others: JoinSet<()>,
     event_writer: JoinSet<()>,
     history_store: JoinSet<()>,
     stop_history_store: CancellationToken,
@@ -341,6 +354,8 @@ impl Leader<'_> {
         telemetry.attach_events(events.dropped().clone());
         let mut event_writer = JoinSet::new();
         event_writer.spawn(writer.run());
+        let others =
+            self.start_others(LeaderContext { client: client.clone(), events: events.clone() });
         let reconciler = Arc::new(self.reconciler(client, events, observer));
         info!(dry_run, "reconciling");
         let mut workers = JoinSet::new();
@@ -351,10 +366,21 @@ impl Leader<'_> {
             sync_period: self.options.sync_period,
             slots: WorkerSlots::new(self.options.workers),
             suspension: self.suspension.clone(),
+            foresight: self.dependencies.foresight.clone(),
         };
         workers.spawn(running.run());
         telemetry.set_working(true);
-        LeaderTasks { workers, event_writer, history_store, stop_history_store }
+        LeaderTasks { workers, others, event_writer, history_store, stop_history_store }
+    }
+
+    fn start_others(&self, context: LeaderContext) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        if !self.dependencies.dry_run {
+            for task in &self.dependencies.leader_tasks {
+                tasks.spawn(task.run(context.clone()));
+            }
+        }
+        tasks
     }
 
     /// A standby doesn't report a peer's writes, and those from before its leadership may be old.
@@ -431,6 +457,8 @@ impl Leader<'_> {
         self.informers.queue.shut_down();
         let finish = async {
             while tasks.workers.join_next().await.is_some() {}
+            // They hold recorders of events.
+            tasks.others.shutdown().await;
             // Ends once all recorders are dropped and its queue is empty.
             tasks.event_writer.join_next().await;
             tasks.stop_history_store.cancel();

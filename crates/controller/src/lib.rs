@@ -25,7 +25,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `key`, [`scope`], `clock`, [`annotations`], `hash`, [`trace`] | basic types |
+//! | `key`, [`scope`], `clock`, `foresight`, [`annotations`], `hash`, [`trace`] | basic types |
 //! | [`k8s`] | access to the API server: clients, limits, requests, decoding |
 //! | [`scale_target`] | kinds to resources, and their scales |
 //! | [`cache`] | autoscalers, pods, selectors and scales in memory |
@@ -35,7 +35,7 @@
 //! | [`shadow`] | comparison with a peer controller |
 //! | [`reconcile`] | one reconcile: read, decide, write the scale and the status |
 //! | `history_store` | histories for the next leader |
-//! | [`leader_election`] | which instance may write |
+//! | [`leader_election`], `leader_task` | which instance may write |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
 //! | `peer_check` | looks for another controller at the start |
@@ -48,6 +48,7 @@ mod clock;
 mod config;
 mod controller;
 pub mod events;
+mod foresight;
 mod hash;
 mod health;
 mod history_store;
@@ -55,6 +56,7 @@ pub mod informer;
 pub mod k8s;
 mod key;
 pub mod leader_election;
+mod leader_task;
 pub mod metrics;
 mod peer_check;
 pub mod queue;
@@ -100,8 +102,10 @@ pub mod fuzzing {
 pub use clock::{Clock, Instants, SystemClock};
 pub use config::Options;
 pub use controller::{Dependencies, RunError, run};
+pub use foresight::Foresight;
 pub use health::HealthError;
 pub use key::{AutoscalerApi, HpaKey};
+pub use leader_task::{LeaderContext, LeaderTask};
 pub use metrics::{BuildInfo, Telemetry, TelemetryOptions};
 pub use peer_check::ActivePeer;
 pub use reconcile::{Finished, Observer, Reconciled};

@@ -7,7 +7,8 @@ use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
 
 use crate::{
-    cache::NextDue,
+    cache::{Autoscaler, NextDue},
+    foresight::Foresight,
     key::HpaKey,
     metrics::Telemetry,
     queue::{WorkItem, WorkQueue},
@@ -25,6 +26,7 @@ pub(crate) struct Workers {
     pub(crate) sync_period: Duration,
     pub(crate) slots: WorkerSlots,
     pub(crate) suspension: Arc<SuspensionDetector>,
+    pub(crate) foresight: Arc<dyn Foresight>,
 }
 
 impl Workers {
@@ -61,7 +63,7 @@ impl Workers {
                 NextDue::Early(next) => next,
                 NextDue::Periodic(next) => {
                     telemetry.scheduled(&key, next);
-                    next
+                    self.before_change(&autoscaler, next)
                 }
             };
             queue.add_after(key, next.saturating_duration_since(Instant::now()));
@@ -71,5 +73,17 @@ impl Workers {
         }
         telemetry.processed(started.elapsed());
         item.done();
+    }
+
+    /// The time at which a metric is known to change, if that is before the periodic reconcile,
+    /// which stays due.
+    fn before_change(&self, autoscaler: &Autoscaler, periodic: Instant) -> Instant {
+        let now = self.reconciler.clock.now();
+        let Some(change) = self.foresight.next_change(&autoscaler.object(), now) else {
+            return periodic;
+        };
+        let delay = Duration::try_from(change.duration_since(now)).unwrap_or_default();
+        let at = Instant::now().checked_add(delay).filter(|at| *at < periodic);
+        at.inspect(|_| autoscaler.keep_due(periodic)).unwrap_or(periodic)
     }
 }

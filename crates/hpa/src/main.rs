@@ -25,6 +25,7 @@ mod prometheus_metrics;
 mod query_exports;
 mod rules;
 mod run;
+mod scaling_schedules;
 mod schedule;
 mod serve;
 mod shadow;

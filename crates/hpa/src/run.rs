@@ -18,7 +18,7 @@ use tracing::info;
 use crate::otlp::Traces;
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
-    in_process, logging, serve, version,
+    in_process, logging, scaling_schedules, serve, version,
 };
 
 /// The exit status after a second signal, as shells report SIGINT.
@@ -71,6 +71,7 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
         None => Dependencies::with_telemetry(clients, &options, telemetry),
     };
     let dependencies = Dependencies { election, apis, ..dependencies };
+    let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
     #[cfg(feature = "otlp")]
     let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
     let outcome = hpa_controller::run(dependencies, options, shutdown).await;
@@ -97,6 +98,12 @@ fn refusal(peer: &ActivePeer) -> String {
 /// The file that names the namespace of the pod.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
+/// The namespace of this pod, if it is one.
+pub(crate) fn pod_namespace() -> Option<String> {
+    let text = std::fs::read_to_string(POD_NAMESPACE).ok()?;
+    Some(text.trim().to_owned())
+}
+
 /// Configures the election. It has its own client without rate limits, so that renewals never queue
 /// behind other requests.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
@@ -110,11 +117,10 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let client = Clients::new(&config).await?.api;
     let is_in_cluster =
         arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let pod_namespace = || std::fs::read_to_string(POD_NAMESPACE).ok().filter(|_| is_in_cluster);
     let flag = election.leader_elect_resource_namespace.clone();
-    let namespace = flag.or_else(pod_namespace).unwrap_or_else(|| "kube-system".to_owned());
+    let namespace = flag.or_else(|| pod_namespace().filter(|_| is_in_cluster));
     let config = ElectionConfig {
-        namespace: namespace.trim().to_owned(),
+        namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
         name: election.leader_elect_resource_name.clone(),
         identity: leader_election::identity(),
         lease_duration: to_std(election.leader_elect_lease_duration),
@@ -183,6 +189,7 @@ fn default_burst(qps: f64) -> u32 {
 pub(crate) fn options(arguments: &RunArguments) -> Options {
     let options = options_from(&arguments.autoscaling, &arguments.cluster);
     Options {
+        settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
         shutdown_grace: to_std(arguments.shutdown_grace_period),
         allow_other_controller: arguments.allow_other_controller,
         status_interval: to_std(arguments.status_interval),

@@ -8,6 +8,7 @@
 //!   status with which prometheus-adapter ("the reference" here) answers.
 //! - [`objects`] is the interface to the objects of the cluster, and [`KubeObjects`] implements it.
 //! - [`PrometheusProvider`] reads metrics from Prometheus, by the rules of the reference.
+//! - [`Schedules`] has the values of scaling schedules, and [`RoutedProvider`] joins providers.
 //! - [`ProviderSource`] makes a provider the controller's source of metrics.
 
 #![warn(missing_docs)]
@@ -19,6 +20,8 @@ pub mod objects;
 pub mod prometheus;
 pub mod provider;
 pub mod request;
+mod routed;
+pub mod schedules;
 mod source;
 pub mod test_doubles;
 pub mod value;
@@ -33,4 +36,6 @@ pub use prometheus::{
 };
 pub use provider::{ApiGroups, Provider};
 pub use request::{CustomRequest, ExternalRequest, ObjectKey};
+pub use routed::RoutedProvider;
+pub use schedules::{ScheduleClient, ScheduleKey, ScheduleProvider, Schedules};
 pub use source::ProviderSource;

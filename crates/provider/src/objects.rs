@@ -71,3 +71,35 @@ pub enum ListError {
     #[error("{0} can't be selected: they are not cached")]
     NotCached(String),
 }
+
+/// For providers that select no objects of the cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoObjects;
+
+#[async_trait]
+impl ObjectLister for NoObjects {
+    async fn names(
+        &self,
+        resource: &ApiResource,
+        _: &str,
+        _: &Selector,
+    ) -> Result<Vec<String>, ListError> {
+        Err(ListError::NotCached(resource.group_resource.to_string()))
+    }
+
+    async fn running_pods(&self, _: &str, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("pods".to_owned()))
+    }
+
+    async fn running_pod(&self, _: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("pods".to_owned()))
+    }
+
+    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("nodes".to_owned()))
+    }
+
+    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
+        Err(ListError::NotCached("nodes".to_owned()))
+    }
+}

@@ -97,6 +97,16 @@ pub struct CrossVersionObjectReference {
     pub unknown: UnknownFields,
 }
 
+impl CrossVersionObjectReference {
+    /// Whether this is a `ScalingSchedule` or `ClusterScalingSchedule` of `zalando.org`, whose
+    /// metrics follow a schedule.
+    pub fn is_scaling_schedule(&self) -> bool {
+        let group = self.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        group == "zalando.org"
+            && matches!(self.kind.as_str(), "ScalingSchedule" | "ClusterScalingSchedule")
+    }
+}
+
 /// A metric's name, with an optional selector of series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

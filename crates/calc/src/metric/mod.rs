@@ -28,12 +28,15 @@ pub(crate) use status::status_without_value;
 use value::{external, is_object_average, object};
 
 /// The inputs of a proposal other than the metric.
+#[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) scale: &'a Scale,
     pub(crate) pods: &'a [Arc<Pod>],
     pub(crate) tolerances: Tolerances,
     pub(crate) readiness: Readiness,
+    /// See [`Settings::exact_schedules`](crate::Settings::exact_schedules).
+    pub(crate) exact_schedules: bool,
 }
 
 /// A metric with a proposal.
@@ -220,6 +223,16 @@ fn expect_reading<T>(
 }
 
 impl Context<'_> {
+    /// The context of one metric.
+    pub(crate) fn for_metric(&self, spec: &MetricSpec) -> Self {
+        let is_exact = self.exact_schedules
+            && spec.source_type == MetricSourceType::Object
+            && spec.object.as_ref().is_some_and(|object| {
+                is_object_average(&object.target) && object.described_object.is_scaling_schedule()
+            });
+        if is_exact { Self { tolerances: Tolerances::NONE, ..*self } } else { *self }
+    }
+
     fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().map(AsRef::as_ref)
     }

@@ -188,7 +188,7 @@ impl Informers {
     }
 
     /// Whether an autoscaler is in shadow mode, so that nothing is written for it.
-    fn is_shadowed(&self, key: &HpaKey) -> bool {
+    pub(super) fn is_shadowed(&self, key: &HpaKey) -> bool {
         let has_annotation = || {
             let autoscaler = self.caches.autoscalers.get(key);
             autoscaler.is_some_and(|it| AnnotationSettings::from_hpa(&it.object()).dry_run)

@@ -6,6 +6,7 @@ mod relist_timer;
 mod rewind_check;
 mod scales;
 mod stream;
+mod trigger;
 mod undecodable;
 mod watch_client;
 mod watch_intervals;
@@ -24,6 +25,7 @@ use tracing::warn;
 pub use scales::ScaleInformers;
 #[cfg(fuzzing)]
 pub(crate) use scales::differential;
+pub use trigger::ReconcileTrigger;
 pub use watch_intervals::WatchIntervals;
 
 use crate::{

@@ -1,25 +1,30 @@
 //! `hpa adapter`.
 
+mod leader;
 mod prometheus_url;
 mod serving;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hpa_adapter::{
     Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Server, Version,
     authentication::{FrontProxyFlags, Lookup, TokenAuthenticator, TrustSettings, TrustSource},
     authorization::AuthorizerOptions,
     server::ServerOptions,
 };
-use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use hpa_controller::{
+    LeaderTask,
+    k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+};
 use hpa_metrics_api::InstalledGroups;
 use hpa_prometheus::Client;
 use hpa_provider::{
     DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, ResourceMapper,
-    RulesFile, Servers,
+    RoutedProvider, RulesFile, ScheduleProvider, Schedules, Servers,
 };
 use hpa_rules::{Compat, Config, RuleSet};
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -29,7 +34,7 @@ use crate::{
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
     run::cancel_on_signal,
-    version,
+    scaling_schedules, version,
 };
 
 /// How long an authorization is cached, if no flag says so. Autoscalers send each request every
@@ -61,13 +66,11 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let requests = RequestMetrics::new()?;
     metrics.register(requests.clone())?;
     let requests = Arc::new(requests);
-    let client = prometheus_client(&arguments, requests.clone()).await?;
-    let (file, config) = rules(&arguments)?;
-    check_intervals(&arguments, &config)?;
     let clients = KubeClients::new(&arguments).await?;
-    let servers =
-        Servers::new(Some(client), requests).permitting(arguments.prometheus.server_permissions());
-    let provider = provider(&arguments, config, servers, &clients).await?;
+    let mut sources = Sources::default();
+    sources.add_schedules(&arguments, &clients)?;
+    sources.add_rules(&arguments, &clients, requests, &metrics).await?;
+    let provider: Arc<dyn Provider> = Arc::new(RoutedProvider::new(sources.providers));
     let groups = groups(&arguments, &*provider);
 
     let (trust_source, trust) =
@@ -94,13 +97,13 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let certificate =
         serving::certificate(&arguments.serving, server_options, &clients.lister, groups, &stop)
             .await?;
-    metrics.register(RuleMetrics::new(provider.clone())?)?;
-    metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
-    let adapter =
-        Adapter::new(provider.clone(), authenticator.clone(), authorizer, metrics, options);
+    let adapter = Adapter::new(provider, authenticator.clone(), authorizer, metrics, options);
     let adapter = Arc::new(adapter);
 
-    tokio::spawn(async move { provider.run(file).await });
+    let leading = (!sources.leader_tasks.is_empty()).then(|| {
+        let election = leader::election(&arguments.election, clients.election.clone());
+        tokio::spawn(leader::run(election, clients.lister, sources.leader_tasks, stop.clone()))
+    });
     tokio::spawn(trust_source.run(authenticator, stop.clone()));
     let names: Vec<&str> = groups.iter().map(hpa_metrics_api::Group::name).collect();
     info!(address = %server.address(), groups = names.join(","), "serving");
@@ -111,7 +114,68 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
         stopping.set_stopping();
     });
     server.serve(adapter, certificate, server_options, stop).await;
+    if let Some(leading) = leading {
+        // Releases the lease.
+        leading.await.context("the leader's task failed")?;
+    }
     Ok(())
+}
+
+/// Where the metrics come from, and the work of a leader.
+#[derive(Default)]
+struct Sources {
+    providers: Vec<Arc<dyn Provider>>,
+    leader_tasks: Vec<LeaderTask>,
+}
+
+impl Sources {
+    fn add_schedules(
+        &mut self,
+        arguments: &AdapterArguments,
+        clients: &KubeClients,
+    ) -> anyhow::Result<()> {
+        let flags = &arguments.schedules;
+        if !flags.scaling_schedule {
+            return Ok(());
+        }
+        flags.defaults.check().map_err(|error| anyhow!(error))?;
+        let settings = flags.defaults.settings(arguments.compat.schedules());
+        let schedules = Arc::new(Schedules::new(settings, Arc::new(Timestamp::now)));
+        tokio::spawn({
+            let (schedules, client) = (schedules.clone(), clients.lister.clone());
+            async move { schedules.watch(client, &[], |_| {}).await }
+        });
+        self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
+        self.providers.push(Arc::new(ScheduleProvider::new(schedules)));
+        Ok(())
+    }
+
+    /// Adds the metrics of the rules file. Without one, other metrics are enough.
+    async fn add_rules(
+        &mut self,
+        arguments: &AdapterArguments,
+        clients: &KubeClients,
+        requests: Arc<RequestMetrics>,
+        metrics: &Metrics,
+    ) -> anyhow::Result<()> {
+        if arguments.config.is_none() && !self.providers.is_empty() {
+            return Ok(());
+        }
+        let client = prometheus_client(arguments, requests.clone()).await?;
+        let (file, config) = rules(arguments)?;
+        check_intervals(arguments, &config)?;
+        let permissions = arguments.prometheus.server_permissions();
+        let servers = Servers::new(Some(client), requests).permitting(permissions);
+        let provider = provider(arguments, config, servers, clients).await?;
+        metrics.register(RuleMetrics::new(provider.clone())?)?;
+        metrics.register(QueryCollector::for_provider("hpa_adapter", provider.clone())?)?;
+        tokio::spawn({
+            let provider = provider.clone();
+            async move { provider.run(file).await }
+        });
+        self.providers.push(provider);
+        Ok(())
+    }
 }
 
 /// The client of Prometheus, and its files, which are read once for their errors.
@@ -166,6 +230,8 @@ struct KubeClients {
     lister: kube::Client,
     authentication: kube::Client,
     authorization: kube::Client,
+    /// For a lease only, so that renewals don't queue behind other requests.
+    election: kube::Client,
 }
 
 impl KubeClients {
@@ -194,6 +260,7 @@ impl KubeClients {
             lister: client(default, ClientLimits { rate, ..limits }).await?,
             authentication: client(&arguments.authentication.authentication_kubeconfig, limits)
                 .await?,
+            election: client(default, limits).await?,
             authorization: client(&arguments.authorization.authorization_kubeconfig, limits)
                 .await?,
         })

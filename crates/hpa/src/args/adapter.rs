@@ -8,7 +8,7 @@ use super::{
     LogArguments, PrometheusArguments, SharingArguments,
     boolean::{BOOL, accept_boolean},
     ignored::IgnoredArguments,
-    values::{duration, positive_duration, rate},
+    values::{duration, namespace, positive_duration, rate},
 };
 
 const ADAPTER_EXAMPLES: &str = "\
@@ -19,6 +19,9 @@ Examples:
 
   Answer exactly as prometheus-adapter, also where that can do harm:
     hpa adapter --compat prometheus-adapter --config rules.yaml
+
+  Serve metrics of ScalingSchedules only:
+    hpa adapter --scaling-schedule --secure-port 6443
 
 The flags of prometheus-adapter are accepted. Those of the generic API server
 that have no effect here, such as --audit-log-path, cause a warning.";
@@ -55,6 +58,10 @@ pub(crate) struct AdapterArguments {
     #[command(flatten)]
     pub(crate) prometheus: PrometheusArguments,
     #[command(flatten)]
+    pub(crate) schedules: super::ScalingScheduleArguments,
+    #[command(flatten)]
+    pub(crate) election: AdapterElectionArguments,
+    #[command(flatten)]
     pub(crate) cluster: AdapterClusterArguments,
     #[command(flatten)]
     pub(crate) serving: ServingArguments,
@@ -75,15 +82,60 @@ pub(crate) enum CompatArgument {
     Off,
     /// prometheus-adapter 0.12
     PrometheusAdapter,
+    /// kube-metrics-adapter 0.2.9
+    KubeMetricsAdapter,
 }
 
 impl CompatArgument {
     pub(crate) fn mode(self) -> Compat {
         match self {
-            Self::Off => Compat::Off,
+            Self::Off | Self::KubeMetricsAdapter => Compat::Off,
             Self::PrometheusAdapter => Compat::PrometheusAdapter,
         }
     }
+
+    pub(crate) fn schedules(self) -> hpa_schedules::Compat {
+        match self {
+            Self::Off | Self::PrometheusAdapter => hpa_schedules::Compat::Off,
+            Self::KubeMetricsAdapter => hpa_schedules::Compat::KubeMetricsAdapter,
+        }
+    }
+}
+
+/// Which of several adapters writes the status of schedules.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
+pub(crate) struct AdapterElectionArguments {
+    /// Acquire a lease before writing the status of schedules. All replicas serve metrics. Set to
+    /// false only if there is a single one
+    #[arg(long, env = "HPA_ADAPTER_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
+    pub(crate) leader_elect: bool,
+    /// How long other replicas wait after the last renewal before they acquire the lease
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = positive_duration
+    )]
+    pub(crate) leader_elect_lease_duration: SignedDuration,
+    /// Name of the lease
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME",
+        value_name = "NAME",
+        default_value = "hpa-adapter",
+        value_parser = namespace
+    )]
+    pub(crate) leader_elect_resource_name: String,
+    /// Namespace of the lease [default: the namespace of this pod, else kube-system]
+    #[arg(
+        long,
+        env = "HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAMESPACE",
+        value_name = "NAME",
+        value_parser = namespace
+    )]
+    pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
 /// Access to the API server.

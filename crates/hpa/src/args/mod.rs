@@ -18,6 +18,7 @@ mod prometheus;
 mod rules;
 mod rules_compare;
 mod run;
+mod scaling_schedule;
 mod schedule;
 mod shadow_report;
 mod sharing;
@@ -40,7 +41,7 @@ pub(crate) use self::demo::DemoArguments;
 #[cfg(feature = "otlp")]
 pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
-    adapter::{AdapterArguments, ServingArguments},
+    adapter::{AdapterArguments, AdapterElectionArguments, ServingArguments},
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
     explain::{ExplainHpaArguments, ReportFormat},
@@ -57,6 +58,7 @@ pub(crate) use self::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,
     },
+    scaling_schedule::{ScalingScheduleArguments, ScheduleDefaults},
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
     sharing::SharingArguments,

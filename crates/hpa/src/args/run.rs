@@ -82,6 +82,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) prometheus: super::PrometheusArguments,
     #[command(flatten)]
+    pub(crate) schedules: super::ScalingScheduleArguments,
+    #[command(flatten)]
     pub(crate) election: ElectionArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,

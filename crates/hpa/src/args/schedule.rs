@@ -1,9 +1,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use jiff::{SignedDuration, Timestamp};
-
-use super::values::duration;
+use jiff::Timestamp;
 
 const PREVIEW_EXAMPLES: &str = "\
 Examples:
@@ -44,16 +42,8 @@ pub(crate) struct PreviewArguments {
     /// The first instant, as in 2026-01-31T08:00:00Z [default: now]
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Timestamp>,
-    /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
-    pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
-    /// Time zone of repeating entries without a known one
-    #[arg(long, value_name = "NAME", default_value = "Europe/Berlin")]
-    pub(crate) scaling_schedule_default_time_zone: String,
-    /// Number of steps of a ramp
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) scaling_schedule_ramp_steps: u32,
+    #[command(flatten)]
+    pub(crate) defaults: super::ScheduleDefaults,
     /// Behave exactly as another program: with kube-metrics-adapter, windows and ramps end at
     /// midnight
     #[arg(long, value_name = "PROGRAM")]

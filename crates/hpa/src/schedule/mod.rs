@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
-use hpa_schedules::{Compat, Settings};
+use hpa_schedules::Compat;
 use jiff::{SignedDuration, Timestamp};
 
 use self::preview::Preview;
@@ -36,13 +36,8 @@ pub(crate) fn run(command: ScheduleCommand) -> anyhow::Result<ExitCode> {
 /// The preview, and whether all entries are valid.
 fn preview(arguments: &PreviewArguments) -> anyhow::Result<(String, bool)> {
     let input = convert::read(&arguments.file)?;
-    let settings = Settings {
-        default_scaling_window: arguments.scaling_schedule_default_scaling_window,
-        default_time_zone: arguments.scaling_schedule_default_time_zone.clone(),
-        ramp_steps: arguments.scaling_schedule_ramp_steps,
-        compat: if arguments.compat.is_some() { Compat::KubeMetricsAdapter } else { Compat::Off },
-        ..Settings::default()
-    };
+    let compat = if arguments.compat.is_some() { Compat::KubeMetricsAdapter } else { Compat::Off };
+    let settings = arguments.defaults.settings(compat);
     let from = arguments.from.unwrap_or_else(Timestamp::now);
     let to = from.checked_add(WEEK).context("--from: too late")?;
     let previews = preview::read(&input, &settings, from, to)?;

@@ -39,6 +39,8 @@ pub struct Autoscaler {
     replica_mismatch: Mutex<ReplicaMismatch>,
     history: Mutex<StoredHistory>,
     early_retries: Mutex<EarlyRetries>,
+    /// When the next periodic reconcile is due, if another one is queued before it.
+    kept_due: Mutex<Option<Instant>>,
     /// Hash of the target reference of the last reconcile.
     target_hash: Mutex<Option<u64>>,
     /// The error of the last reconcile, if it failed.
@@ -124,6 +126,7 @@ impl Autoscaler {
             scale_is_trusted: AtomicBool::new(false),
             replica_mismatch: Mutex::default(),
             history: Mutex::default(),
+            kept_due: Mutex::default(),
             target_hash: Mutex::default(),
             failure: Mutex::default(),
             invalid_annotations: Mutex::default(),
@@ -244,7 +247,16 @@ impl Autoscaler {
 
     /// When the next reconcile is due, after one that was due at `due`.
     pub(crate) fn next_due(&self, due: Instant, period: Duration) -> NextDue {
+        if let Some(kept) = self.kept_due.lock().take().filter(|kept| *kept > due) {
+            return NextDue::Periodic(kept);
+        }
         self.early_retries.lock().next_due(due, period)
+    }
+
+    /// The next reconcile is an additional one, and doesn't shift the periodic one that is due at
+    /// this time. Otherwise all autoscalers of a schedule would be due at the same time forever.
+    pub(crate) fn keep_due(&self, periodic: Instant) {
+        *self.kept_due.lock() = Some(periodic);
     }
 
     /// Sets the message about invalid annotations, `None` if all are valid. Returns whether to
@@ -347,5 +359,19 @@ mod tests {
         let changes = [None, Some("x"), Some("x"), Some("y"), None, None]
             .map(|failure| autoscaler.set_failure(failure.map(ToOwned::to_owned)));
         assert_eq!(changes, [Unchanged, New, Same, New, Ended, Unchanged]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn additional_reconcile_does_not_shift_the_periodic_one() {
+        let (start, period) = (Instant::now(), Duration::from_secs(15));
+        let seconds = |seconds| start + Duration::from_secs(seconds);
+        let autoscaler = Autoscaler::new(HorizontalPodAutoscaler::default(), Origin::List);
+        assert_eq!(autoscaler.next_due(start, period), NextDue::Periodic(seconds(15)));
+        autoscaler.keep_due(seconds(15));
+        assert_eq!(autoscaler.next_due(seconds(7), period), NextDue::Periodic(seconds(15)));
+        assert_eq!(autoscaler.next_due(seconds(15), period), NextDue::Periodic(seconds(30)));
+        // It was late, so that the periodic one is past.
+        autoscaler.keep_due(seconds(30));
+        assert_eq!(autoscaler.next_due(seconds(31), period), NextDue::Periodic(seconds(46)));
     }
 }

@@ -1,0 +1,69 @@
+//! Work that one of several adapters does: the one that holds a lease.
+
+use std::sync::Arc;
+
+use hpa_controller::{
+    LeaderContext, LeaderTask, SystemClock,
+    events::{EventRecorder, EventWriterConfig},
+    leader_election::{Candidate, Election, ElectionConfig, identity},
+};
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    args::{AdapterElectionArguments, to_std},
+    run::pod_namespace,
+};
+
+/// The election that the flags describe. `client` must not be shared.
+pub(super) fn election(arguments: &AdapterElectionArguments, client: Client) -> Option<Election> {
+    let namespace = arguments.leader_elect_resource_namespace.clone().or_else(pod_namespace);
+    let config = ElectionConfig {
+        namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
+        name: arguments.leader_elect_resource_name.clone(),
+        identity: identity(),
+        lease_duration: to_std(arguments.leader_elect_lease_duration),
+        renew_deadline: to_std(arguments.leader_elect_lease_duration) * 2 / 3,
+        retry_period: to_std(arguments.leader_elect_lease_duration) * 2 / 15,
+        keep_history: false,
+    };
+    arguments.leader_elect.then_some(Election { client, config })
+}
+
+/// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the lease.
+pub(super) async fn run(
+    election: Option<Election>,
+    client: Client,
+    tasks: Vec<LeaderTask>,
+    stop: CancellationToken,
+) {
+    while !stop.is_cancelled() {
+        let candidate = Candidate::new(election.as_ref(), Arc::new(SystemClock::default()));
+        let leadership = candidate.leadership().clone();
+        let lead = async {
+            if leadership.acquired().await.is_none() {
+                return;
+            }
+            info!("leader: writing the status of schedules, and events");
+            let client = leadership.fence(&client);
+            let (events, writer) = EventRecorder::new(client.clone(), EventWriterConfig::default());
+            let mut running = JoinSet::new();
+            running.spawn(writer.run());
+            for task in &tasks {
+                running.spawn(
+                    task.run(LeaderContext { client: client.clone(), events: events.clone() }),
+                );
+            }
+            leadership.lost().await;
+            info!("lost the leader lease");
+        };
+        // Dropped, it ends the tasks.
+        tokio::select! {
+            () = lead => {}
+            () = stop.cancelled() => {}
+        }
+        candidate.release().await;
+    }
+}

@@ -1,0 +1,71 @@
+use clap::Args;
+use hpa_schedules::{Compat, Settings};
+use jiff::SignedDuration;
+
+use super::{boolean::BOOL, values::duration};
+
+/// Whether scaling schedules are used.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Scaling schedules (as in kube-metrics-adapter)")]
+pub(crate) struct ScalingScheduleArguments {
+    /// Read metrics that describe a ScalingSchedule or ClusterScalingSchedule of zalando.org from
+    /// the schedule, and write its status.active
+    #[arg(long, env = "HPA_SCALING_SCHEDULE", value_name = BOOL, default_value_t = false)]
+    pub(crate) scaling_schedule: bool,
+    #[command(flatten)]
+    pub(crate) defaults: ScheduleDefaults,
+}
+
+/// What applies to schedules that don't say otherwise.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScheduleDefaults {
+    /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
+    #[arg(
+        long,
+        env = "HPA_SCALING_SCHEDULE_DEFAULT_SCALING_WINDOW",
+        value_name = "DURATION",
+        default_value = "10m",
+        value_parser = duration
+    )]
+    pub(crate) scaling_schedule_default_scaling_window: SignedDuration,
+    /// Time zone of repeating entries without a known one
+    #[arg(
+        long,
+        env = "HPA_SCALING_SCHEDULE_DEFAULT_TIME_ZONE",
+        value_name = "NAME",
+        default_value = "Europe/Berlin"
+    )]
+    pub(crate) scaling_schedule_default_time_zone: String,
+    /// Number of steps of a ramp
+    #[arg(
+        long,
+        env = "HPA_SCALING_SCHEDULE_RAMP_STEPS",
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
+    pub(crate) scaling_schedule_ramp_steps: u32,
+}
+
+impl ScheduleDefaults {
+    pub(crate) fn settings(&self, compat: Compat) -> Settings {
+        Settings {
+            default_scaling_window: self.scaling_schedule_default_scaling_window,
+            default_time_zone: self.scaling_schedule_default_time_zone.clone(),
+            ramp_steps: self.scaling_schedule_ramp_steps,
+            compat,
+            ..Settings::default()
+        }
+    }
+
+    /// Checks what the types can't express.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let zone = &self.scaling_schedule_default_time_zone;
+        if Settings::default().time_zones.get(zone).is_err() {
+            return Err(format!(
+                "--scaling-schedule-default-time-zone: unknown time zone {zone:?}"
+            ));
+        }
+        Ok(())
+    }
+}

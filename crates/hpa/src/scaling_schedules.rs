@@ -1,0 +1,63 @@
+//! Scaling schedules in the controller's process: `hpa run --scaling-schedule`.
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use futures::FutureExt;
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_controller::{Dependencies, Foresight, LeaderTask, Options};
+use hpa_provider::{ScheduleClient, Schedules, schedules::schedules_of};
+use hpa_schedules::Compat;
+use jiff::Timestamp;
+
+use crate::args::ScalingScheduleArguments;
+
+/// When the values of schedules change.
+struct ScheduleForesight(Arc<Schedules>);
+
+impl Foresight for ScheduleForesight {
+    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
+        self.0.next_change(hpa, now)
+    }
+}
+
+/// Lets a controller follow scaling schedules, if that is on.
+pub(crate) fn attach(
+    arguments: &ScalingScheduleArguments,
+    options: &Options,
+    dependencies: Dependencies,
+) -> anyhow::Result<Dependencies> {
+    if !arguments.scaling_schedule {
+        return Ok(dependencies);
+    }
+    arguments.defaults.check().map_err(|error| anyhow!(error))?;
+    let clock = dependencies.clock.clone();
+    let settings = arguments.defaults.settings(Compat::Off);
+    let schedules = Arc::new(Schedules::new(settings, Arc::new(move || clock.now())));
+    tokio::spawn({
+        let (schedules, trigger) = (schedules.clone(), dependencies.trigger.clone());
+        let (client, namespaces) = (dependencies.clients.api.clone(), options.namespaces.clone());
+        async move {
+            let on_change = |changed: &[_]| {
+                trigger.reconcile_where(|hpa| schedules_of(hpa).any(|key| changed.contains(&key)));
+            };
+            schedules.watch(client, &namespaces, on_change).await;
+        }
+    });
+    let mut leader_tasks = dependencies.leader_tasks;
+    leader_tasks.push(status_writer(schedules.clone()));
+    Ok(Dependencies {
+        metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
+        foresight: Arc::new(ScheduleForesight(schedules)),
+        leader_tasks,
+        ..dependencies
+    })
+}
+
+/// Writes `status.active` of all schedules.
+pub(crate) fn status_writer(schedules: Arc<Schedules>) -> LeaderTask {
+    LeaderTask::new(move |context| {
+        let schedules = schedules.clone();
+        async move { schedules.write_statuses(context.client).await }.boxed()
+    })
+}

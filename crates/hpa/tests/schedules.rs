@@ -1,0 +1,113 @@
+//! `hpa run --scaling-schedule`: an autoscaler on a schedule that changes while it is watched.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, api::DynamicObject, core::ApiResource, runtime::watcher::watch_object};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+/// Timeout of every wait, far below the sync period.
+const LIMIT: Duration = Duration::from_secs(100);
+
+fn schedule(start: Timestamp, value: i64) -> Value {
+    let entry = json!({ "type": "OneTime", "date": start.to_string(), "durationMinutes": 60,
+        "value": value });
+    json!({
+        "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+        "metadata": { "name": "evening", "namespace": NAMESPACE },
+        "spec": { "scalingWindowDurationMinutes": 0, "schedules": [entry] },
+    })
+}
+
+fn testbed() -> Testbed {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all(hpa_crd::schedule_definitions().unwrap());
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject":
+            { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "evening" },
+        "metric": { "name": "scheduled" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    testbed.apply_all([
+        objects::namespace(),
+        objects::running_deployment("web", 20),
+        objects::hpa("web", 1..=99, [metric]),
+    ]);
+    testbed
+}
+
+/// Waits until the Deployment has this number of replicas.
+async fn replicas(testbed: &Testbed, served: &ServedTestbed, expected: i32) {
+    let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
+    let mut changes = pin!(watch_object(deployments, "web"));
+    let reached = async {
+        while let Some(change) = changes.next().await {
+            if change.unwrap().and_then(|object| object.spec.replicas) == Some(expected) {
+                return;
+            }
+        }
+    };
+    if timeout(LIMIT, reached).await.is_err() {
+        let condition = testbed.condition("web", "ScalingActive");
+        panic!("not {expected} replicas, {condition:?}: {}", served.log());
+    }
+}
+
+/// Waits until the schedule is reported as active.
+async fn active(testbed: &Testbed) {
+    let resource = ApiResource {
+        group: "zalando.org".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "zalando.org/v1".to_owned(),
+        kind: "ScalingSchedule".to_owned(),
+        plural: "scalingschedules".to_owned(),
+    };
+    let schedules: Api<DynamicObject> =
+        Api::namespaced_with(testbed.client(), NAMESPACE, &resource);
+    let is_active = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["status"]["active"] == true)
+    };
+    let reached = kube::runtime::wait::await_condition(schedules, "evening", is_active);
+    timeout(LIMIT, reached).await.expect("an active schedule").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn autoscaler_scales_when_a_schedule_changes() {
+    let testbed = testbed();
+    // 21 instead of 20 is within the tolerance. No change of the value is within a minute of the
+    // sync period.
+    testbed.apply_all([schedule(Timestamp::now() - SignedDuration::from_secs(1), 21)]);
+    let served = ServedTestbed::new(&testbed).await;
+    let flags = [
+        "--scaling-schedule",
+        "--horizontal-pod-autoscaler-sync-period=10m",
+        "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+    ];
+    // Of a single autoscaler, the first reconcile is at the start.
+    let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
+    replicas(&testbed, &served, 21).await;
+    active(&testbed).await;
+    let mut deployment = testbed.deployment("web").unwrap();
+    deployment["status"]["replicas"] = 21.into();
+    testbed.apply_all([deployment]);
+
+    let later = Timestamp::now() + SignedDuration::from_secs(3);
+    let mut edited = schedule(Timestamp::now() - SignedDuration::from_secs(1), 22);
+    let next = schedule(later, 23)["spec"]["schedules"][0].clone();
+    edited["spec"]["schedules"].as_array_mut().unwrap().push(next);
+    testbed.apply_all([edited]);
+    replicas(&testbed, &served, 23).await;
+}

@@ -1,0 +1,83 @@
+//! `status.active` of schedules.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::{Schedules, cache::Entry, kind::ScheduleKey};
+
+/// How soon changes of schedules are followed. Our own writes are such changes.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long to wait for such a change after the pause. Together, the status is compared with the
+/// time every 10 s, as in kube-metrics-adapter.
+const WAIT: Duration = Duration::from_secs(9);
+
+impl Schedules {
+    /// Writes `status.active` of all schedules whenever it changes. Never ends. Run it in one
+    /// process: clocks differ.
+    pub async fn write_statuses(&self, client: Client) {
+        let mut changes = self.cache.subscribe();
+        let mut has_failed = false;
+        loop {
+            changes.mark_unchanged();
+            has_failed = self.write_outdated(&client, has_failed).await;
+            sleep(PAUSE).await;
+            // It doesn't matter which of both happened.
+            timeout(WAIT, changes.changed()).await.ok();
+        }
+    }
+
+    /// Returns whether a write failed. Only the first of consecutive failures is logged.
+    async fn write_outdated(&self, client: &Client, has_failed: bool) -> bool {
+        let now = (self.now)();
+        let mut fails = false;
+        for (key, entry) in self.cache.all() {
+            let Some(is_active) = entry.is_active_at(now).filter(|it| *it != entry.is_active)
+            else {
+                continue;
+            };
+            match write(client, &key, &entry, is_active).await {
+                Ok(()) => debug!(schedule = %key, is_active, "wrote the status"),
+                // Another version or none: the watch will deliver it.
+                Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+                Err(error) => {
+                    if !has_failed && !fails {
+                        let error = &error as &dyn std::error::Error;
+                        warn!(schedule = %key, error, "unable to write the status, retrying");
+                    }
+                    fails = true;
+                }
+            }
+        }
+        fails
+    }
+}
+
+/// Writes the status of this version of a schedule.
+async fn write(
+    client: &Client,
+    key: &ScheduleKey,
+    entry: &Entry,
+    is_active: bool,
+) -> kube::Result<()> {
+    let resource = key.kind.api_resource();
+    let api: Api<DynamicObject> = if key.namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), &key.namespace, &resource)
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": entry.resource_version },
+        "status": { "active": is_active },
+    });
+    let params =
+        PatchParams { field_manager: Some("hpa-controller".to_owned()), ..PatchParams::default() };
+    api.patch_status(&key.name, &params, &Patch::Merge(patch)).await.map(|_| ())
+}

@@ -1,0 +1,207 @@
+//! The controller follows scaling schedules, in virtual time.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a failed step fails the test")]
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt};
+use hpa_calc::{HorizontalPodAutoscaler, settings::Settings};
+use hpa_controller::{Clock, Dependencies, Foresight, LeaderTask, Options, k8s::Clients};
+use hpa_provider::{ScheduleClient, Schedules, schedules::schedules_of};
+use hpa_test_harness::{NAMESPACE, RunningController, TestbedExt, VirtualClock, objects, options};
+use hpa_testbed::Testbed;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, runtime::watcher::watch_object};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::sleep};
+
+const PERIOD: Duration = Duration::from_secs(15);
+/// How long a reconcile may take, with its requests.
+const MOMENT: Duration = Duration::from_millis(100);
+/// The value in the window, and the number of steps of a ramp: each step is 1.
+const VALUE: i64 = 100;
+const RAMP: Duration = Duration::from_mins(10);
+const STEP: Duration = Duration::from_secs(6);
+
+struct ScheduleForesight(Arc<Schedules>);
+
+impl Foresight for ScheduleForesight {
+    fn next_change(&self, hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Option<Timestamp> {
+        self.0.next_change(hpa, now)
+    }
+}
+
+/// The autoscaler `web`, from 1 to 100 replicas, on the schedule `evening` with a target of 1.
+struct Cluster {
+    testbed: Testbed,
+    clock: VirtualClock,
+    _controller: RunningController,
+    _tasks: JoinSet<()>,
+}
+
+impl Cluster {
+    fn start(kind: &str, schedule: Value) -> Self {
+        let clock = VirtualClock::start();
+        let testbed = Testbed::default();
+        testbed.apply_all(hpa_crd::schedule_definitions().expect("definitions"));
+        testbed.apply_all([
+            objects::namespace(),
+            objects::running_deployment("web", 1),
+            objects::hpa("web", 1..=100, [metric(kind)]),
+            schedule,
+        ]);
+        let settings = Settings::default()
+            .with_downscale_stabilization(SignedDuration::ZERO)
+            .with_exact_schedules(true);
+        let options = Options { settings, sync_period: PERIOD, ..options() };
+        let mut tasks = JoinSet::new();
+        let dependencies = dependencies(&testbed, &clock, &options, &mut tasks);
+        tasks.spawn(run_pods(testbed.clone()));
+        let controller = RunningController::start(dependencies, options);
+        Self { testbed, clock, _controller: controller, _tasks: tasks }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn is_active(&self) -> bool {
+        let object = self.testbed.get("zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening");
+        object.expect("a schedule")["status"]["active"] == true
+    }
+}
+
+fn dependencies(
+    testbed: &Testbed,
+    clock: &VirtualClock,
+    options: &Options,
+    tasks: &mut JoinSet<()>,
+) -> Dependencies {
+    let clients = Clients { api: testbed.client(), metrics: testbed.client() };
+    let dependencies = Dependencies::new(clients, options);
+    let settings = hpa_schedules::Settings { ramp_steps: 100, ..Default::default() };
+    let now = clock.clone();
+    let schedules = Arc::new(Schedules::new(settings, Arc::new(move || now.now())));
+    let (watched, client, trigger) =
+        (schedules.clone(), testbed.client(), dependencies.trigger.clone());
+    tasks.spawn(async move {
+        let on_change = |changed: &[_]| {
+            trigger.reconcile_where(|hpa| schedules_of(hpa).any(|key| changed.contains(&key)));
+        };
+        watched.watch(client, &[], on_change).await;
+    });
+    let written = schedules.clone();
+    let status = LeaderTask::new(move |context| {
+        let schedules = written.clone();
+        async move { schedules.write_statuses(context.client).await }.boxed()
+    });
+    Dependencies {
+        clock: Arc::new(clock.clone()),
+        metrics: Arc::new(ScheduleClient::new(schedules.clone(), dependencies.metrics)),
+        foresight: Arc::new(ScheduleForesight(schedules)),
+        leader_tasks: vec![status],
+        ..dependencies
+    }
+}
+
+/// Deployments report all replicas at once.
+async fn run_pods(testbed: Testbed) {
+    let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
+    let mut changes = pin!(watch_object(deployments, "web"));
+    while let Some(change) = changes.next().await {
+        let Ok(Some(_)) = change else { continue };
+        let mut deployment = testbed.deployment("web").expect("a deployment");
+        let replicas = deployment["spec"]["replicas"].clone();
+        if deployment["status"]["replicas"] != replicas {
+            deployment["status"]["replicas"] = replicas;
+            testbed.apply(deployment).expect("a valid object");
+        }
+    }
+}
+
+fn metric(kind: &str) -> Value {
+    json!({ "type": "Object", "object": {
+        "describedObject": { "apiVersion": "zalando.org/v1", "kind": kind, "name": "evening" },
+        "metric": { "name": "scheduled" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } })
+}
+
+/// The window lasts an hour.
+fn schedule(kind: &str, start: Timestamp) -> Value {
+    let entry = json!({ "type": "OneTime", "date": start.to_string(), "durationMinutes": 60,
+        "value": VALUE });
+    let mut object = json!({
+        "apiVersion": "zalando.org/v1", "kind": kind, "metadata": { "name": "evening" },
+        "spec": { "scalingWindowDurationMinutes": RAMP.as_secs() / 60, "schedules": [entry] },
+    });
+    if kind == "ScalingSchedule" {
+        object["metadata"]["namespace"] = NAMESPACE.into();
+    }
+    object
+}
+
+/// A step of the ramp is 1 % of the value at its top, far below the tolerance of 10 %, and shorter
+/// than the sync period.
+#[rstest]
+#[case::namespaced("ScalingSchedule")]
+#[case::cluster("ClusterScalingSchedule")]
+#[tokio::test(start_paused = true)]
+async fn autoscaler_follows_each_step_of_a_ramp(#[case] kind: &str) {
+    let ramp_start = VirtualClock::start().now() + Duration::from_mins(1);
+    let cluster = Cluster::start(kind, schedule(kind, ramp_start + RAMP));
+    let (clock, testbed) = (&cluster.clock, &cluster.testbed);
+    let mut at = Duration::from_mins(1);
+    for step in 1..=VALUE {
+        at += STEP;
+        clock.until(at.saturating_sub(MOMENT)).await;
+        assert_eq!(testbed.replicas("web"), (step - 1).max(1), "before step {step}");
+        clock.until(at + MOMENT).await;
+        assert_eq!(testbed.replicas("web"), step, "after step {step}");
+    }
+    at += Duration::from_mins(60);
+    clock.until(at.saturating_sub(MOMENT)).await;
+    assert_eq!(testbed.replicas("web"), VALUE, "at the end of the window");
+    // The value decreases at the start of each step down.
+    for step in 1..VALUE {
+        clock.until(at + MOMENT).await;
+        assert_eq!(testbed.replicas("web"), (VALUE - step).max(1), "step {step} down");
+        at += STEP;
+    }
+    clock.until(at + STEP + MOMENT).await;
+    assert_eq!(testbed.replicas("web"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn edited_schedule_counts_at_once() {
+    let start = VirtualClock::start().now();
+    let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
+    sleep(PERIOD * 10).await;
+    assert_eq!(cluster.testbed.replicas("web"), VALUE);
+    let mut edited = schedule("ScalingSchedule", start);
+    edited["spec"]["schedules"][0]["value"] = 97.into();
+    cluster.testbed.apply(edited).expect("a valid object");
+    sleep(MOMENT).await;
+    assert_eq!(cluster.testbed.replicas("web"), 97);
+    let deleted = ["zalando.org/v1", "ScalingSchedule", NAMESPACE, "evening"];
+    let [api_version, kind, namespace, name] = deleted;
+    cluster.testbed.delete(api_version, kind, namespace, name).expect("it exists");
+    sleep(MOMENT).await;
+    let [status, reason, message] =
+        cluster.testbed.condition("web", "ScalingActive").expect("a condition");
+    assert_eq!((&*status, &*reason), ("False", "FailedGetObjectMetric"));
+    assert!(message.contains("there is no ScalingSchedule shop/evening"), "{message}");
+    assert_eq!(cluster.testbed.replicas("web"), 97);
+}
+
+#[tokio::test(start_paused = true)]
+async fn controller_writes_whether_a_schedule_is_active() {
+    let start = VirtualClock::start().now() + Duration::from_mins(30);
+    let cluster = Cluster::start("ScalingSchedule", schedule("ScalingSchedule", start));
+    for (minutes, expected) in [(19, false), (21, true), (60, true), (99, true), (101, false)] {
+        cluster.clock.until(Duration::from_mins(minutes)).await;
+        assert_eq!(cluster.is_active(), expected, "{minutes} min, {}", cluster.now());
+    }
+}
