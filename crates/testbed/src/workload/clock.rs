@@ -105,12 +105,6 @@ impl fmt::Debug for SimulatedClock {
     }
 }
 
-/// The time `second` seconds after `start`.
-pub(crate) fn timestamp_at(start: Timestamp, second: f64) -> Timestamp {
-    let span = SignedDuration::try_from_secs_f64(second).unwrap_or_default();
-    start.checked_add(span).unwrap_or(start)
-}
-
 fn valid(speed: f64) -> f64 {
     if speed.is_finite() && speed > 0.0 { speed } else { 0.0 }
 }

@@ -70,18 +70,13 @@
 
 pub mod clock;
 mod controllers;
-pub mod load;
-mod model;
-mod number;
-pub mod profile;
-mod random;
-pub mod samples;
-pub mod scenario;
-pub mod seconds;
-pub mod series;
 mod simulation;
 
-pub use self::{
-    model::{Observation, QueueObservation, WorkloadId, WorkloadObservation},
-    simulation::{RunningSimulation, Simulation},
+pub use hpa_workload::{
+    load,
+    model::{self, Observation, QueueObservation, WorkloadId, WorkloadObservation},
+    profile, samples, scenario, seconds, series,
 };
+use hpa_workload::{number, random, rollout, stateful_set};
+
+pub use self::simulation::{RunningSimulation, Simulation};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{
-    owner::{Owner, controller_of, replica_sets_key},
-    rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
-};
+use super::owner::{Owner, controller_of, replica_sets_key};
 use crate::{
     Testbed, json, names,
-    workload::{model::ClusterModel, number, random},
+    workload::{
+        model::ClusterModel,
+        number, random,
+        rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+    },
 };
 
 const REVISION: &str = "deployment.kubernetes.io/revision";

@@ -4,7 +4,6 @@ mod deployment;
 mod owner;
 mod pod;
 mod replica_set;
-mod rollout;
 mod stateful_set;
 mod status;
 
@@ -15,8 +14,8 @@ use jiff::Timestamp;
 pub(super) use self::owner::{Owner, list_owners};
 use self::owner::{controller_of, pods_key, relevant_keys};
 use super::{
-    clock::timestamp_at,
     model::{ClusterModel, WorkloadId},
+    seconds::timestamp_at,
 };
 use crate::{Testbed, json, names};
 

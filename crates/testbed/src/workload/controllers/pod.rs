@@ -7,10 +7,10 @@ use super::owner::Owner;
 use crate::{
     json, names,
     workload::{
-        clock::timestamp_at,
         model::{Container, Pod, PodState},
         number,
         profile::PodProfile,
+        seconds::timestamp_at,
     },
 };
 

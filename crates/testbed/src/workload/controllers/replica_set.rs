@@ -5,52 +5,17 @@ use std::collections::BTreeSet;
 use super::{owner::Owner, pod};
 use crate::{
     Testbed, json,
-    workload::{
-        model::{ClusterModel, Pod, PodState},
-        number,
-    },
+    workload::model::{ClusterModel, Pod},
 };
 
 /// Creates missing pods and terminates surplus pods.
 pub(super) fn reconcile(testbed: &Testbed, model: &mut ClusterModel, owner: &Owner) {
-    let (id, desired, now) = (owner.workload(), owner.replicas(), model.now);
+    let (id, now) = (owner.workload(), model.now);
     let revision = template_hash(owner);
-    let mut own: Vec<&mut Pod> = model
-        .workload(&id)
-        .pods
-        .values_mut()
-        .filter(|pod| pod.owner_uid == owner.uid() && pod.lifecycle.is_active())
-        .collect();
-    let existing = number::count(own.len());
-    if existing > desired {
-        own.sort_by(|one, other| {
-            deletion_rank(one)
-                .total_cmp(&deletion_rank(other))
-                .then_with(|| one.name.cmp(&other.name))
-        });
-        own.into_iter().take(usize::try_from(existing - desired).unwrap_or_default()).for_each(
-            |pod| {
-                pod.lifecycle.terminate(now);
-                pod.is_dirty = true;
-            },
-        );
-    }
-    for _ in existing..desired {
+    let missing = model.workload(&id).terminate_surplus(owner.uid(), owner.replicas(), now);
+    for _ in 0..missing {
         let name = model.generate_name(owner.name());
         create_pod(testbed, model, owner, &name, &revision, &[]);
-    }
-}
-
-/// Pods with a lower rank are deleted first: pending, then not running, then not ready, then the
-/// ready ones, newest first.
-fn deletion_rank(pod: &Pod) -> f64 {
-    const KINDS: f64 = 1e12;
-    let lifecycle = &pod.lifecycle;
-    match lifecycle.state {
-        PodState::Pending { .. } => -4.0 * KINDS - lifecycle.created_at,
-        PodState::Creating { .. } => -3.0 * KINDS - lifecycle.created_at,
-        PodState::Ready => -lifecycle.ready_transition,
-        _ => -2.0 * KINDS - lifecycle.created_at,
     }
 }
 
@@ -83,8 +48,5 @@ pub(super) fn terminate_orphaned_pods(model: &mut ClusterModel, owners: &[Owner]
     let existing: BTreeSet<&str> = owners.iter().map(Owner::uid).collect();
     let now = model.now;
     let orphans = model.pods_mut().filter(|pod| !existing.contains(pod.owner_uid.as_str()));
-    for pod in orphans.filter(|pod| !matches!(pod.lifecycle.state, PodState::Terminating { .. })) {
-        pod.lifecycle.terminate(now);
-        pod.is_dirty = true;
-    }
+    orphans.for_each(|pod| pod.terminate(now));
 }

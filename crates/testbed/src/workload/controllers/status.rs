@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{deployment, owner::Owner, rollout::RolloutBounds, stateful_set};
+use super::{deployment, owner::Owner, stateful_set};
 use crate::{
     Testbed, json,
     registry::ScaleSelector,
-    workload::model::{ClusterModel, Pod},
+    workload::{
+        model::{ClusterModel, Pod},
+        rollout::RolloutBounds,
+    },
 };
 
 #[derive(Clone, Copy, Debug, Default)]

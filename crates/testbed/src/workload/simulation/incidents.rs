@@ -7,8 +7,7 @@ use crate::{
     Testbed, json,
     workload::{
         controllers::{Owner, list_owners},
-        model::{ClusterModel, Pod, WorkloadId},
-        number, random,
+        model::{ClusterModel, WorkloadId},
         scenario::{Incident, IncidentKind, Scenario},
     },
 };
@@ -27,10 +26,9 @@ pub(super) fn apply(
     model: &mut ClusterModel,
     incident: &Incident,
 ) {
-    let until = model.now + incident.seconds();
     let Some(name) = &incident.workload else {
         if incident.kind == IncidentKind::MetricsOutage {
-            model.metrics.begin_outage(incident.source, until);
+            model.metrics.begin_outage(incident.source, model.now + incident.seconds());
         }
         return;
     };
@@ -38,7 +36,7 @@ pub(super) fn apply(
     match incident.kind {
         IncidentKind::Rollout => restart_rollout(testbed, &id, model.now),
         IncidentKind::ManualScale => scale(testbed, &id, incident.replicas.unwrap_or_default()),
-        _ => apply_to_pods(model, &id, incident, until),
+        _ => model.affect_pods(&id, incident),
     }
 }
 
@@ -73,25 +71,4 @@ fn change_object(testbed: &Testbed, id: &WorkloadId, change: impl FnOnce(&mut Va
     change(&mut object, &owner);
     // The object was accepted before with the same fields, so it is accepted again.
     let _ = testbed.apply(object);
-}
-
-/// Affects some of a workload's pods, chosen at random.
-fn apply_to_pods(model: &mut ClusterModel, id: &WorkloadId, incident: &Incident, until: f64) {
-    let (now, seed) = (model.now, model.seed);
-    let Some(workload) = model.workloads.get_mut(id) else { return };
-    let mut pods: Vec<&mut Pod> =
-        workload.pods.values_mut().filter(|pod| pod.lifecycle.is_active()).collect();
-    let mut rng = random::rng(seed, random::hash(&["incident"]), now.to_bits());
-    rng.shuffle(&mut pods);
-    let max = incident.pods.unwrap_or(number::count(pods.len()));
-    for pod in pods.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)) {
-        pod.is_dirty = true;
-        match incident.kind {
-            IncidentKind::Crash => pod.lifecycle.crash(now),
-            IncidentKind::Evict => pod.lifecycle.evict(now),
-            IncidentKind::DeletePods => pod.lifecycle.terminate(now),
-            IncidentKind::Flap => pod.lifecycle.flap(now, until - now),
-            _ => pod.no_metrics_until = until,
-        }
-    }
 }

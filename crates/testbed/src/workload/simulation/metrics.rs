@@ -15,10 +15,10 @@ use crate::{
     },
     names,
     workload::{
-        clock::timestamp_at,
         model::{ClusterModel, ObjectMetric},
         number,
         scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+        seconds::timestamp_at,
         series::{Sample, Series, SourceSettings},
     },
 };

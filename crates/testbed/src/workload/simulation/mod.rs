@@ -18,10 +18,11 @@ use self::{
     state::{Shared, State},
 };
 use super::{
-    clock::{SimulatedClock, timestamp_at},
+    clock::SimulatedClock,
     load::Load,
     model::{ClusterModel, Observation, WorkloadId},
     scenario::{Incident, Scenario},
+    seconds::timestamp_at,
 };
 use crate::{Config, MetricsProvider, Testbed, error::ApiError};
 

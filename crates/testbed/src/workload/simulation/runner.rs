@@ -11,14 +11,12 @@ use super::{
 use crate::{
     Testbed,
     workload::{
-        clock::timestamp_at,
         controllers,
-        model::{ClusterModel, Pod, PodState, WARM_READY_SECONDS},
+        model::{ClusterModel, Pod, WARM_READY_SECONDS},
+        seconds::timestamp_at,
     },
 };
 
-/// How long the object of an evicted pod is kept, in seconds.
-const EVICTED_POD_TTL: f64 = 300.0;
 /// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
 const MAX_WARM_START_STEPS: usize = 200;
 
@@ -103,11 +101,7 @@ impl Runner {
     /// Removes terminated pods, and evicted pods after a while.
     fn remove_finished_pods(&self, model: &mut ClusterModel) {
         let now = model.now;
-        let is_finished = |pod: &Pod| match pod.lifecycle.state {
-            PodState::Terminating { until } => until <= now,
-            PodState::Evicted { since } => now - since >= EVICTED_POD_TTL,
-            _ => false,
-        };
+        let is_finished = |pod: &Pod| pod.is_finished(now);
         let mut any = false;
         for pod in model.pods().filter(|pod| is_finished(pod)) {
             // A client may have deleted it already.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::workload::{Queue, Workload, WorkloadId};
-use crate::workload::number;
+use crate::number;
 
 /// The simulated cluster at one time.
 #[derive(Clone, Debug, PartialEq)]

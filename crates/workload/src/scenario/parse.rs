@@ -6,9 +6,10 @@ use super::{
     error::ScenarioError,
     spec::{MetricValue, Scenario},
 };
-use crate::workload::{
+use crate::{
     load::Load,
     samples::{MAX_FILE_SIZE, parse_csv},
+    seconds::Seconds,
 };
 
 impl Scenario {
@@ -24,16 +25,26 @@ impl Scenario {
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let mut scenario = Self::read(&read_file(path)?)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        for load in scenario.loads_mut() {
-            for samples in load.samples_mut() {
-                let Some(file) = &samples.file else { continue };
-                let path = folder.join(file);
-                let table = parse_csv(&read_file(&path)?);
-                samples.points = table.map_err(|source| ScenarioError::Samples { path, source })?;
-            }
-        }
+        scenario.load_samples(|file| {
+            let path = folder.join(file);
+            let table = parse_csv(&read_file(&path)?);
+            table.map_err(|source| ScenarioError::Samples { path, source })
+        })?;
         scenario.validate()?;
         Ok(scenario)
+    }
+
+    /// Replaces the points of all loads that are recorded in files. `read` reads one file.
+    pub fn load_samples<E>(
+        &mut self,
+        mut read: impl FnMut(&str) -> Result<Vec<(Seconds, f64)>, E>,
+    ) -> Result<(), E> {
+        for samples in self.loads_mut().into_iter().flat_map(Load::samples_mut) {
+            if let Some(file) = &samples.file {
+                samples.points = read(file)?;
+            }
+        }
+        Ok(())
     }
 
     fn read(text: &str) -> Result<Self, ScenarioError> {

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::incident::Incident;
-use crate::workload::{load::Load, profile::PodProfile, seconds::Seconds, series::SourceSettings};
+use crate::{load::Load, profile::PodProfile, seconds::Seconds, series::SourceSettings};
 
 /// A scenario: the objects in the cluster, their load, the accuracy of metrics, and incidents.
 ///
 /// Written in YAML, with fields in camel case such as `maxPods`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
     #[serde(default)]
@@ -54,16 +55,18 @@ pub struct Scenario {
     /// Further objects to create at the start, such as autoscalers.
     #[serde(default)]
     pub manifests: Vec<Value>,
-    /// Faults of the API server. The caller adds them: see [`Fault::from_json`](crate::Fault).
+    /// Faults of the API server. The caller adds them: see `Fault::from_json` of `hpa-testbed`.
     #[serde(default)]
     pub faults: Vec<Value>,
 }
 
 /// An object with pods, and the load on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// Also the value of the pods' label `app`.
+    #[serde(default)]
     pub name: String,
     /// Created if it doesn't exist.
     #[serde(default = "namespace")]
@@ -92,6 +95,7 @@ pub struct WorkloadSpec {
 
 /// A custom metric of pods. Its value is `base + perUnit × load served`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodMetricSpec {
     pub name: String,
@@ -106,12 +110,14 @@ pub struct PodMetricSpec {
 
 /// A queue. Its backlog is an external metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueSpec {
     pub name: String,
     /// Arriving work, in units per second.
     pub arrivals: Load,
     /// The workload that drains the queue (`name` or `namespace/name`).
+    #[serde(default)]
     pub workload: String,
     /// How much a pod drains at most, in units per second. By default limited only by the capacity
     /// that its other load leaves.
@@ -128,6 +134,7 @@ pub struct QueueSpec {
 
 /// A custom metric of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectMetricSpec {
     pub metric: String,
@@ -140,6 +147,7 @@ pub struct ObjectMetricSpec {
 
 /// An object that a metric describes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObjectRef {
     #[serde(default = "core")]
@@ -155,6 +163,7 @@ pub struct ObjectRef {
 
 /// An external metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalMetricSpec {
     pub metric: String,
@@ -165,6 +174,7 @@ pub struct ExternalMetricSpec {
 
 /// What a metric measures. Workloads are given by `name` or `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum MetricValue {
     /// The load on a workload, in units per second.
@@ -179,6 +189,7 @@ pub enum MetricValue {
 
 /// The accuracy of each source of metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MetricsSettings {
     /// CPU and memory from metrics-server.

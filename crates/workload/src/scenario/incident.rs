@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::seconds::Seconds;
+use crate::seconds::Seconds;
 
 /// The duration of incidents without one.
 const DEFAULT_DURATION: Seconds = Seconds::new(60.0);
 
 /// An event at a given time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Incident {
     /// Time after the start.
@@ -32,6 +33,7 @@ pub struct Incident {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum IncidentKind {
     /// The pod template changes, as by `kubectl rollout restart`.
@@ -53,6 +55,7 @@ pub enum IncidentKind {
 
 /// A source of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum MetricsSource {
     /// CPU and memory from metrics-server.
@@ -72,7 +75,7 @@ impl Incident {
     }
 
     /// The duration in seconds.
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.duration.unwrap_or(DEFAULT_DURATION).get()
     }
 

@@ -9,6 +9,7 @@ use super::{random, seconds::Seconds};
 
 /// The accuracy of a metrics source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SourceSettings {
     /// The scrape interval. Values change only then, and rates are averages over it.
@@ -48,12 +49,12 @@ impl Default for SourceSettings {
 
 impl SourceSettings {
     /// Whether the scrape with this index is missed for the subject `key`.
-    pub(crate) fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
+    pub fn misses_scrape(&self, seed: u64, key: u64, scrape: u64) -> bool {
         self.gaps > 0.0 && random::rng(seed ^ 1, key, scrape).f64() < self.gaps
     }
 
     /// The measured value, with an error.
-    pub(crate) fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
+    pub fn with_noise(&self, value: f64, seed: u64, key: u64, scrape: u64) -> f64 {
         if self.noise <= 0.0 {
             return value;
         }
@@ -61,7 +62,7 @@ impl SourceSettings {
         (value * (1.0 + off)).max(0.0)
     }
 
-    pub(crate) fn validate(&self) -> Result<(), SourceSettingsError> {
+    pub fn validate(&self) -> Result<(), SourceSettingsError> {
         if self.resolution.get() < 1.0 {
             return Err(SourceSettingsError::Resolution);
         }
@@ -88,17 +89,17 @@ pub enum SourceSettingsError {
 
 /// The result of one scrape.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sample<T> {
+pub struct Sample<T> {
     /// Simulated seconds since the start.
-    pub(crate) at: f64,
+    pub at: f64,
     /// Seconds before `at` that the value is an average of.
-    pub(crate) window: f64,
-    pub(crate) value: T,
+    pub window: f64,
+    pub value: T,
 }
 
 /// The samples that are readable now or later.
 #[derive(Clone, Debug)]
-pub(crate) struct Series<T> {
+pub struct Series<T> {
     samples: VecDeque<Sample<T>>,
 }
 
@@ -109,7 +110,7 @@ impl<T> Default for Series<T> {
 }
 
 impl<T> Series<T> {
-    pub(crate) fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
+    pub fn push(&mut self, sample: Sample<T>, settings: &SourceSettings) {
         let readable = sample.at - settings.delay.get();
         self.samples.push_back(sample);
         // Of the readable samples only the last is needed.
@@ -119,7 +120,7 @@ impl<T> Series<T> {
     }
 
     /// The sample that is readable now, if it isn't stale.
-    pub(crate) fn latest(&self, now: f64, settings: &SourceSettings) -> Option<&Sample<T>> {
+    pub fn latest(&self, now: f64, settings: &SourceSettings) -> Option<&Sample<T>> {
         let delay = settings.delay.get();
         let stale_after = settings.stale_after.unwrap_or(settings.resolution).get();
         let sample = self.samples.iter().rev().find(|sample| sample.at + delay <= now)?;

@@ -7,7 +7,7 @@ const MAX_BACKOFF: f64 = 300.0;
 const BACKOFF_RESET: f64 = 600.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum PodState {
+pub enum PodState {
     /// Waiting for a node.
     Pending { until: f64 },
     /// The containers are being created.
@@ -28,33 +28,33 @@ pub(crate) enum PodState {
 
 /// The durations of a pod's steps, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Delays {
-    pub(crate) scheduling: f64,
-    pub(crate) starting: f64,
-    pub(crate) readiness: f64,
-    pub(crate) termination: f64,
+pub struct Delays {
+    pub scheduling: f64,
+    pub starting: f64,
+    pub readiness: f64,
+    pub termination: f64,
 }
 
 /// A pod's state and the times of its transitions.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lifecycle {
-    pub(crate) state: PodState,
-    pub(crate) delays: Delays,
-    pub(crate) created_at: f64,
-    pub(crate) scheduled_at: Option<f64>,
-    pub(crate) running_since: Option<f64>,
+pub struct Lifecycle {
+    pub state: PodState,
+    pub delays: Delays,
+    pub created_at: f64,
+    pub scheduled_at: Option<f64>,
+    pub running_since: Option<f64>,
     /// The last transition of the condition `Ready`.
-    pub(crate) ready_transition: f64,
-    pub(crate) restarts: u32,
-    pub(crate) last_crash_at: Option<f64>,
+    pub ready_transition: f64,
+    pub restarts: u32,
+    pub last_crash_at: Option<f64>,
     /// No node was free when scheduling was due.
-    pub(crate) unschedulable: bool,
+    pub unschedulable: bool,
     /// Crashes that count for the backoff.
     crashes: i32,
 }
 
 impl Lifecycle {
-    pub(crate) fn new(now: f64, delays: Delays) -> Self {
+    pub fn new(now: f64, delays: Delays) -> Self {
         Self {
             state: PodState::Pending { until: now + delays.scheduling },
             delays,
@@ -71,7 +71,7 @@ impl Lifecycle {
 
     /// Makes all transitions that are due. Returns whether there were any. The pod is scheduled
     /// only if `has_node`.
-    pub(crate) fn advance(&mut self, now: f64, has_node: bool) -> bool {
+    pub fn advance(&mut self, now: f64, has_node: bool) -> bool {
         let is_unschedulable =
             !has_node && matches!(self.state, PodState::Pending { until } if until <= now);
         let mut changed = is_unschedulable && !self.unschedulable;
@@ -112,14 +112,14 @@ impl Lifecycle {
 
     /// Moves the whole lifecycle into the past, so that at second 0 the pod has been ready for
     /// `age` seconds.
-    pub(crate) fn set_ready_for(&mut self, age: f64) {
+    pub fn set_ready_for(&mut self, age: f64) {
         let Delays { scheduling, starting, readiness, .. } = self.delays;
         *self = Self::new(-age - scheduling - starting - readiness, self.delays);
         self.advance(0.0, true);
     }
 
     /// Crashes the main container, which restarts after the backoff.
-    pub(crate) fn crash(&mut self, now: f64) {
+    pub fn crash(&mut self, now: f64) {
         if !self.is_running() {
             return;
         }
@@ -137,7 +137,7 @@ impl Lifecycle {
     }
 
     /// Fails the readiness probe for a while.
-    pub(crate) fn flap(&mut self, now: f64, duration: f64) {
+    pub fn flap(&mut self, now: f64, duration: f64) {
         if self.is_ready() {
             self.record_unready(now);
             self.state = PodState::Unready { until: now + duration };
@@ -145,7 +145,7 @@ impl Lifecycle {
     }
 
     /// Evicts the pod, as the kubelet does under node pressure.
-    pub(crate) fn evict(&mut self, now: f64) {
+    pub fn evict(&mut self, now: f64) {
         if self.is_active() {
             self.record_unready(now);
             self.running_since = None;
@@ -154,7 +154,7 @@ impl Lifecycle {
     }
 
     /// Starts the graceful termination.
-    pub(crate) fn terminate(&mut self, now: f64) {
+    pub fn terminate(&mut self, now: f64) {
         // Without a running container there is nothing to terminate.
         let grace = if self.running_since.is_some() { self.delays.termination } else { 0.0 };
         self.record_unready(now);
@@ -167,21 +167,21 @@ impl Lifecycle {
         }
     }
 
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.state == PodState::Ready
     }
 
-    pub(crate) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         matches!(self.state, PodState::Warming { .. } | PodState::Ready | PodState::Unready { .. })
     }
 
     /// Whether controllers count the pod as a replica.
-    pub(crate) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         !matches!(self.state, PodState::Evicted { .. } | PodState::Terminating { .. })
     }
 
     /// Whether the pod has been ready for `min_ready` seconds.
-    pub(crate) fn is_available(&self, now: f64, min_ready: f64) -> bool {
+    pub fn is_available(&self, now: f64, min_ready: f64) -> bool {
         self.is_ready() && now - self.ready_transition >= min_ready
     }
 }

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::seconds::{Seconds, SecondsError};
 
 /// The largest size of a file, in bytes.
-pub(crate) const MAX_FILE_SIZE: u64 = 4 << 20;
+pub const MAX_FILE_SIZE: u64 = 4 << 20;
 
 /// Samples of a load over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Samples {
     /// A CSV file, relative to the scenario's file: one time and value per line, with an optional
@@ -25,6 +26,7 @@ pub struct Samples {
 
 /// The load between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Interpolation {
     /// On the line between them.
@@ -70,7 +72,7 @@ impl Samples {
 }
 
 /// Parses a CSV file of times and values. Empty lines and lines that start with `#` are skipped.
-pub(crate) fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
+pub fn parse_csv(text: &str) -> Result<Vec<(Seconds, f64)>, SamplesError> {
     let mut points = Vec::new();
     let mut start = None;
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));

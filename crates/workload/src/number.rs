@@ -2,17 +2,17 @@
 
 /// Rounds up, saturating.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-pub(crate) fn ceil(value: f64) -> u32 {
+pub fn ceil(value: f64) -> u32 {
     value.ceil() as u32
 }
 
 /// Rounds to the nearest integer, saturating.
 #[allow(clippy::cast_possible_truncation, reason = "`as` saturates")]
-pub(crate) fn round(value: f64) -> i64 {
+pub fn round(value: f64) -> i64 {
     value.round() as i64
 }
 
 /// Converts a count, saturating.
-pub(crate) fn count(number: usize) -> u32 {
+pub fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::seconds::Seconds;
-use crate::json;
 
 /// Resource requests, startup times, capacity, resource usage and failure rates of a pod.
 ///
 /// CPU is in cores and memory in bytes, both as quantities. Load is in units per second, of
 /// whatever unit the workload's load uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PodProfile {
     /// Name of the main container, which serves the load.
@@ -48,7 +48,7 @@ pub struct PodProfile {
     /// The maximum load served by a pod, in units per second.
     pub capacity: f64,
     /// The load per pod that the workload is sized for, by default its capacity. Only used to
-    /// compute [`WorkloadObservation::needed`](super::WorkloadObservation::needed).
+    /// compute [`WorkloadObservation::needed`](crate::model::WorkloadObservation::needed).
     pub target_load: Option<f64>,
     /// Relative variation of the load between pods: 0.2 is ±20 %.
     pub imbalance: f64,
@@ -64,6 +64,7 @@ pub struct PodProfile {
 
 /// A sidecar container with constant resource usage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Sidecar {
     pub name: String,
@@ -82,25 +83,25 @@ pub struct Sidecar {
 /// Resource usage by load, as numbers: CPU in cores, memory in bytes. Without a limit, the limit
 /// is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ResourceUsage {
-    pub(crate) capacity: f64,
-    pub(crate) startup_cpu: f64,
+pub struct ResourceUsage {
+    pub capacity: f64,
+    pub startup_cpu: f64,
     idle_cpu: f64,
     cpu_per_unit: f64,
     cpu_limit: f64,
     idle_memory: f64,
     memory_per_unit: f64,
-    pub(crate) memory_limit: f64,
+    pub memory_limit: f64,
 }
 
 impl ResourceUsage {
     /// CPU usage of the main container under a load.
-    pub(crate) fn cpu(&self, load: f64) -> f64 {
+    pub fn cpu(&self, load: f64) -> f64 {
         (self.idle_cpu + load * self.cpu_per_unit).min(self.cpu_limit)
     }
 
     /// Memory usage of the main container under a load.
-    pub(crate) fn memory(&self, load: f64) -> f64 {
+    pub fn memory(&self, load: f64) -> f64 {
         self.idle_memory + load * self.memory_per_unit
     }
 }
@@ -164,7 +165,7 @@ impl PodProfile {
         self.resource_usage().capacity
     }
 
-    pub(crate) fn resource_usage(&self) -> ResourceUsage {
+    pub fn resource_usage(&self) -> ResourceUsage {
         let cpu_limit = self.cpu_limit.as_ref().map_or(f64::INFINITY, Quantity::as_f64);
         let (idle_cpu, cpu_per_unit) = (self.idle_cpu.as_f64(), self.cpu_per_unit.as_f64());
         let by_cpu = if cpu_per_unit > 0.0 {
@@ -190,15 +191,17 @@ impl PodProfile {
     }
 
     /// The containers for the pod's spec.
-    pub(crate) fn containers(&self, image: &str) -> Vec<Value> {
+    pub fn containers(&self, image: &str) -> Vec<Value> {
         let limits = resources(self.cpu_limit.as_ref(), self.memory_limit.as_ref());
         let requests = resources(self.cpu_request.as_ref(), self.memory_request.as_ref());
         let mut main = json!({
             "name": self.container, "image": image,
             "resources": { "requests": requests },
         });
-        if limits.as_object().is_some_and(|limits| !limits.is_empty()) {
-            json::set(&mut main, &["resources", "limits"], limits);
+        if let Some(resources) = main.get_mut("resources").and_then(Value::as_object_mut)
+            && limits.as_object().is_some_and(|limits| !limits.is_empty())
+        {
+            resources.insert("limits".to_owned(), limits);
         }
         let sidecar = |one: &Sidecar| {
             let requests = resources(one.cpu_request.as_ref(), one.memory_request.as_ref());
@@ -207,7 +210,7 @@ impl PodProfile {
         [main].into_iter().chain(self.sidecars.iter().map(sidecar)).collect()
     }
 
-    pub(crate) fn validate(&self) -> Result<(), ProfileError> {
+    pub fn validate(&self) -> Result<(), ProfileError> {
         let not_negative = [
             ("capacity", Some(self.capacity)),
             ("targetLoad", self.target_load),
@@ -247,11 +250,10 @@ impl PodProfile {
 }
 
 fn resources(cpu: Option<&Quantity>, memory: Option<&Quantity>) -> Value {
-    let mut resources = json!({});
-    for (name, quantity) in [("cpu", cpu), ("memory", memory)] {
-        if let Some(quantity) = quantity {
-            json::set(&mut resources, &[name], quantity.to_string());
-        }
-    }
-    resources
+    let quantities = [("cpu", cpu), ("memory", memory)].into_iter();
+    let given =
+        quantities.filter_map(|(name, quantity)| Some((name, quantity?.to_string().into())));
+    Value::Object(
+        given.map(|(name, quantity): (&str, Value)| (name.to_owned(), quantity)).collect(),
+    )
 }

@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{backlog::Backlog, pod::Pod};
-use crate::workload::{
+use crate::{
     load::Load,
+    number,
     profile::{PodProfile, ResourceUsage},
+    random,
     scenario::{PodMetricSpec, QueueSpec, WorkloadSpec},
     series::Series,
 };
@@ -27,43 +29,50 @@ impl WorkloadId {
         Self { namespace: namespace.into(), kind: kind.into(), name: name.into() }
     }
 
-    pub(crate) fn for_spec(spec: &WorkloadSpec) -> Self {
+    /// Selects the random numbers of the workload's pod with this number.
+    pub(super) fn pod_key(&self, number: u64) -> u64 {
+        random::hash(&[&self.namespace, &self.kind, &self.name, &number.to_string()])
+    }
+
+    pub fn for_spec(spec: &WorkloadSpec) -> Self {
         Self::new(&spec.namespace, &spec.kind, &spec.name)
     }
 }
 
 /// Counters of a workload, in units of load and in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Totals {
-    pub(crate) offered: f64,
-    pub(crate) served: f64,
-    pub(crate) pod_seconds: f64,
-    pub(crate) underserved_seconds: f64,
+pub struct Totals {
+    pub offered: f64,
+    pub served: f64,
+    pub pod_seconds: f64,
+    pub underserved_seconds: f64,
 }
 
 /// A workload's load and pods. Rates are in units per second.
 #[derive(Debug)]
-pub(crate) struct Workload {
-    pub(crate) profile: Arc<PodProfile>,
+pub struct Workload {
+    pub profile: Arc<PodProfile>,
     /// The resource usage from `profile`, as numbers.
-    pub(crate) usage: ResourceUsage,
-    pub(crate) load: Load,
-    pub(crate) pod_metrics: Vec<PodMetricSpec>,
-    /// Pods by name.
-    pub(crate) pods: BTreeMap<String, Pod>,
+    pub usage: ResourceUsage,
+    pub load: Load,
+    pub pod_metrics: Vec<PodMetricSpec>,
+    /// Pods in the order of their creation.
+    pub pods: BTreeMap<u64, Pod>,
+    /// How many pods have been created.
+    pub(super) created_pods: u64,
     /// `spec.replicas` of the object.
-    pub(crate) desired: u32,
-    pub(crate) offered: f64,
+    pub desired: u32,
+    pub offered: f64,
     /// The part of `offered` that the pods serve.
-    pub(crate) served: f64,
+    pub served: f64,
     /// Work taken from queues.
-    pub(crate) drained: f64,
+    pub drained: f64,
     /// Work arriving in the queues that this workload drains.
-    pub(crate) arriving: f64,
+    pub arriving: f64,
     /// Counters that include the warm-up. Metrics are rates of these.
-    pub(crate) counters: Totals,
+    pub counters: Totals,
     /// Counters since second 0.
-    pub(crate) totals: Totals,
+    pub totals: Totals,
     /// Listed in the scenario, so it is kept when its object is deleted.
     pub(super) in_scenario: bool,
 }
@@ -81,6 +90,7 @@ impl Workload {
             load,
             pod_metrics,
             pods: BTreeMap::new(),
+            created_pods: 0,
             desired: 0,
             offered: 0.0,
             served: 0.0,
@@ -94,6 +104,19 @@ impl Workload {
 
     pub(super) fn ready_pods(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values().filter(|pod| pod.lifecycle.is_ready())
+    }
+
+    /// Terminates the surplus of an owner's active pods. Returns how many are missing.
+    pub fn terminate_surplus(&mut self, owner_uid: &str, desired: u32, now: f64) -> u32 {
+        let is_own = |pod: &&mut Pod| pod.owner_uid == owner_uid && pod.lifecycle.is_active();
+        let mut own: Vec<&mut Pod> = self.pods.values_mut().filter(is_own).collect();
+        let existing = number::count(own.len());
+        let surplus = usize::try_from(existing.saturating_sub(desired)).unwrap_or_default();
+        if surplus > 0 {
+            own.sort_by(|one, other| one.deletion_rank().total_cmp(&other.deletion_rank()));
+            own.into_iter().take(surplus).for_each(|pod| pod.terminate(now));
+        }
+        desired.saturating_sub(existing)
     }
 
     /// Spreads the load over the ready pods by weight. Load beyond a pod's capacity is lost.
@@ -152,11 +175,11 @@ fn spare_capacity(pod: &Pod, capacity: f64, max_per_pod: Option<f64>) -> f64 {
 
 /// A queue, its backlog and the metric of it.
 #[derive(Debug)]
-pub(crate) struct Queue {
-    pub(crate) spec: QueueSpec,
-    pub(crate) workload: WorkloadId,
-    pub(crate) backlog: Backlog,
-    pub(crate) series: Series<f64>,
+pub struct Queue {
+    pub spec: QueueSpec,
+    pub workload: WorkloadId,
+    pub backlog: Backlog,
+    pub series: Series<f64>,
 }
 
 /// Adds the arrivals of the last `seconds` to the queues and lets pods with spare capacity drain

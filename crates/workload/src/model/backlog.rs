@@ -2,15 +2,15 @@
 
 /// Waiting work, and totals of arrived and drained work, in units of load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Backlog {
-    pub(crate) waiting: f64,
-    pub(crate) arrived: f64,
-    pub(crate) drained: f64,
+pub struct Backlog {
+    pub waiting: f64,
+    pub arrived: f64,
+    pub drained: f64,
 }
 
 impl Backlog {
     /// Adds arriving work, then drains up to `capacity`. Returns the drained work.
-    pub(crate) fn advance(&mut self, arriving: f64, capacity: f64) -> f64 {
+    pub fn advance(&mut self, arriving: f64, capacity: f64) -> f64 {
         let drained = capacity.min(self.waiting + arriving).max(0.0);
         self.arrived += arriving;
         self.drained += drained;

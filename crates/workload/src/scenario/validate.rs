@@ -49,7 +49,7 @@ impl Scenario {
     }
 
     /// The workload that `name` or `namespace/name` refers to.
-    pub(crate) fn workload(&self, reference: &str) -> Option<&WorkloadSpec> {
+    pub fn workload(&self, reference: &str) -> Option<&WorkloadSpec> {
         let is_referenced = |workload: &&WorkloadSpec| match reference.split_once('/') {
             Some((namespace, name)) => workload.namespace == namespace && workload.name == name,
             None => workload.name == reference,
@@ -133,7 +133,7 @@ impl Scenario {
 
 impl WorkloadSpec {
     /// The `apiVersion` of the object: given, or known for built-in kinds.
-    pub(crate) fn api_version(&self) -> Option<&str> {
+    pub fn api_version(&self) -> Option<&str> {
         let built_in = match self.kind.as_str() {
             "Deployment" | "ReplicaSet" | "StatefulSet" => Some("apps/v1"),
             "ReplicationController" => Some("v1"),

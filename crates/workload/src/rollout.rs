@@ -2,30 +2,30 @@
 
 use serde_json::Value;
 
-use crate::workload::number;
+use crate::number;
 
 /// How far a rolling update may deviate from the desired replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RolloutBounds {
+pub struct RolloutBounds {
     /// Pods above the desired replicas.
-    pub(crate) surge: u32,
+    pub surge: u32,
     /// Pods below the desired replicas that may be unavailable.
-    pub(crate) unavailable: u32,
+    pub unavailable: u32,
 }
 
 /// The state of a `ReplicaSet`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RevisionState {
+pub struct RevisionState {
     /// Its `spec.replicas`.
-    pub(crate) replicas: u32,
+    pub replicas: u32,
     /// Available pods.
-    pub(crate) available: u32,
+    pub available: u32,
 }
 
 impl RolloutBounds {
     /// Reads the bounds of a strategy, as numbers or as percentages of the replicas. The surge is
     /// rounded up, unavailable pods are rounded down. If both are 0, one pod may be unavailable.
-    pub(crate) fn from_strategy(strategy: &Value, replicas: u32) -> Self {
+    pub fn from_strategy(strategy: &Value, replicas: u32) -> Self {
         let field = |name| strategy.pointer(&format!("/rollingUpdate/{name}"));
         let part = |value: Option<&Value>| match value {
             Some(Value::String(text)) => {
@@ -42,7 +42,7 @@ impl RolloutBounds {
 }
 
 /// The next replicas of the new `ReplicaSet` and of the old ones, oldest first.
-pub(crate) fn rolling_update(
+pub fn rolling_update(
     desired: u32,
     bounds: RolloutBounds,
     new: RevisionState,
@@ -87,7 +87,7 @@ fn take(from: &[u32], mut spare: u32, limit: impl Fn(usize) -> u32) -> (Vec<u32>
 }
 
 /// The next replicas for the strategy `Recreate`: new pods follow when the old ones are gone.
-pub(crate) fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
+pub fn recreate(desired: u32, old_pods: u32, old: &[RevisionState]) -> (u32, Vec<u32>) {
     let new = if old_pods == 0 { desired } else { 0 };
     (new, vec![0; old.len()])
 }

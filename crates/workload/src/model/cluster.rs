@@ -13,30 +13,27 @@ use super::{
     workload::{Queue, Workload, WorkloadId, drain_queues},
 };
 use crate::{
-    names,
-    workload::{
-        load::Load,
-        number,
-        profile::PodProfile,
-        random,
-        scenario::{QueueSpec, Scenario, WorkloadSpec},
-        seconds::Seconds,
-        series::Series,
-    },
+    load::Load,
+    number,
+    profile::PodProfile,
+    random,
+    scenario::{Incident, IncidentKind, QueueSpec, Scenario, WorkloadSpec},
+    seconds::Seconds,
+    series::Series,
 };
 
 /// For how many seconds the pods of a warm start have been ready.
-pub(crate) const WARM_READY_SECONDS: f64 = 600.0;
+pub const WARM_READY_SECONDS: f64 = 600.0;
 
 #[derive(Debug)]
-pub(crate) struct ClusterModel {
-    pub(crate) seed: u64,
-    pub(crate) now: f64,
-    pub(crate) workloads: BTreeMap<WorkloadId, Workload>,
-    /// The workload of each pod, by the pod's namespace and name.
-    workload_by_pod: BTreeMap<(String, String), WorkloadId>,
-    pub(crate) queues: Vec<Queue>,
-    pub(crate) metrics: MetricSources,
+pub struct ClusterModel {
+    pub seed: u64,
+    pub now: f64,
+    pub workloads: BTreeMap<WorkloadId, Workload>,
+    /// The workload and the number of each pod, by the pod's namespace and name.
+    workload_by_pod: BTreeMap<(String, String), (WorkloadId, u64)>,
+    pub queues: Vec<Queue>,
+    pub metrics: MetricSources,
     default_profile: Arc<PodProfile>,
     max_pods: Option<u32>,
     /// Names generated so far, so that each one draws other random numbers.
@@ -45,7 +42,7 @@ pub(crate) struct ClusterModel {
 
 impl ClusterModel {
     /// The cluster of a scenario, without pods.
-    pub(crate) fn new(scenario: &Scenario) -> Self {
+    pub fn new(scenario: &Scenario) -> Self {
         let default_profile = Arc::new(scenario.default_profile.clone());
         let workload = |spec: &WorkloadSpec| {
             let profile = spec.profile.clone().map_or_else(|| default_profile.clone(), Arc::new);
@@ -72,7 +69,7 @@ impl ClusterModel {
     }
 
     /// Advances pods, load, queues and metric sources to `now`.
-    pub(crate) fn step(&mut self, now: f64) {
+    pub fn step(&mut self, now: f64) {
         let seconds = now - self.now;
         if seconds <= 0.0 {
             return;
@@ -118,22 +115,23 @@ impl ClusterModel {
     }
 
     /// All pods, by workload and name.
-    pub(crate) fn pods(&self) -> impl Iterator<Item = &Pod> {
+    pub fn pods(&self) -> impl Iterator<Item = &Pod> {
         self.workloads.values().flat_map(|workload| workload.pods.values())
     }
 
-    pub(crate) fn pods_mut(&mut self) -> impl Iterator<Item = &mut Pod> {
+    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Pod> {
         self.workloads.values_mut().flat_map(|workload| workload.pods.values_mut())
     }
 
     /// The pod with this namespace and name, and its workload.
-    pub(crate) fn pod(&self, id: &(String, String)) -> Option<(&Workload, &Pod)> {
-        let workload = self.workloads.get(self.workload_by_pod.get(id)?)?;
-        Some((workload, workload.pods.get(&id.1)?))
+    pub fn pod(&self, id: &(String, String)) -> Option<(&Workload, &Pod)> {
+        let (workload, number) = self.workload_by_pod.get(id)?;
+        let workload = self.workloads.get(workload)?;
+        Some((workload, workload.pods.get(number)?))
     }
 
     /// The workload with this identity. If it is new, it gets the default profile and no load.
-    pub(crate) fn workload(&mut self, id: &WorkloadId) -> &mut Workload {
+    pub fn workload(&mut self, id: &WorkloadId) -> &mut Workload {
         let profile = &self.default_profile;
         self.workloads
             .entry(id.clone())
@@ -141,26 +139,30 @@ impl ClusterModel {
     }
 
     /// A name with a random suffix, as from `generateName`.
-    pub(crate) fn generate_name(&mut self, owner: &str) -> String {
+    pub fn generate_name(&mut self, owner: &str) -> String {
         self.generated_names += 1;
         let mut rng = random::rng(self.seed, random::hash(&[owner]), self.generated_names);
-        format!("{owner}-{}", names::random_suffix(&mut rng, 5))
+        format!("{owner}-{}", random::suffix(&mut rng, 5))
     }
 
-    /// Adds a pod that starts its lifecycle now.
-    pub(crate) fn add_pod(&mut self, id: &WorkloadId, mut pod: Pod) {
+    /// Adds a pod that starts its lifecycle now. Its random numbers depend on how many pods the
+    /// workload had before, not on its name.
+    pub fn add_pod(&mut self, id: &WorkloadId, mut pod: Pod) {
         let (seed, now) = (self.seed, self.now);
         let workload = self.workload(id);
+        let number = workload.created_pods;
+        workload.created_pods += 1;
+        pod.random_key = id.pod_key(number);
         let mut rng = random::rng(seed, pod.random_key, 0);
         pod.weight = 1.0 + workload.profile.imbalance * (2.0 * rng.f64() - 1.0);
         pod.lifecycle = Lifecycle::new(now, delays(&workload.profile, &mut rng));
         let key = (pod.namespace.clone(), pod.name.clone());
-        workload.pods.insert(pod.name.clone(), pod);
-        self.workload_by_pod.insert(key, id.clone());
+        workload.pods.insert(number, pod);
+        self.workload_by_pod.insert(key, (id.clone(), number));
     }
 
     /// Removes the pods for which `keep` returns false.
-    pub(crate) fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
+    pub fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
         let index = &mut self.workload_by_pod;
         for workload in self.workloads.values_mut() {
             workload.pods.retain(|_, pod| {
@@ -174,7 +176,7 @@ impl ClusterModel {
     }
 
     /// Removes workloads that have neither an object, nor pods, nor an entry in the scenario.
-    pub(crate) fn retain_workloads(&mut self, has_object: impl Fn(&WorkloadId) -> bool) {
+    pub fn retain_workloads(&mut self, has_object: impl Fn(&WorkloadId) -> bool) {
         self.workloads.retain(|id, workload| {
             let exists = has_object(id);
             workload.desired = if exists { workload.desired } else { 0 };
@@ -183,7 +185,7 @@ impl ClusterModel {
     }
 
     /// Makes all pods ready for [`WARM_READY_SECONDS`] and runs the metric sources up to second 0.
-    pub(crate) fn warm_up(&mut self) {
+    pub fn warm_up(&mut self) {
         for pod in self.pods_mut() {
             pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
             pod.is_dirty = true;
@@ -196,7 +198,29 @@ impl ClusterModel {
         }
     }
 
-    pub(crate) fn observe(&self, time: Timestamp) -> Observation {
+    /// Lets an incident happen to some of a workload's pods, chosen at random.
+    pub fn affect_pods(&mut self, id: &WorkloadId, incident: &Incident) {
+        let (now, seed) = (self.now, self.seed);
+        let until = now + incident.seconds();
+        let Some(workload) = self.workloads.get_mut(id) else { return };
+        let mut pods: Vec<&mut Pod> =
+            workload.pods.values_mut().filter(|pod| pod.lifecycle.is_active()).collect();
+        let mut rng = random::rng(seed, random::hash(&["incident"]), now.to_bits());
+        rng.shuffle(&mut pods);
+        let max = incident.pods.unwrap_or(number::count(pods.len()));
+        for pod in pods.into_iter().take(usize::try_from(max).unwrap_or(usize::MAX)) {
+            pod.is_dirty = true;
+            match incident.kind {
+                IncidentKind::Crash => pod.lifecycle.crash(now),
+                IncidentKind::Evict => pod.lifecycle.evict(now),
+                IncidentKind::DeletePods => pod.lifecycle.terminate(now),
+                IncidentKind::Flap => pod.lifecycle.flap(now, until - now),
+                _ => pod.no_metrics_until = until,
+            }
+        }
+    }
+
+    pub fn observe(&self, time: Timestamp) -> Observation {
         Observation::new(time, self.now, &self.workloads, &self.queues)
     }
 }

@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::incident::IncidentError;
-use crate::workload::{
+use crate::{
     load::LoadError, profile::ProfileError, samples::SamplesError, series::SourceSettingsError,
 };
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
 /// A duration of simulated time, never negative. Written as `20m`, `1h30m`, `2.5s`, `500ms`, or as
@@ -13,6 +14,12 @@ pub struct Seconds(f64);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a duration, such as 90, 90s, 1h30m or 500ms")]
 pub struct SecondsError(String);
+
+/// The time `second` seconds after `start`.
+pub fn timestamp_at(start: Timestamp, second: f64) -> Timestamp {
+    let span = SignedDuration::try_from_secs_f64(second).unwrap_or_default();
+    start.checked_add(span).unwrap_or(start)
+}
 
 const UNITS: &[(&str, f64)] =
     &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
@@ -71,6 +78,25 @@ impl Serialize for Seconds {
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(SecondsVisitor)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Seconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Seconds".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [{ "type": "number", "minimum": 0 }, { "type": "string" }],
+            "pattern": r"^([0-9]+(\.[0-9]*)?|([0-9.]+(ms|s|m|h|d))+)$",
+            "description": "A duration, such as 90, 90s, 1h30m or 500ms",
+        })
     }
 }
 

@@ -13,6 +13,7 @@ const DAY: Seconds = Seconds::new(86_400.0);
 /// In a scenario: `{constant: 50}`, `{ramp: {from: 10, to: 200, start: 1m, over: 5m}}`,
 /// `{sum: [..]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Load {
     Constant(f64),
@@ -34,6 +35,7 @@ pub enum Load {
 
 /// See [`Load::Ramp`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ramp {
     /// The value up to `start`.
@@ -50,6 +52,7 @@ pub struct Ramp {
 
 /// See [`Load::Spike`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spike {
     pub peak: f64,
@@ -67,6 +70,7 @@ pub struct Spike {
 
 /// See [`Load::Diurnal`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Diurnal {
     #[serde(default)]
@@ -82,6 +86,7 @@ pub struct Diurnal {
 
 /// See [`Load::Steps`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
     pub at: Seconds,
@@ -90,6 +95,7 @@ pub struct Step {
 
 /// See [`Load::Repeat`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
     /// The repeated part's duration.
@@ -131,7 +137,7 @@ impl Load {
     }
 
     /// All recorded samples in this load.
-    pub(crate) fn samples_mut(&mut self) -> Vec<&mut Samples> {
+    pub fn samples_mut(&mut self) -> Vec<&mut Samples> {
         match self {
             Self::Samples(samples) => vec![samples],
             Self::Sum(loads) => loads.iter_mut().flat_map(Self::samples_mut).collect(),
@@ -140,7 +146,7 @@ impl Load {
         }
     }
 
-    pub(crate) fn validate(&self) -> Result<(), LoadError> {
+    pub fn validate(&self) -> Result<(), LoadError> {
         match self {
             Self::Constant(value) => check_finite("constant", [*value]),
             Self::Ramp(ramp) => check_finite("ramp", [ramp.from, ramp.to]),

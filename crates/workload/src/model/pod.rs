@@ -1,70 +1,74 @@
 //! A pod: its lifecycle, the load it serves and the resources it uses.
 
 use super::lifecycle::{Delays, Lifecycle, PodState};
-use crate::workload::{
+use crate::{
     profile::{PodProfile, ResourceUsage},
     random,
     series::Series,
 };
 
+/// How long the object of an evicted pod is kept, in seconds.
+const EVICTED_POD_TTL: f64 = 300.0;
 const SECONDS_PER_HOUR: f64 = 3600.0;
 
 /// For each container its name, CPU in cores and memory in bytes.
-pub(crate) type UsageSample = Vec<(String, f64, f64)>;
+pub type UsageSample = Vec<(String, f64, f64)>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Container {
-    pub(crate) name: String,
+pub struct Container {
+    pub name: String,
     /// The main container serves the load. The others are sidecars.
-    pub(crate) is_main: bool,
+    pub is_main: bool,
     /// Constant CPU and memory of a sidecar.
-    pub(crate) constant: (f64, f64),
+    pub constant: (f64, f64),
     /// CPU time used so far, in seconds.
-    pub(crate) cpu_seconds: f64,
+    pub cpu_seconds: f64,
     /// CPU time at the last scrape.
-    pub(crate) scraped_cpu_seconds: f64,
+    pub scraped_cpu_seconds: f64,
     /// Memory now, in bytes.
-    pub(crate) memory: f64,
+    pub memory: f64,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Pod {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) owner_uid: String,
+pub struct Pod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub owner_uid: String,
     /// The template that the pod was created from.
-    pub(crate) revision: String,
-    pub(crate) node: String,
-    pub(crate) ip: String,
-    pub(crate) lifecycle: Lifecycle,
-    pub(crate) containers: Vec<Container>,
-    /// Selects the pod's random numbers: a hash of its namespace and name.
-    pub(crate) random_key: u64,
+    pub revision: String,
+    pub node: String,
+    pub ip: String,
+    pub lifecycle: Lifecycle,
+    pub containers: Vec<Container>,
+    /// Selects the pod's random numbers.
+    pub random_key: u64,
     /// Share of the load, relative to the workload's other pods.
-    pub(crate) weight: f64,
+    pub weight: f64,
     /// Load served now, queued work included, in units per second.
-    pub(crate) load: f64,
+    pub load: f64,
     /// Units served so far, and at the last scrape.
-    pub(crate) served: f64,
-    pub(crate) scraped_served: f64,
+    pub served: f64,
+    pub scraped_served: f64,
     /// Last scrape of the resource usage and of the pod metrics. After a restart, the start of the
     /// container.
-    pub(crate) usage_scraped_at: f64,
-    pub(crate) rate_scraped_at: f64,
+    pub usage_scraped_at: f64,
+    pub rate_scraped_at: f64,
     /// Start of the container that the scrapes above belong to.
-    pub(crate) scraped_container_start: Option<f64>,
+    pub scraped_container_start: Option<f64>,
     /// An incident suppresses the pod's metrics until then.
-    pub(crate) no_metrics_until: f64,
-    pub(crate) usage: Series<UsageSample>,
-    pub(crate) rate: Series<f64>,
+    pub no_metrics_until: f64,
+    pub usage: Series<UsageSample>,
+    pub rate: Series<f64>,
     /// The object in the testbed must be written.
-    pub(crate) is_dirty: bool,
+    pub is_dirty: bool,
 }
 
 impl Pod {
-    /// A pod without delays. [`ClusterModel::add_pod`](super::ClusterModel::add_pod) sets them.
-    pub(crate) fn new(namespace: &str, name: &str, owner_uid: &str, revision: &str) -> Self {
+    /// A pod without delays and random numbers. [`ClusterModel::add_pod`] sets them.
+    ///
+    /// [`ClusterModel::add_pod`]: super::ClusterModel::add_pod
+    pub fn new(namespace: &str, name: &str, owner_uid: &str, revision: &str) -> Self {
         let key = random::hash(&[namespace, name]);
         Self {
             namespace: namespace.to_owned(),
@@ -76,7 +80,7 @@ impl Pod {
             ip: format!("10.244.{}.{}", key / 256 % 256, key % 254 + 1),
             lifecycle: Lifecycle::new(0.0, Delays::default()),
             containers: Vec::new(),
-            random_key: key,
+            random_key: 0,
             weight: 1.0,
             load: 0.0,
             served: 0.0,
@@ -91,8 +95,39 @@ impl Pod {
         }
     }
 
+    /// The order in which surplus pods are deleted: pending, then not running, then not ready, then
+    /// the ready ones, newest first.
+    pub(super) fn deletion_rank(&self) -> f64 {
+        const KINDS: f64 = 1e12;
+        let lifecycle = &self.lifecycle;
+        match lifecycle.state {
+            PodState::Pending { .. } => -4.0 * KINDS - lifecycle.created_at,
+            PodState::Creating { .. } => -3.0 * KINDS - lifecycle.created_at,
+            PodState::Ready => -lifecycle.ready_transition,
+            _ => -2.0 * KINDS - lifecycle.created_at,
+        }
+    }
+
+    /// Starts the graceful termination, unless it has started.
+    pub fn terminate(&mut self, now: f64) {
+        if !matches!(self.lifecycle.state, PodState::Terminating { .. }) {
+            self.lifecycle.terminate(now);
+            self.is_dirty = true;
+        }
+    }
+
+    /// Whether the object of the pod is removed: after the termination, or a while after an
+    /// eviction.
+    pub fn is_finished(&self, now: f64) -> bool {
+        match self.lifecycle.state {
+            PodState::Terminating { until } => until <= now,
+            PodState::Evicted { since } => now - since >= EVICTED_POD_TTL,
+            _ => false,
+        }
+    }
+
     /// Whether the pod counts against the cluster's `maxPods`.
-    pub(crate) fn is_scheduled(&self) -> bool {
+    pub fn is_scheduled(&self) -> bool {
         !matches!(self.lifecycle.state, PodState::Pending { .. } | PodState::Evicted { .. })
             && self.lifecycle.scheduled_at.is_some()
     }

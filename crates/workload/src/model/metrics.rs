@@ -6,7 +6,7 @@ use super::{
     pod::{Pod, UsageSample},
     workload::{Queue, Workload, WorkloadId},
 };
-use crate::workload::{
+use crate::{
     load::Load,
     number, random,
     scenario::{MetricValue, MetricsSettings, MetricsSource, ObjectRef, Scenario},
@@ -27,28 +27,28 @@ enum Measured {
 
 /// A metric that doesn't belong to a pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Metric {
-    pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
+pub struct Metric {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
     measured: Measured,
     /// Value and time of the counter at the last scrape, to compute rates.
     last_counter: Option<(f64, f64)>,
-    pub(crate) series: Series<f64>,
+    pub series: Series<f64>,
 }
 
 /// A custom metric of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct ObjectMetric {
-    pub(crate) object: ObjectRef,
-    pub(crate) metric: Metric,
+pub struct ObjectMetric {
+    pub object: ObjectRef,
+    pub metric: Metric,
 }
 
 /// The metric sources of a cluster.
 #[derive(Debug)]
-pub(crate) struct MetricSources {
-    pub(crate) settings: MetricsSettings,
-    pub(crate) objects: Vec<ObjectMetric>,
-    pub(crate) externals: Vec<Metric>,
+pub struct MetricSources {
+    pub settings: MetricsSettings,
+    pub objects: Vec<ObjectMetric>,
+    pub externals: Vec<Metric>,
     /// Sources that are down, and until when.
     outages: Vec<(MetricsSource, f64)>,
 }
@@ -72,7 +72,7 @@ impl MetricSources {
     }
 
     /// Makes one source, or all of them, unavailable.
-    pub(crate) fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
+    pub fn begin_outage(&mut self, source: Option<MetricsSource>, until: f64) {
         let all = [
             MetricsSource::Resource,
             MetricsSource::Pods,
@@ -83,7 +83,7 @@ impl MetricSources {
         self.outages.extend(affected.map(|one| (one, until)));
     }
 
-    pub(crate) fn is_down(&self, source: MetricsSource, now: f64) -> bool {
+    pub fn is_down(&self, source: MetricsSource, now: f64) -> bool {
         self.outages.iter().any(|(one, until)| *one == source && now < *until)
     }
 

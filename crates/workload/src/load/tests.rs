@@ -5,7 +5,7 @@ use std::error::Error as _;
 use rstest::rstest;
 
 use super::{Diurnal, Load, Ramp, Repeat, Seconds, Spike, Step};
-use crate::workload::samples::{Interpolation, Samples, parse_csv};
+use crate::samples::{Interpolation, Samples, parse_csv};
 
 fn seconds(number: u32) -> Seconds {
     Seconds::new(f64::from(number))

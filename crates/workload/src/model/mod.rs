@@ -10,13 +10,12 @@ mod observation;
 mod pod;
 mod workload;
 
-pub(crate) use self::{
-    cluster::{ClusterModel, WARM_READY_SECONDS},
-    lifecycle::PodState,
-    metrics::ObjectMetric,
-    pod::{Container, Pod},
-};
 pub use self::{
+    backlog::Backlog,
+    cluster::{ClusterModel, WARM_READY_SECONDS},
+    lifecycle::{Delays, Lifecycle, PodState},
+    metrics::{Metric, MetricSources, ObjectMetric},
     observation::{Observation, QueueObservation, WorkloadObservation},
-    workload::WorkloadId,
+    pod::{Container, Pod, UsageSample},
+    workload::{Queue, Totals, Workload, WorkloadId},
 };
