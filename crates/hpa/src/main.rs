@@ -29,6 +29,7 @@ mod scaling_schedules;
 mod schedule;
 mod serve;
 mod shadow;
+mod simulate;
 mod version;
 
 use std::{io::Write, process::ExitCode};
@@ -72,6 +73,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Explain(arguments) => return explain::run(&arguments),
         Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
+        Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,
         Command::Convert(arguments) => convert::run(&arguments)?,

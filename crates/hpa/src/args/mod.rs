@@ -22,6 +22,7 @@ mod scaling_schedule;
 mod schedule;
 mod shadow_report;
 mod sharing;
+mod simulate;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "otlp")]
@@ -62,6 +63,7 @@ pub(crate) use self::{
     schedule::{PreviewArguments, PreviewFormat, ScheduleArguments, ScheduleCommand},
     shadow_report::ShadowReportArguments,
     sharing::SharingArguments,
+    simulate::{SimulateArguments, SimulationFormat},
     values::to_std,
     version::{VersionArguments, VersionFormat},
 };
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     Explain(Box<ExplainHpaArguments>),
     /// Check autoscalers: what the API server refuses, and what will not work as intended
     Lint(Box<LintArguments>),
+    /// Run an autoscaler on a modelled workload in virtual time, and compare variants
+    Simulate(SimulateArguments),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions

@@ -1,0 +1,60 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  Compare the variants of a scenario:
+    hpa simulate examples/simulate/flapping.yaml
+
+  Why each scaling happened, and a report with charts:
+    hpa simulate scenario.yaml --steps --html report.html
+
+  Complete fields in an editor:
+    hpa simulate --schema > scenario.schema.json
+
+The simulation decides like the controller, in virtual time. It needs no cluster.
+docs/tuning.md explains the columns and has worked examples.";
+
+/// The arguments of `hpa simulate`.
+#[derive(Args, Debug)]
+#[command(after_help = SIMULATE_EXAMPLES)]
+pub(crate) struct SimulateArguments {
+    /// Scenario in YAML: an autoscaler, its workload, the load, and variants to compare. -
+    /// reads standard input
+    #[arg(value_name = "SCENARIO", required_unless_present = "schema")]
+    pub(crate) scenario: Option<PathBuf>,
+    /// The format of the comparison
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: SimulationFormat,
+    /// Write a report with charts to this file. The page needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print every scaling with its reason, too
+    #[arg(long)]
+    pub(crate) steps: bool,
+    /// Add every reconcile to the JSON output
+    #[arg(long)]
+    pub(crate) timeline: bool,
+    /// Only this variant. May be repeated [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Vec<String>,
+    /// Random seed [default: the scenario's]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+    /// Print the JSON Schema of scenarios and exit
+    #[arg(long)]
+    pub(crate) schema: bool,
+}
+
+/// The output of `hpa simulate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimulationFormat {
+    /// A line per variant
+    #[default]
+    Table,
+    Json,
+}

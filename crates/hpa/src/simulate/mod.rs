@@ -1,0 +1,127 @@
+//! `hpa simulate`.
+
+mod progress;
+mod scenario;
+
+use std::{fs, io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::{Context, ensure};
+use hpa_simulate::{BASE, Run, RunOptions, Study, Variant, json_schema, map_parallel, report};
+use serde::Serialize;
+
+use self::progress::Progress;
+use crate::args::{SimulateArguments, SimulationFormat};
+
+const SECONDS_PER_HOUR: f64 = 3600.0;
+
+/// Runs the variants of a scenario and prints how they compare.
+pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
+    let Some(file) = arguments.scenario.as_deref().filter(|_| !arguments.schema) else {
+        print(&format!("{:#}\n", json_schema()))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut study = scenario::load(file)?;
+    select(&mut study, &arguments.variant)?;
+    if let Some(seed) = arguments.seed {
+        study.variants = study.variants.iter().map(|one| one.with_seed(seed)).collect();
+    }
+    let draws = arguments.html.is_some() || arguments.svg.is_some();
+    let results = simulate(&study.variants, draws || arguments.timeline);
+    if let Some(path) = &arguments.html {
+        write(path, &report::html(&study, &results))?;
+    }
+    if let Some(path) = &arguments.svg {
+        write(path, &report::svg(&results))?;
+    }
+    print(&match arguments.output {
+        SimulationFormat::Table => text(&results, arguments.steps),
+        SimulationFormat::Json => json(&study, results, arguments.timeline)?,
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the variants with these names, in the order of the file.
+fn select(study: &mut Study, names: &[String]) -> anyhow::Result<()> {
+    let known: Vec<&str> = study.variants.iter().map(|variant| variant.name.as_str()).collect();
+    for name in names {
+        let known_names = known.join(", ");
+        ensure!(known.contains(&name.as_str()), "no variant {name:?}: there are {known_names}");
+    }
+    if !names.is_empty() {
+        study.variants.retain(|variant| names.contains(&variant.name));
+    }
+    Ok(())
+}
+
+/// Runs the variants on all cores.
+fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::Result> {
+    let hours = variants.iter().map(|variant| variant.cluster.duration.get() / SECONDS_PER_HOUR);
+    let progress = Progress::new(hours.sum(), "hours");
+    let on_hour = || progress.add(1.0);
+    let options = RunOptions { records_timeline, on_hour: Some(&on_hour) };
+    let runs = map_parallel(variants, |variant| variant.run_with(options), |_| {});
+    progress.finish();
+    variants.iter().cloned().zip(runs).collect()
+}
+
+fn text(results: &[report::Result], with_steps: bool) -> String {
+    let mut text = report::table(results);
+    if with_steps {
+        for (variant, run) in results {
+            text += "\n";
+            text += &variant.name;
+            text += "\n";
+            text += &report::steps(run);
+        }
+    }
+    text
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Output<'a> {
+    name: &'a str,
+    duration_seconds: f64,
+    seed: u64,
+    base: &'static str,
+    variants: Vec<VariantOutput<'a>>,
+}
+
+#[derive(Serialize)]
+struct VariantOutput<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    run: &'a Run,
+}
+
+fn json(
+    study: &Study,
+    mut results: Vec<report::Result>,
+    with_timeline: bool,
+) -> anyhow::Result<String> {
+    if !with_timeline {
+        for (_, run) in &mut results {
+            run.timeline.clear();
+        }
+    }
+    let cluster = study.variants.first().map(|variant| &variant.cluster);
+    let output = Output {
+        name: &study.name,
+        duration_seconds: cluster.map_or(0.0, |cluster| cluster.duration.get()),
+        seed: cluster.map_or(0, |cluster| cluster.seed),
+        base: BASE,
+        variants: results
+            .iter()
+            .map(|(variant, run)| VariantOutput { name: &variant.name, run })
+            .collect(),
+    };
+    Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).with_context(|| format!("unable to write {}", path.display()))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+}

@@ -1,0 +1,49 @@
+//! Reads scenario files.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+use hpa_simulate::{Study, StudyError};
+
+/// The largest file that is read, in bytes.
+const MAX_FILE_SIZE: u64 = 16 << 20;
+
+/// Reads a scenario and the files that it names, which are relative to it.
+pub(crate) fn load(file: &Path) -> anyhow::Result<Study> {
+    let is_stdin = file == Path::new("-");
+    let folder = if is_stdin { Path::new("") } else { file.parent().unwrap_or(Path::new("")) };
+    let text = if is_stdin {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("unable to read standard input")?;
+        text
+    } else {
+        read(file).map_err(|error| anyhow!("{}: {error}", file.display()))?
+    };
+    let read_beside = |name: &str| read(&folder.join(name));
+    Study::parse(&text, &read_beside).map_err(|error| describe(file, &error))
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let path = PathBuf::from(file);
+    let size = fs::metadata(&path).map_err(|error| error.to_string())?.len();
+    if size > MAX_FILE_SIZE {
+        return Err(format!("larger than {MAX_FILE_SIZE} bytes"));
+    }
+    fs::read_to_string(&path).map_err(|error| error.to_string())
+}
+
+/// The file and the error. The text of a syntax error contains its cause.
+fn describe(file: &Path, error: &StudyError) -> anyhow::Error {
+    let cause = match error {
+        StudyError::Samples { source, .. } => {
+            let problem = std::error::Error::source(source);
+            problem.map_or_else(|| format!(": {source}"), |inner| format!(": {source}: {inner}"))
+        }
+        _ => String::new(),
+    };
+    anyhow!("{}: {error}{cause}", file.display())
+}

@@ -1,0 +1,342 @@
+//! The modelled cluster: what the controllers of Kubernetes do with the pods of the workload, once
+//! per second. The testbed does the same with objects.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use hpa_calc::Pod;
+use hpa_workload::{
+    model::{
+        ClusterModel, Container, Observation, Pod as ModelPod, WARM_READY_SECONDS, Workload,
+        WorkloadId,
+    },
+    number,
+    profile::PodProfile,
+    rollout::{RevisionState, RolloutBounds, recreate, rolling_update},
+    scenario::{Incident, IncidentKind, Scenario, WorkloadSpec},
+    stateful_set::{OrdinalPod, StatefulSetSpec},
+};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::pod_view::PodTemplate;
+
+/// Bounds the steps in which a warm start creates all pods: a `StatefulSet` creates one per step.
+const MAX_WARM_START_STEPS: usize = 200;
+
+/// The workload of a scenario with its pods.
+pub(crate) struct Cluster {
+    pub(crate) model: ClusterModel,
+    start: Timestamp,
+    id: WorkloadId,
+    /// `spec.replicas`.
+    pub(crate) replicas: u32,
+    /// `status.replicas`.
+    pub(crate) status_replicas: u32,
+    kind: Kind,
+    min_ready: f64,
+    /// The pod templates, oldest first. The last one is current.
+    revisions: Vec<Revision>,
+    rollouts: u32,
+    /// In order of time.
+    incidents: Vec<Incident>,
+    /// The controllers have more to do even if no pod changes.
+    needs_reconcile: bool,
+    template: PodTemplate,
+    containers: Vec<Container>,
+    views: BTreeMap<u64, Arc<Pod>>,
+}
+
+/// The controller of the pods.
+enum Kind {
+    Deployment {
+        strategy: Value,
+    },
+    StatefulSet(StatefulSetSpec),
+    /// A `ReplicaSet`, a `ReplicationController` or a custom resource.
+    Set,
+}
+
+/// A pod template and the replicas that have it.
+struct Revision {
+    uid: String,
+    replicas: u32,
+}
+
+impl Cluster {
+    /// The cluster at the start, with its pods. The scenario must have one workload, `spec`.
+    pub(crate) fn new(scenario: &Scenario, spec: &WorkloadSpec, start: Timestamp) -> Self {
+        let profile = spec.profile.as_ref().unwrap_or(&scenario.default_profile);
+        let fields = spec.spec.as_ref();
+        let field = |name: &str| fields.and_then(|fields| fields.get(name));
+        let mut incidents = scenario.incidents.clone();
+        incidents.sort_by(|one, other| one.at.get().total_cmp(&other.at.get()));
+        let mut cluster = Self {
+            model: ClusterModel::new(scenario),
+            start,
+            id: WorkloadId::for_spec(spec),
+            replicas: spec.replicas,
+            status_replicas: 0,
+            kind: kind(spec),
+            min_ready: field("minReadySeconds").and_then(Value::as_f64).unwrap_or_default(),
+            revisions: vec![Revision { uid: format!("{}-0", spec.name), replicas: 0 }],
+            rollouts: 0,
+            incidents,
+            needs_reconcile: false,
+            template: PodTemplate::new(&spec.name, profile),
+            containers: containers(profile),
+            views: BTreeMap::new(),
+        };
+        cluster.reconcile();
+        if scenario.warm {
+            cluster.warm_up();
+        }
+        cluster
+    }
+
+    fn warm_up(&mut self) {
+        for _ in 0..MAX_WARM_START_STEPS {
+            let before = self.model.pods().count();
+            for pod in self.model.pods_mut() {
+                pod.lifecycle.set_ready_for(WARM_READY_SECONDS);
+            }
+            self.reconcile();
+            if self.model.pods().count() == before {
+                break;
+            }
+        }
+        self.model.warm_up();
+        self.reconcile();
+    }
+
+    /// Advances the cluster to `second`.
+    pub(crate) fn tick(&mut self, second: f64) {
+        self.model.step(second);
+        self.apply_incidents(second);
+        let is_finished = |pod: &ModelPod| pod.is_finished(second);
+        let removes = self.model.pods().any(is_finished);
+        if removes {
+            self.model.retain_pods(|pod| !is_finished(pod));
+        }
+        if removes || self.needs_reconcile || self.model.pods().any(|pod| pod.is_dirty) {
+            self.reconcile();
+        }
+    }
+
+    /// Scales the workload. Pods change with the next second.
+    pub(crate) fn scale(&mut self, replicas: u32) {
+        self.replicas = replicas;
+        self.needs_reconcile = true;
+    }
+
+    /// The pods as the controller sees them.
+    pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
+        self.views.values().cloned().collect()
+    }
+
+    pub(crate) fn observe(&self) -> Observation {
+        self.model.observe(self.start)
+    }
+
+    pub(crate) fn workload(&self) -> Option<&Workload> {
+        self.model.workloads.get(&self.id)
+    }
+
+    fn apply_incidents(&mut self, second: f64) {
+        let due = self.incidents.partition_point(|incident| incident.at.get() <= second);
+        for incident in self.incidents.drain(..due).collect::<Vec<_>>() {
+            match incident.kind {
+                IncidentKind::MetricsOutage => {
+                    let until = self.model.now + incident.seconds();
+                    self.model.metrics.begin_outage(incident.source, until);
+                }
+                IncidentKind::Rollout => self.roll_out(),
+                IncidentKind::ManualScale => self.scale(incident.replicas.unwrap_or_default()),
+                _ => self.model.affect_pods(&self.id, &incident),
+            }
+        }
+    }
+
+    fn roll_out(&mut self) {
+        self.rollouts += 1;
+        let uid = format!("{}-{}", self.id.name, self.rollouts);
+        let replicas = match self.kind {
+            Kind::Deployment { .. } => 0,
+            // The pods keep their owner, and only new ones get the template.
+            Kind::StatefulSet(_) | Kind::Set => return,
+        };
+        self.revisions.push(Revision { uid, replicas });
+        self.needs_reconcile = true;
+    }
+
+    fn reconcile(&mut self) {
+        let before = self.state();
+        match &self.kind {
+            Kind::Deployment { strategy } => {
+                let strategy = strategy.clone();
+                self.reconcile_deployment(&strategy);
+            }
+            Kind::StatefulSet(spec) => {
+                let spec = StatefulSetSpec { replicas: self.replicas, ..*spec };
+                self.reconcile_stateful_set(spec);
+            }
+            Kind::Set => {
+                let desired = self.replicas;
+                self.revisions.iter_mut().for_each(|revision| revision.replicas = desired);
+                self.reconcile_revisions();
+            }
+        }
+        let (now, min_ready) = (self.model.now, self.min_ready);
+        let workload = self.model.workload(&self.id);
+        workload.desired = self.replicas;
+        let active = || workload.pods.values().filter(|pod| pod.lifecycle.is_active());
+        let ready = active().filter(|pod| pod.lifecycle.is_ready()).count();
+        let is_available = |pod: &&ModelPod| pod.lifecycle.is_available(now, min_ready);
+        let is_waiting = active().filter(is_available).count() < ready;
+        self.status_replicas = number::count(active().count());
+        self.needs_reconcile = is_waiting || self.state() != before;
+        self.update_views();
+    }
+
+    /// What a further step of the controllers depends on.
+    fn state(&self) -> (u32, Vec<u32>, usize) {
+        let replicas = self.revisions.iter().map(|revision| revision.replicas).collect();
+        (self.status_replicas, replicas, self.model.pods().filter(|pod| pod.is_dirty).count())
+    }
+
+    fn reconcile_deployment(&mut self, strategy: &Value) {
+        let (now, min_ready, desired) = (self.model.now, self.min_ready, self.replicas);
+        let workload = self.model.workload(&self.id);
+        let states: Vec<RevisionState> = self
+            .revisions
+            .iter()
+            .map(|revision| {
+                let own = workload.pods.values().filter(|pod| pod.owner_uid == revision.uid);
+                let available =
+                    own.filter(|pod| pod.lifecycle.is_available(now, min_ready)).count();
+                RevisionState { replicas: revision.replicas, available: number::count(available) }
+            })
+            .collect();
+        let Some((new, old)) = states.split_last() else { return };
+        let (next, next_old) = if strategy.get("type").is_some_and(|kind| kind == "Recreate") {
+            let current = self.revisions.last().map(|revision| revision.uid.as_str());
+            let left = workload.pods.values().filter(|pod| Some(pod.owner_uid.as_str()) != current);
+            recreate(desired, number::count(left.count()), old)
+        } else {
+            rolling_update(desired, RolloutBounds::from_strategy(strategy, desired), *new, old)
+        };
+        let next = next_old.into_iter().chain([next]);
+        for (revision, replicas) in self.revisions.iter_mut().zip(next) {
+            revision.replicas = replicas;
+        }
+        self.reconcile_revisions();
+        self.remove_old_revisions();
+    }
+
+    /// Creates missing pods and terminates surplus pods.
+    fn reconcile_revisions(&mut self) {
+        let now = self.model.now;
+        let revisions: Vec<(String, u32)> =
+            self.revisions.iter().map(|one| (one.uid.clone(), one.replicas)).collect();
+        for (uid, replicas) in revisions {
+            let workload = self.model.workload(&self.id);
+            for _ in 0..workload.terminate_surplus(&uid, replicas, now) {
+                let name = self.model.generate_name(&uid);
+                self.create_pod(&name, &uid);
+            }
+        }
+    }
+
+    fn remove_old_revisions(&mut self) {
+        let current = self.revisions.len().saturating_sub(1);
+        let workload = self.model.workload(&self.id);
+        let mut index = 0;
+        self.revisions.retain(|revision| {
+            index += 1;
+            let has_pods = || workload.pods.values().any(|pod| pod.owner_uid == revision.uid);
+            index > current || revision.replicas > 0 || has_pods()
+        });
+    }
+
+    fn reconcile_stateful_set(&mut self, spec: StatefulSetSpec) {
+        let revision = self.rollouts.to_string();
+        let workload = self.model.workload(&self.id);
+        let mut pods: Vec<OrdinalPod> = workload
+            .pods
+            .values()
+            .filter_map(|pod| {
+                let (ordinal, state) = (ordinal(pod)?, pod.lifecycle.state);
+                Some(OrdinalPod { ordinal, state, is_current: pod.revision == revision })
+            })
+            .collect();
+        pods.sort_by_key(|pod| pod.ordinal);
+        let step = spec.next_step(&pods);
+        let owner = self.id.name.clone();
+        for ordinal in step.create {
+            self.create_pod(&format!("{owner}-{ordinal}"), &owner);
+        }
+        let now = self.model.now;
+        for pod in self.model.workload(&self.id).pods.values_mut() {
+            if ordinal(pod).is_some_and(|ordinal| step.terminate.contains(&ordinal)) {
+                pod.terminate(now);
+            }
+        }
+    }
+
+    fn create_pod(&mut self, name: &str, owner_uid: &str) {
+        let revision = self.rollouts.to_string();
+        let mut pod = ModelPod::new(&self.id.namespace, name, owner_uid, &revision);
+        pod.containers.clone_from(&self.containers);
+        pod.is_dirty = true;
+        self.model.add_pod(&self.id, pod);
+    }
+
+    fn update_views(&mut self) {
+        let (template, start, views) = (&self.template, self.start, &mut self.views);
+        let Some(workload) = self.model.workloads.get_mut(&self.id) else { return };
+        views.retain(|number, _| workload.pods.contains_key(number));
+        for (number, pod) in workload.pods.iter_mut().filter(|(_, pod)| pod.is_dirty) {
+            pod.is_dirty = false;
+            views.insert(*number, Arc::new(template.view(pod, start)));
+        }
+    }
+}
+
+fn kind(spec: &WorkloadSpec) -> Kind {
+    let fields = Value::Object(spec.spec.clone().unwrap_or_default());
+    let text = |pointer: &str| fields.pointer(pointer).and_then(Value::as_str);
+    match spec.kind.as_str() {
+        "Deployment" => {
+            Kind::Deployment { strategy: fields.get("strategy").cloned().unwrap_or_default() }
+        }
+        "StatefulSet" => Kind::StatefulSet(StatefulSetSpec {
+            replicas: spec.replicas,
+            is_parallel: text("/podManagementPolicy") == Some("Parallel"),
+            replaces_old: text("/updateStrategy/type") != Some("OnDelete"),
+            partition: fields
+                .pointer("/updateStrategy/rollingUpdate/partition")
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
+        }),
+        _ => Kind::Set,
+    }
+}
+
+/// The containers of a pod: the main one, then the sidecars.
+fn containers(profile: &PodProfile) -> Vec<Container> {
+    let container = |name: &str, is_main: bool, constant: (f64, f64)| Container {
+        name: name.into(),
+        is_main,
+        constant,
+        cpu_seconds: 0.0,
+        scraped_cpu_seconds: 0.0,
+        memory: 0.0,
+    };
+    let sidecars = profile.sidecars.iter();
+    let sidecars =
+        sidecars.map(|one| container(&one.name, false, (one.cpu.as_f64(), one.memory.as_f64())));
+    [container(&profile.container, true, (0.0, 0.0))].into_iter().chain(sidecars).collect()
+}
+
+fn ordinal(pod: &ModelPod) -> Option<u32> {
+    pod.name.rsplit('-').next()?.parse().ok()
+}

@@ -1,0 +1,125 @@
+//! Where the fields of a YAML document are.
+
+use std::{collections::HashMap, fmt};
+
+use granit_parser::{Event, Marker, Parser};
+
+/// A place in a file, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+/// The places of fields, by their paths, such as `workload.load.sum[0]`.
+#[derive(Debug, Default)]
+pub(super) struct Positions(HashMap<String, Position>);
+
+/// A sequence or a mapping that is not complete.
+struct Open {
+    path: String,
+    /// The index of the next item, or `None` for a mapping.
+    item: Option<usize>,
+    /// The path of the member whose key was read.
+    member: Option<String>,
+}
+
+impl Positions {
+    /// The places in the first document. Ends at the first syntax error.
+    pub(super) fn new(text: &str) -> Self {
+        let mut positions = Self::default();
+        let mut open: Vec<Open> = Vec::new();
+        for event in Parser::new_from_str(text) {
+            let Ok((event, span)) = event else { break };
+            let at = position(span.start);
+            match event {
+                Event::Scalar(text, ..) => {
+                    positions.add_scalar(&mut open, &text, at);
+                }
+                Event::Alias(_) => {
+                    positions.add_value(&mut open, at);
+                }
+                Event::SequenceStart(..) | Event::MappingStart(..) => {
+                    let path = positions.add_value(&mut open, at);
+                    let item = matches!(event, Event::SequenceStart(..)).then_some(0);
+                    open.push(Open { path, item, member: None });
+                }
+                Event::SequenceEnd | Event::MappingEnd => {
+                    open.pop();
+                }
+                Event::DocumentEnd => break,
+                _ => {}
+            }
+        }
+        positions
+    }
+
+    fn add_scalar(&mut self, open: &mut [Open], text: &str, at: Position) {
+        if let Some(mapping) = open.last_mut().filter(|one| one.is_at_key()) {
+            let separator = if mapping.path.is_empty() { "" } else { "." };
+            let path = format!("{}{separator}{text}", mapping.path);
+            self.0.insert(path.clone(), at);
+            mapping.member = Some(path);
+        } else {
+            self.add_value(open, at);
+        }
+    }
+
+    /// Adds an item or the value of a member. Returns its path.
+    fn add_value(&mut self, open: &mut [Open], at: Position) -> String {
+        let Some(parent) = open.last_mut() else { return String::new() };
+        match &mut parent.item {
+            Some(index) => {
+                let path = format!("{}[{index}]", parent.path);
+                *index += 1;
+                self.0.insert(path.clone(), at);
+                path
+            }
+            None => parent.member.take().unwrap_or_default(),
+        }
+    }
+
+    /// The place of a field, or of the closest field around it that is in the document, with the
+    /// length of that path.
+    pub(super) fn find(&self, path: &str) -> Option<(usize, Position)> {
+        let mut path = path;
+        loop {
+            if let Some(position) = self.0.get(path) {
+                return Some((path.len(), *position));
+            }
+            path = path.get(..path.rfind(['.', '['])?)?;
+        }
+    }
+}
+
+impl Open {
+    fn is_at_key(&self) -> bool {
+        self.item.is_none() && self.member.is_none()
+    }
+}
+
+fn position(marker: Marker) -> Position {
+    Position { line: marker.line(), column: marker.col() + 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_and_items_have_positions() {
+        let positions = Positions::new("a:\n  b: [1, {c: 2}]\nd:\n- x\n- e: 1\n");
+        let find = |path: &str| positions.find(path).map(|(_, at)| (at.line, at.column));
+        assert_eq!(find("a.b"), Some((2, 3)));
+        assert_eq!(find("a.b[1].c"), Some((2, 11)));
+        assert_eq!(find("d[1].e"), Some((5, 3)));
+        assert_eq!(find("d[1].missing.too"), Some((5, 3)));
+        assert_eq!(find("missing"), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! The schema of scenario files.
+
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_workload::{
+    scenario::{
+        ExternalMetricSpec, Incident, MetricsSettings, ObjectMetricSpec, QueueSpec, WorkloadSpec,
+    },
+    seconds::Seconds,
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::controller::ControllerSettings;
+
+/// A scenario of `hpa simulate`: an autoscaler, its workload and the load on it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Document {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    /// Seed of the random numbers. The same seed gives the same run.
+    #[serde(default)]
+    pub(super) seed: u64,
+    /// The simulated time. By default an hour.
+    #[serde(default = "duration")]
+    pub(super) duration: Seconds,
+    /// Whether the initial pods have been ready for ten minutes at the start. If not, they are
+    /// created at the start.
+    #[serde(default = "yes")]
+    pub(super) warm: bool,
+    /// How many pods can be scheduled. Further pods stay pending.
+    #[serde(default)]
+    pub(super) max_pods: Option<u32>,
+    /// The manifest of a HorizontalPodAutoscaler, or the name of a file with it, relative to the
+    /// scenario.
+    #[schemars(schema_with = "autoscaler_schema")]
+    pub(super) autoscaler: Value,
+    /// The target. By default, name, namespace and kind are those of the `scaleTargetRef`, and
+    /// `replicas` is `minReplicas`.
+    pub(super) workload: WorkloadSpec,
+    /// Queues that the workload drains.
+    #[serde(default)]
+    pub(super) queues: Vec<QueueSpec>,
+    /// Custom metrics of objects other than pods.
+    #[serde(default)]
+    pub(super) object_metrics: Vec<ObjectMetricSpec>,
+    /// External metrics other than those of queues.
+    #[serde(default)]
+    pub(super) external_metrics: Vec<ExternalMetricSpec>,
+    /// Accuracy of metrics.
+    #[serde(default)]
+    pub(super) metrics: MetricsSettings,
+    #[serde(default)]
+    pub(super) incidents: Vec<Incident>,
+    #[serde(default)]
+    pub(super) controller: ControllerSettings,
+    #[serde(default)]
+    pub(super) objective: Objective,
+    #[serde(default)]
+    pub(super) cost: Cost,
+    /// Changes to compare with.
+    #[serde(default)]
+    pub(super) variants: Vec<VariantSpec>,
+}
+
+/// What counts as overload, other than load beyond the capacity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Objective {
+    /// Work that waits longer than this in a queue counts as load beyond the capacity.
+    pub max_wait: Seconds,
+}
+
+impl Default for Objective {
+    fn default() -> Self {
+        Self { max_wait: Seconds::new(60.0) }
+    }
+}
+
+/// What a pod costs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Cost {
+    /// The price of an hour of a pod.
+    pub per_pod_hour: f64,
+    /// Printed before amounts.
+    pub currency: String,
+}
+
+/// A change of the scenario.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct VariantSpec {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    /// A JSON merge patch (RFC 7386) of the scenario, for example
+    /// `{autoscaler: {spec: {maxReplicas: 20}}}`.
+    #[schemars(schema_with = "patch_schema")]
+    pub(super) patch: Value,
+}
+
+fn duration() -> Seconds {
+    Seconds::new(3600.0)
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn autoscaler_schema(generator: &mut SchemaGenerator) -> Schema {
+    let manifest = generator.subschema_for::<HorizontalPodAutoscaler>();
+    json_schema!({ "anyOf": [{ "type": "string" }, manifest] })
+}
+
+fn patch_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object" })
+}
+
+/// The JSON Schema of scenario files, for editors.
+pub fn json_schema() -> Value {
+    schemars::schema_for!(Document).to_value()
+}

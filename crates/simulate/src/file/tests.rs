@@ -1,0 +1,103 @@
+use rstest::rstest;
+
+use super::{BASE, Study, json_schema};
+
+const SCENARIO: &str = "\
+name: test
+duration: 10m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 10
+workload:
+  load: {constant: 100}
+queues:
+- {name: q, metric: m, arrivals: {constant: 1}}
+variants:
+- name: more
+  patch:
+    autoscaler: {spec: {maxReplicas: 20}}
+    workload: {profile: {capacity: 50}}
+";
+
+fn parse(text: &str) -> Result<Study, String> {
+    let read = |file: &str| match file {
+        "load.csv" => Ok("time,load\n0,5\n60,10\n".to_owned()),
+        "bad.csv" => Ok("0,5\n60\n".to_owned()),
+        _ => Err("there is no such file".to_owned()),
+    };
+    Study::parse(text, &read).map_err(|error| match std::error::Error::source(&error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    })
+}
+
+#[test]
+fn variants_are_patches_of_the_base_with_defaults_from_the_autoscaler() {
+    let study = parse(SCENARIO).unwrap();
+    let [base, more] = &study.variants[..] else { panic!("{study:?}") };
+    assert_eq!((base.name.as_str(), more.name.as_str()), (BASE, "more"));
+    assert_eq!((base.workload.name.as_str(), base.workload.replicas), ("web", 2));
+    assert_eq!(base.cluster.queues[0].workload, "web");
+    assert_eq!(base.autoscaler.spec.max_replicas, 10);
+    assert_eq!(more.autoscaler.spec.max_replicas, 20);
+    assert!((base.pod_capacity() - 4.0 * more.pod_capacity()).abs() < 1e-9);
+    assert_eq!(more.autoscaler.spec.metrics.len(), 1, "the default metric");
+}
+
+#[rstest]
+#[case::syntax("duration: [", "duration: 10m", "line 4 column 11")]
+#[case::unknown("durations: 1m", "duration: 10m", "line 2, column 1: durations: unknown field")]
+#[case::wrong_type("duration: soon", "duration: 10m", "line 2, column 1: duration: ")]
+#[case::unknown_variant("load: {wave: 1}", "load: {constant: 100}", "line 10, column ")]
+#[case::invalid_load(
+    "load: {sum: [{constant: 1}, {steps: [{at: 5, value: 1}, {at: 5, value: 2}]}]}",
+    "load: {constant: 100}",
+    "line 10, column 3: workload.load: steps: must be in order of time"
+)]
+#[case::autoscaler(
+    "maxReplicas: 1",
+    "maxReplicas: 10",
+    "line 8, column 5: autoscaler.spec.maxReplicas: Invalid value: 1"
+)]
+#[case::autoscaler_field(
+    "maxReplica: 1",
+    "maxReplicas: 10",
+    "line 8, column 5: autoscaler.spec.maxReplica: unknown field"
+)]
+#[case::variant(
+    "autoscaler: {spec: {maxReplicas: 1}}",
+    "autoscaler: {spec: {maxReplicas: 20}}",
+    "line 16, column 25: autoscaler.spec.maxReplicas: Invalid value: 1"
+)]
+#[case::variant_twice("name: base", "name: more", "line 14, column 3: variants[0].name: \"base\"")]
+#[case::target(
+    "name: other\n  load: {constant: 1}",
+    "load: {constant: 100}",
+    "line 10, column 3: workload.name: is \"other\""
+)]
+#[case::csv("load: {samples: {file: x.csv}}", "load: {constant: 100}", "x.csv: there is no")]
+#[case::csv_line("load: {samples: {file: bad.csv}}", "load: {constant: 100}", "bad.csv: line 2")]
+fn error_has_line_and_column(#[case] new: &str, #[case] old: &str, #[case] expected: &str) {
+    let error = parse(&SCENARIO.replacen(old, new, 1)).expect_err("an error");
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
+fn samples_are_read_from_a_file() {
+    let text = SCENARIO.replace("{constant: 100}", "{samples: {file: load.csv}}");
+    let study = parse(&text).unwrap();
+    assert!((study.variants[0].workload.load.at(30.0) - 7.5).abs() < 1e-9);
+}
+
+#[test]
+fn schema_has_every_field_with_a_description() {
+    let schema = json_schema();
+    let fields = schema["properties"].as_object().unwrap();
+    for field in ["autoscaler", "workload", "incidents", "variants"] {
+        assert!(fields.contains_key(field), "{field}");
+    }
+    assert!(fields["duration"]["description"].is_string(), "{schema}");
+}

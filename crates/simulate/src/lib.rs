@@ -1,0 +1,46 @@
+//! Runs an autoscaler on a modelled workload in virtual time.
+//!
+//! The decisions are those of `hpa-calc`, the workload is that of `hpa-workload`, which the testbed
+//! uses too. There is no I/O and no clock: a day takes a fraction of a second, and the same seed
+//! gives the same run.
+//!
+//! ```
+//! let scenario = "
+//! seed: 1
+//! duration: 20m
+//! autoscaler:
+//!   metadata: {name: web}
+//!   spec:
+//!     scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+//!     minReplicas: 2
+//!     maxReplicas: 10
+//! workload:
+//!   profile: {cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100}
+//!   load: {steps: [{at: 0, value: 100}, {at: 5m, value: 500}]}
+//! ";
+//! let no_files = |_: &str| Err("there are no files".to_owned());
+//! let study = hpa_simulate::Study::parse(scenario, &no_files)?;
+//! let run = study.variants[0].run();
+//! assert_eq!(run.steps.first().map(|step| step.from), Some(2));
+//! assert!(run.outcome.replicas.max >= 5);
+//! # Ok::<(), hpa_simulate::StudyError>(())
+//! ```
+
+mod cluster;
+mod controller;
+mod file;
+mod measure;
+mod outcome;
+mod parallel;
+mod pod_view;
+mod readings;
+pub mod report;
+mod run;
+
+pub use self::{
+    controller::ControllerSettings,
+    file::{BASE, Cost, Objective, Position, Study, StudyError, Variant, json_schema},
+    outcome::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
+    parallel::map_parallel,
+    run::{Point, Problem, Run, RunOptions, Step},
+};

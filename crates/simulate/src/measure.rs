@@ -1,0 +1,286 @@
+//! Measures a run second by second.
+
+use std::collections::VecDeque;
+
+use hpa_workload::{
+    model::{Observation, WorkloadObservation},
+    number,
+};
+
+use crate::{
+    file::{Cost, Objective},
+    outcome::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
+};
+
+const SECONDS_PER_HOUR: f64 = 3600.0;
+/// Scalings in opposite directions within so many seconds count as a reversal.
+const REVERSAL_SECONDS: f64 = 600.0;
+/// The utilization from which on a request is assumed to take 100 times as long as on an idle pod.
+const MAX_UTILIZATION: f64 = 0.99;
+const PERCENTILE: f64 = 0.99;
+/// Differences of rates below this are rounding errors.
+const EPSILON: f64 = 1e-9;
+
+/// What is measured so far.
+pub(crate) struct Measure {
+    objective: Objective,
+    cost: Cost,
+    duration: f64,
+    pod_seconds: f64,
+    /// Load of requests and of queues.
+    load: f64,
+    overloaded: f64,
+    overload_seconds: f64,
+    slowdown: Weighted,
+    queues: Vec<QueueMeasure>,
+    max_backlog: f64,
+    replicas: Replicas,
+    replica_seconds: f64,
+    rescales: Rescales,
+    last_rescale: Option<(f64, bool)>,
+    shortage_since: Option<f64>,
+    shortages: Vec<f64>,
+}
+
+/// The work that waits in a queue, oldest first, and how long the drained work waited.
+struct QueueMeasure {
+    waiting: VecDeque<(f64, f64)>,
+    arrived: f64,
+    drained: f64,
+    waits: Weighted,
+}
+
+/// Values with weights, in a histogram with a relative precision of 2 %.
+#[derive(Default)]
+struct Weighted {
+    bins: Vec<f64>,
+    sum: f64,
+    weight: f64,
+    max: f64,
+}
+
+impl Weighted {
+    const GROWTH: f64 = 1.02;
+
+    fn add(&mut self, value: f64, weight: f64) {
+        let bin = number::ceil(value.max(0.0).ln_1p() / Self::GROWTH.ln());
+        let bin = usize::try_from(bin).unwrap_or_default();
+        if self.bins.len() <= bin {
+            self.bins.resize(bin + 1, 0.0);
+        }
+        if let Some(total) = self.bins.get_mut(bin) {
+            *total += weight;
+        }
+        self.sum += value * weight;
+        self.weight += weight;
+        self.max = self.max.max(value);
+    }
+
+    fn mean(&self) -> f64 {
+        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
+    }
+
+    fn percentile(&self, share: f64) -> f64 {
+        let mut rest = self.weight * share;
+        for (bin, weight) in self.bins.iter().enumerate() {
+            rest -= weight;
+            if rest <= EPSILON {
+                return (Self::GROWTH.powf(bin as f64) - 1.0).min(self.max);
+            }
+        }
+        self.max
+    }
+}
+
+impl Measure {
+    pub(crate) fn new(objective: Objective, cost: Cost, start: &Observation) -> Self {
+        let queues = start.queues.iter().map(|queue| {
+            let waiting = if queue.backlog > 0.0 { vec![(0.0, queue.backlog)] } else { vec![] };
+            QueueMeasure {
+                waiting: waiting.into(),
+                arrived: queue.arrived,
+                drained: queue.drained,
+                waits: Weighted::default(),
+            }
+        });
+        let desired = start.workloads.first().map_or(0, |workload| workload.desired);
+        Self {
+            objective,
+            cost,
+            duration: 0.0,
+            pod_seconds: 0.0,
+            load: 0.0,
+            overloaded: 0.0,
+            overload_seconds: 0.0,
+            slowdown: Weighted::default(),
+            queues: queues.collect(),
+            max_backlog: 0.0,
+            replicas: Replicas { min: desired, max: desired, ..Replicas::default() },
+            replica_seconds: 0.0,
+            rescales: Rescales::default(),
+            last_rescale: None,
+            shortage_since: None,
+            shortages: Vec::new(),
+        }
+    }
+
+    /// Adds the second that ends at `now`.
+    pub(crate) fn add_second(&mut self, now: f64, seen: &Observation, capacity: f64) {
+        let Some(workload) = seen.workloads.first() else { return };
+        self.duration = now;
+        self.pod_seconds += f64::from(workload.pods);
+        self.replica_seconds += f64::from(workload.desired);
+        self.add_replicas(workload);
+        let lost = (workload.offered - workload.served).max(0.0);
+        let lost = if lost > workload.offered * EPSILON { lost } else { 0.0 };
+        self.load += workload.offered;
+        self.overloaded += lost;
+        if workload.offered > 0.0 {
+            let utilization = if lost > 0.0 { 1.0 } else { workload.offered / capacity };
+            let slowdown = 1.0 / (1.0 - utilization.min(MAX_UTILIZATION));
+            self.slowdown.add(slowdown, workload.offered);
+        }
+        let is_late = self.add_queues(now, seen);
+        if lost > 0.0 || is_late {
+            self.overload_seconds += 1.0;
+        }
+        let is_short = workload.ready < workload.needed;
+        match (self.shortage_since, is_short) {
+            (None, true) => self.shortage_since = Some(now),
+            (Some(since), false) => {
+                self.shortages.push(now - since);
+                self.shortage_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn add_replicas(&mut self, workload: &WorkloadObservation) {
+        let replicas = &mut self.replicas;
+        replicas.min = replicas.min.min(workload.desired);
+        replicas.max = replicas.max.max(workload.desired);
+        replicas.needed_max = replicas.needed_max.max(workload.needed);
+    }
+
+    /// Whether the work that is drained, or the oldest that waits, is late.
+    fn add_queues(&mut self, now: f64, seen: &Observation) -> bool {
+        let limit = self.objective.max_wait.get();
+        let mut is_late = false;
+        let mut backlog = 0.0;
+        for (measure, queue) in self.queues.iter_mut().zip(&seen.queues) {
+            let arrived = queue.arrived - measure.arrived;
+            if arrived > 0.0 {
+                measure.waiting.push_back((now, arrived));
+                self.load += arrived;
+            }
+            let mut drained = queue.drained - measure.drained;
+            (measure.arrived, measure.drained) = (queue.arrived, queue.drained);
+            while let Some((since, work)) = measure.waiting.front_mut() {
+                let done = work.min(drained);
+                let wait = now - *since;
+                is_late |= wait > limit && (done > 0.0 || *work > EPSILON);
+                if done > 0.0 {
+                    measure.waits.add(wait, done);
+                    self.overloaded += if wait > limit { done } else { 0.0 };
+                }
+                *work -= done;
+                drained -= done;
+                if *work > EPSILON {
+                    break;
+                }
+                measure.waiting.pop_front();
+            }
+            backlog += queue.backlog;
+        }
+        self.max_backlog = self.max_backlog.max(backlog);
+        is_late
+    }
+
+    pub(crate) fn add_rescale(&mut self, now: f64, from: u32, to: u32) {
+        let is_up = to > from;
+        if is_up {
+            self.rescales.up += 1;
+        } else {
+            self.rescales.down += 1;
+        }
+        if let Some((then, was_up)) = self.last_rescale
+            && was_up != is_up
+            && now - then <= REVERSAL_SECONDS
+        {
+            self.rescales.reversals += 1;
+        }
+        self.last_rescale = Some((now, is_up));
+        self.replicas.min = self.replicas.min.min(to);
+        self.replicas.max = self.replicas.max.max(to);
+    }
+
+    pub(crate) fn finish(mut self) -> Outcome {
+        let now = self.duration;
+        self.shortages.extend(self.shortage_since.map(|since| now - since));
+        let limit = self.objective.max_wait.get();
+        for queue in &mut self.queues {
+            for (since, work) in &queue.waiting {
+                queue.waits.add(now - since, *work);
+                self.overloaded += if now - since > limit { *work } else { 0.0 };
+            }
+        }
+        let seconds = now.max(1.0);
+        let share = if self.load > 0.0 { self.overloaded / self.load } else { 0.0 };
+        let pod_hours = self.pod_seconds / SECONDS_PER_HOUR;
+        let has_requests = self.slowdown.weight > 0.0;
+        let shortages = number::count(self.shortages.len());
+        Outcome {
+            pod_hours,
+            cost: pod_hours * self.cost.per_pod_hour,
+            overload: Overload {
+                seconds: self.overload_seconds,
+                share_of_time: self.overload_seconds / seconds,
+                share_of_load: share.min(1.0),
+            },
+            latency: has_requests.then(|| Latency {
+                mean: self.slowdown.mean(),
+                p99: self.slowdown.percentile(PERCENTILE),
+            }),
+            queue: self.queue_wait(),
+            replicas: Replicas { mean: self.replica_seconds / seconds, ..self.replicas },
+            rescales: self.rescales,
+            reaction: Reaction {
+                shortages,
+                mean_seconds: self.shortages.iter().sum::<f64>() / f64::from(shortages.max(1)),
+                max_seconds: self.shortages.iter().copied().fold(0.0, f64::max),
+            },
+        }
+    }
+
+    /// Of the queue with the longest waits.
+    fn queue_wait(&self) -> Option<QueueWait> {
+        let waits = self.queues.iter().map(|queue| &queue.waits);
+        let waits = waits.max_by(|one, other| {
+            one.percentile(PERCENTILE).total_cmp(&other.percentile(PERCENTILE))
+        })?;
+        Some(QueueWait {
+            mean_seconds: waits.mean(),
+            p99_seconds: waits.percentile(PERCENTILE),
+            max_seconds: waits.max,
+            max_backlog: self.max_backlog,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Weighted;
+
+    #[test]
+    fn percentile_is_by_weight_and_within_two_percent() {
+        let mut values = Weighted::default();
+        values.add(1.0, 98.0);
+        values.add(50.0, 2.0);
+        assert!((values.mean() - 1.98).abs() < 1e-9);
+        let p99 = values.percentile(0.99);
+        assert!((49.0..=51.0).contains(&p99), "{p99}");
+        let median = values.percentile(0.5);
+        assert!((0.95..=1.05).contains(&median), "{median}");
+        assert!(Weighted::default().percentile(0.99).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,218 @@
+//! The answers of the metrics APIs to the queries of a decision.
+
+use hpa_calc::{
+    MetricQuery, MilliValue, PodSample, PodSamples, ReadError, Reading, Selector,
+    api::{CrossVersionObjectReference, ResourceName},
+};
+use hpa_workload::{
+    model::{ClusterModel, Pod, UsageSample},
+    number,
+    scenario::{MetricsSource, ObjectRef, PodMetricSpec},
+    seconds::timestamp_at,
+    series::Sample,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{cluster::Cluster, pod_view::whole_second};
+
+/// Seconds from one step of the model to the next.
+const STEP: f64 = 1.0;
+const NANO: f64 = 1e9;
+const NANOS_PER_MILLI: i64 = 1_000_000;
+const MILLI: f64 = 1e3;
+const KIBI: f64 = 1024.0;
+
+/// The metrics APIs at one time.
+pub(crate) struct MetricsApis<'a> {
+    cluster: &'a Cluster,
+    namespace: &'a str,
+    start: Timestamp,
+    now: f64,
+}
+
+impl<'a> MetricsApis<'a> {
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        namespace: &'a str,
+        start: Timestamp,
+        second: f64,
+    ) -> Self {
+        let now = second.min((cluster.model.now + STEP).next_down());
+        Self { cluster, namespace, start, now }
+    }
+
+    pub(crate) fn read(&self, query: &MetricQuery) -> Result<Reading, ReadError> {
+        if self.model().metrics.is_down(source(query), self.now) {
+            let message = "the server is currently unable to handle the request";
+            return Err(ReadError::fetch(query.api(), message));
+        }
+        let values = match query {
+            MetricQuery::Resource { resource, container } => {
+                return self.resource(query, resource, container.as_deref());
+            }
+            MetricQuery::Pods { metric, metric_selector } => {
+                let metric_selector = as_requested(metric_selector);
+                let is_queried = |one: &&PodMetricSpec| {
+                    one.name == *metric && metric_selector.matches(&one.labels)
+                };
+                return self.pods_metric(query, is_queried);
+            }
+            MetricQuery::Object { object, metric, metric_selector } => {
+                let metric_selector = as_requested(metric_selector);
+                let settings = &self.model().metrics.settings.object;
+                let mut values = self.model().metrics.objects.iter().filter_map(|one| {
+                    let is_queried = one.metric.name == *metric
+                        && self.is_described(&one.object, object)
+                        && metric_selector.matches(&one.metric.labels);
+                    let sample = one.metric.series.latest(self.now, settings);
+                    sample.filter(|_| is_queried).map(|sample| milli(sample.value))
+                });
+                return match (values.next(), values.next()) {
+                    (Some(value), None) => Ok(Reading::Object(value)),
+                    (None, _) => Err(not_found(query)),
+                    _ => Err(ReadError::fetch(query.api(), "there are several values")),
+                };
+            }
+            MetricQuery::External { metric, metric_selector } => {
+                let metric_selector = as_requested(metric_selector);
+                let model = self.model();
+                let queues = model.queues.iter();
+                let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
+                let others = model.metrics.externals.iter();
+                let others = others.map(|one| (&one.name, &one.labels, &one.series));
+                let mut named =
+                    queues.chain(others).filter(|(name, ..)| *name == metric).peekable();
+                if named.peek().is_none() {
+                    return Err(not_found(query));
+                }
+                let settings = &model.metrics.settings.external;
+                let selected = named.filter(|(_, labels, _)| metric_selector.matches(*labels));
+                selected
+                    .filter_map(|(_, _, series)| series.latest(self.now, settings))
+                    .map(|sample| milli(sample.value))
+                    .collect::<Vec<_>>()
+            }
+        };
+        if values.is_empty() {
+            return Err(ReadError::Empty(query.api()));
+        }
+        Ok(Reading::External(values))
+    }
+
+    fn model(&self) -> &'a ClusterModel {
+        &self.cluster.model
+    }
+
+    fn pods(&self) -> impl Iterator<Item = &'a Pod> {
+        self.cluster.workload().into_iter().flat_map(|workload| workload.pods.values())
+    }
+
+    fn pod_sample<T>(&self, sample: &Sample<T>, value: MilliValue) -> PodSample {
+        PodSample {
+            value,
+            timestamp: whole_second(timestamp_at(self.start, sample.at)),
+            window: SignedDuration::from_secs(number::round(sample.window)),
+        }
+    }
+
+    fn resource(
+        &self,
+        query: &MetricQuery,
+        resource: &ResourceName,
+        container: Option<&str>,
+    ) -> Result<Reading, ReadError> {
+        let settings = &self.model().metrics.settings.resource;
+        let mut samples = PodSamples::default();
+        let mut any = false;
+        for pod in self.pods() {
+            let Some(sample) = pod.usage.latest(self.now, settings) else { continue };
+            any = true;
+            if let Some(value) = usage(&sample.value, resource, container) {
+                samples.insert(pod.name.as_str(), self.pod_sample(sample, value));
+            }
+        }
+        if any { Ok(Reading::Pods(samples)) } else { Err(ReadError::Empty(query.api())) }
+    }
+
+    fn pods_metric(
+        &self,
+        query: &MetricQuery,
+        is_queried: impl Fn(&&PodMetricSpec) -> bool,
+    ) -> Result<Reading, ReadError> {
+        let workload = self.cluster.workload();
+        let metric = workload.and_then(|workload| workload.pod_metrics.iter().find(is_queried));
+        let metric = metric.ok_or_else(|| not_found(query))?;
+        let settings = &self.model().metrics.settings.pods;
+        let samples: PodSamples = self
+            .pods()
+            .filter_map(|pod| {
+                let sample = pod.rate.latest(self.now, settings)?;
+                let value = metric.base + metric.per_unit * sample.value;
+                Some((pod.name.as_str(), self.pod_sample(sample, milli(value))))
+            })
+            .collect();
+        if samples.is_empty() { Err(not_found(query)) } else { Ok(Reading::Pods(samples)) }
+    }
+
+    /// Whether the queried object is the one that a metric describes.
+    fn is_described(&self, object: &ObjectRef, queried: &CrossVersionObjectReference) -> bool {
+        let group = |version: &str| {
+            version.rsplit_once('/').map_or(String::new(), |(group, _)| group.to_owned())
+        };
+        let is_same_name = match queried.kind.as_str() {
+            "Namespace" => object.name == self.namespace,
+            _ => object.name == queried.name && object.namespace == self.namespace,
+        };
+        object.kind == queried.kind
+            && group(&object.api_version) == group(&queried.api_version)
+            && is_same_name
+    }
+}
+
+/// The usage of a pod or of one container, each container rounded up to milli-units.
+fn usage(
+    sample: &UsageSample,
+    resource: &ResourceName,
+    container: Option<&str>,
+) -> Option<MilliValue> {
+    let value = |(_, cpu, memory): &(_, f64, f64)| match resource {
+        ResourceName::Cpu => {
+            let nanos = number::round(cpu * NANO);
+            let up = i64::from(nanos.rem_euclid(NANOS_PER_MILLI) != 0);
+            Some(MilliValue::from_milli(nanos.div_euclid(NANOS_PER_MILLI) + up))
+        }
+        ResourceName::Memory => {
+            Some(MilliValue::from_units(number::round(memory / KIBI).saturating_mul(1024)))
+        }
+        _ => None,
+    };
+    if let Some(name) = container.filter(|name| !name.is_empty()) {
+        return sample.iter().find(|(own, ..)| **own == *name).and_then(value);
+    }
+    let values = sample.iter().map(value);
+    values.reduce(|sum, value| Some(sum?.saturating_add(value?))).flatten()
+}
+
+fn source(query: &MetricQuery) -> MetricsSource {
+    match query {
+        MetricQuery::Resource { .. } => MetricsSource::Resource,
+        MetricQuery::Pods { .. } => MetricsSource::Pods,
+        MetricQuery::Object { .. } => MetricsSource::Object,
+        MetricQuery::External { .. } => MetricsSource::External,
+    }
+}
+
+/// The selector as the metrics API reads it from the URL. A metric without a selector has one that
+/// matches nothing, whose text matches everything.
+fn as_requested(selector: &Selector) -> Selector {
+    Selector::parse(&selector.to_string()).unwrap_or_else(|_| selector.clone())
+}
+
+fn milli(value: f64) -> MilliValue {
+    MilliValue::from_milli(number::round(value * MILLI))
+}
+
+fn not_found(query: &MetricQuery) -> ReadError {
+    let message = format!("the server could not find the metric {}", query.metric_name());
+    ReadError::fetch(query.api(), message)
+}

@@ -1,0 +1,101 @@
+//! The controller on the testbed, in virtual time.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_controller::{
+    Clock, Dependencies, Instants, Observer, Options, Reconciled,
+    k8s::{ClientLimits, Clients},
+};
+use hpa_simulate::Variant;
+use hpa_test_harness::{RunningController, options};
+use hpa_testbed::{
+    Testbed,
+    workload::{Simulation, clock::SimulatedClock},
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+/// When the controller starts, in seconds. Not a whole number, so that no reconcile coincides with
+/// a step of the simulation.
+const CONTROLLER_START: f64 = 7.4;
+
+/// A change of the replicas by the autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scaling {
+    pub(crate) second: f64,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+impl Scaling {
+    /// The timers of the controller have a resolution of a millisecond.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.from, self.to) == (other.from, other.to) && (self.second - other.second).abs() < 0.5
+    }
+}
+
+struct TestClock {
+    clock: SimulatedClock,
+    start: Timestamp,
+}
+
+impl Clock for TestClock {
+    fn instants(&self) -> Instants {
+        let wall = self.clock.now();
+        let monotonic = Duration::try_from(wall.duration_since(self.start)).unwrap_or_default();
+        Instants { wall, monotonic }
+    }
+}
+
+struct Recorder {
+    clock: Arc<TestClock>,
+    /// The second of each reconcile, and its scaling.
+    reconciles: Mutex<Vec<(f64, Option<Scaling>)>>,
+}
+
+impl Observer for Recorder {
+    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+        let second = self.clock.instants().monotonic.as_secs_f64();
+        let conclusion = reconciled.conclusion;
+        let count = |replicas: i32| u32::try_from(replicas).expect("replicas");
+        let scaling = conclusion.scaled_to.map(|to| Scaling {
+            second,
+            from: count(conclusion.explanation.current_replicas),
+            to: count(to),
+        });
+        self.reconciles.lock().push((second, scaling));
+    }
+}
+
+/// Returns the second of the first reconcile, and all scalings.
+pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
+    let start: Timestamp = "2026-01-05T00:00:00Z".parse().expect("a time");
+    let clock = SimulatedClock::new(start, 1.0);
+    let simulation = Simulation::new(variant.testbed_scenario(), clock.clone());
+    let testbed = Testbed::new(simulation.config());
+    let running = simulation.start(&testbed).expect("the objects are valid");
+    clock.sleep(CONTROLLER_START).await;
+    let options = Options {
+        settings: variant.controller.engine(),
+        sync_period: Duration::from_secs_f64(variant.controller.sync_period.get()),
+        ..options()
+    };
+    let limits = ClientLimits::default();
+    let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
+    let clock = Arc::new(TestClock { clock, start });
+    let recorder = Arc::new(Recorder { clock: Arc::clone(&clock), reconciles: Mutex::default() });
+    let dependencies = Dependencies {
+        clock: clock.clone(),
+        observer: recorder.clone(),
+        ..Dependencies::new(clients, &options)
+    };
+    let controller = RunningController::start(dependencies, options);
+    let end = variant.cluster.duration.get();
+    simulation.wait_for(|seen| seen.second >= end).await;
+    controller.kill().await;
+    drop(running);
+    let reconciles = std::mem::take(&mut *recorder.reconciles.lock());
+    let (first, _) = *reconciles.first().expect("a reconcile");
+    let scalings = reconciles.into_iter().filter(|(second, _)| *second < end);
+    (first, scalings.filter_map(|(_, scaling)| scaling).collect())
+}

@@ -1,0 +1,102 @@
+//! The simulation and the real controller scale alike: each scenario runs in the simulator, and
+//! with the controller on the testbed in virtual time.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod controller;
+mod random;
+
+use std::{fs, path::Path};
+
+use hpa_simulate::{Run, Study, Variant};
+use hpa_test_harness::long_tests;
+use hpa_testbed::workload::seconds::Seconds;
+
+use self::controller::{Scaling, run_controller};
+
+/// Longer examples are compared up to here, and without `HPA_LONG_TESTS` up to `FEW_SECONDS`.
+const MAX_SECONDS: f64 = 4.0 * 3600.0;
+const FEW_SECONDS: f64 = 1200.0;
+const RANDOM_SCENARIOS: u64 = 100;
+/// How many of them run without `HPA_LONG_TESTS`.
+const FEW: u64 = 12;
+
+fn study(file: &Path) -> Study {
+    let text = fs::read_to_string(file).expect("a file");
+    let folder = file.parent().expect("a folder");
+    let read =
+        |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    Study::parse(&text, &read).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+fn examples() -> Vec<(String, Variant)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/simulate");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .expect("the examples")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    files.sort();
+    let variants = |file: &std::path::PathBuf| {
+        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        let variants = study(file).variants.into_iter();
+        variants.map(|variant| (format!("{name}/{}", variant.name), variant)).collect::<Vec<_>>()
+    };
+    files.iter().flat_map(variants).collect()
+}
+
+fn scalings(run: &Run) -> Vec<Scaling> {
+    run.steps
+        .iter()
+        .map(|step| Scaling { second: step.second, from: step.from, to: step.to })
+        .collect()
+}
+
+/// Runs both. The simulation starts reconciling when the controller did.
+async fn assert_same_scalings(name: &str, mut variant: Variant) -> usize {
+    let longest = if long_tests() { MAX_SECONDS } else { FEW_SECONDS };
+    let duration = variant.cluster.duration.get().min(longest);
+    variant.cluster.duration = Seconds::new(duration);
+    let (first, actual) = run_controller(&variant).await;
+    variant.controller.initial_delay = Some(Seconds::new(first));
+    let simulated = scalings(&variant.run());
+    let differs = |pair: (&Scaling, &Scaling)| !pair.0.is_same(pair.1);
+    let first_difference = simulated.iter().zip(&actual).position(differs);
+    assert!(
+        first_difference.is_none() && simulated.len() == actual.len(),
+        "{name}: scaling {first_difference:?} differs\nsimulated {simulated:#?}\n\
+            controller {actual:#?}",
+    );
+    simulated.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn examples_scale_as_with_the_controller() {
+    let mut total = 0;
+    for (name, variant) in examples() {
+        total += assert_same_scalings(&name, variant).await;
+    }
+    assert!(total > 50, "{total} scalings are too few to compare");
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_scenarios_scale_as_with_the_controller() {
+    let count = if long_tests() { RANDOM_SCENARIOS } else { FEW };
+    let mut total = 0;
+    for seed in 0..count {
+        let text = random::scenario(seed).to_string();
+        let no_files = |_: &str| Err("there are no files".to_owned());
+        let study = Study::parse(&text, &no_files)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
+        for variant in study.variants {
+            total += assert_same_scalings(&format!("seed {seed}: {text}"), variant).await;
+        }
+    }
+    assert!(total > 3 * usize::try_from(count).unwrap(), "{total} scalings are too few");
+}
