@@ -132,20 +132,16 @@ impl Connector {
             let resolved = self.resolver.resolve(host).await;
             resolved.map_err(|source| HttpError::Resolve { host: host.to_owned(), source })?
         };
-        match destination {
-            Destination::Tenant | Destination::Pod => {
-                Ok(self.policy.check_addresses(host, &addresses)?)
-            }
-            _ => Ok(addresses),
+        if matches!(destination, Destination::Tenant | Destination::Pod) {
+            return Ok(self.policy.check_addresses(host, &addresses)?);
         }
+        Ok(addresses)
     }
 
     fn proxy(&self, uri: &Uri, destination: Destination) -> Result<Option<Proxy>, HttpError> {
-        let is_used = match destination {
-            Destination::Operator => true,
-            Destination::Tenant => self.proxy_permitted_hosts && !self.policy.hosts.is_empty(),
-            _ => false,
-        };
+        let is_permitted = self.proxy_permitted_hosts && !self.policy.hosts.is_empty();
+        let is_used = destination == Destination::Operator
+            || (destination == Destination::Tenant && is_permitted);
         if !is_used {
             return Ok(None);
         }

@@ -1,8 +1,15 @@
 //! Collectors against real sockets.
 
 mod endpoint;
+mod panics;
 mod pods;
+mod prometheus;
+#[cfg(all(feature = "nakadi", feature = "zmon"))]
+mod services;
+#[cfg(feature = "sqs")]
+mod sqs;
 mod ssrf;
+mod tls;
 
 use std::{
     net::{IpAddr, SocketAddr},

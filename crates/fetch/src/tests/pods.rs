@@ -143,7 +143,8 @@ async fn slow_pods_do_not_delay_a_collection_without_end() {
     assert!(error(result).starts_with("none of 50 pods has a value; p0: "));
     // One after the other, it would be 2.5 s.
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    assert!(server.most_open() <= 2, "{}", server.most_open());
+    // The server sees that a connection is closed a little later than the client.
+    assert!(server.most_open() <= 4, "{}", server.most_open());
 }
 
 #[rstest]

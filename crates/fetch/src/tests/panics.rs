@@ -1,0 +1,50 @@
+//! Inputs on which the reference panics, which ends its process.
+
+use rstest::rstest;
+
+use super::*;
+
+#[rstest]
+#[case::remainder_of_values("json-eval", "$.a % $.b")]
+#[case::remainder("json-eval", "1 % 0")]
+#[case::remainder_in_a_filter("json-key", "$.values[?(@ % 0 == 1)]")]
+#[tokio::test]
+async fn division_by_zero_in_a_pod_is_an_error_of_the_pod(
+    #[case] key: &str,
+    #[case] expression: &str,
+) {
+    let server = Server::start(|_| ok(r#"{"a": 1, "b": 0, "values": [3]}"#)).await;
+    let port = server.address.port().to_string();
+    let pod = Pod {
+        name: "a".to_owned(),
+        ip: "127.0.0.1".to_owned(),
+        ready_since: Some(now()),
+        is_terminating: false,
+    };
+    let objects = Objects { pods: vec![pod], ..Objects::default() };
+    let plan = pod_plan(&[(key, expression), ("port", &port)]);
+    let error = error(fetch(settings(), objects, &plan).await);
+    assert!(error.contains("division by zero") || error.contains("selects nothing"), "{error}");
+}
+
+#[tokio::test]
+async fn division_by_zero_at_an_endpoint_is_an_error() {
+    let server = Server::start(|_| ok(r#"{"a": 1, "b": 0}"#)).await;
+    let url = server.url("/");
+    let plan = external("json-path", &[("endpoint", &url), ("json-eval", "$.a % $.b")]);
+    let error = error(fetch(settings(), Objects::default(), &plan).await);
+    assert!(error.contains("division by zero"), "{error}");
+}
+
+/// In the reference, not a panic, but the smallest integer.
+#[tokio::test]
+async fn number_that_is_none_is_an_error_unless_compatible() {
+    let server = Server::start(|_| ok("[]")).await;
+    let url = server.url("/");
+    let plan =
+        external("json-path", &[("endpoint", &url), ("json-key", "$"), ("aggregator", "max")]);
+    let text = error(fetch(settings(), Objects::default(), &plan).await);
+    assert_eq!(text, "the value -inf is out of range");
+    let compat = Settings { compat: Compat::KubeMetricsAdapter, ..settings() };
+    assert_eq!(milli(fetch(compat, Objects::default(), &plan).await), i64::MIN);
+}
