@@ -19,6 +19,7 @@ mod compare;
 mod explanations;
 mod json_path;
 mod kma;
+mod kma_http;
 mod kma_store;
 mod responses;
 mod rules;
@@ -43,7 +44,7 @@ type Check = fn(line: &Value, header: &Value) -> Result<(), String>;
 
 /// Prefix of file names, whether the first line is a header, and the check of a line. The longest
 /// prefix applies.
-const CHECKS: [(&str, bool, Check); 15] = [
+const CHECKS: [(&str, bool, Check); 16] = [
     ("calculator_", false, |line, _| calculators::check(line)),
     ("traces", false, |line, _| traces::check(line)),
     ("hpa_admission", false, |line, _| admission::admission(line)),
@@ -54,6 +55,7 @@ const CHECKS: [(&str, bool, Check); 15] = [
     ("prometheus_rules", true, rules::check),
     ("kma_hpa_config", false, |line, _| kma::hpa_config(line)),
     ("kma_promql", false, |line, _| kma::promql(line)),
+    ("kma_http", false, |line, _| kma_http::check(line)),
     ("kma_store", false, |line, _| kma_store::check(line)),
     ("json_path", false, |line, _| json_path::check(line)),
     ("scaling_schedule", false, |line, _| schedules::check(line)),
@@ -62,7 +64,7 @@ const CHECKS: [(&str, bool, Check); 15] = [
 ];
 
 /// Number of files in the default directory, so that a missing file is an error.
-const DEFAULT_FILES: usize = 17;
+const DEFAULT_FILES: usize = 18;
 
 fn main() -> ExitCode {
     let given = std::env::var_os("HPA_CONFORMANCE_DIR").map(PathBuf::from);

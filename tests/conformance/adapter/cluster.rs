@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// A resource of the recorded cluster.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct ApiResource {
+pub(crate) struct ApiResource {
     group: String,
     version: String,
     kind: String,
@@ -32,7 +32,7 @@ impl ApiResource {
 }
 
 /// The cluster, and what was asked of it.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     kinds: Vec<ApiResource>,
     objects: Vec<Value>,
     asked: Mutex<Asked>,
@@ -40,15 +40,15 @@ pub(super) struct Cluster {
 
 /// What the adapter asked the cluster.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// Paths of lists, with the decoded selector.
-    pub(super) lists: Vec<String>,
+    pub(crate) lists: Vec<String>,
     /// Attributes of access reviews.
-    pub(super) accesses: Vec<Value>,
+    pub(crate) accesses: Vec<Value>,
 }
 
 impl Cluster {
-    pub(super) fn new(header: &Value, objects: &Value) -> Result<Arc<Self>, String> {
+    pub(crate) fn new(header: &Value, objects: &Value) -> Result<Arc<Self>, String> {
         let kinds = header.get("kinds").cloned().unwrap_or_default();
         let kinds = serde_json::from_value(kinds).map_err(|error| format!("kinds: {error}"))?;
         let objects = objects.as_array().cloned().unwrap_or_default();
@@ -56,7 +56,7 @@ impl Cluster {
     }
 
     /// A client whose requests this cluster answers.
-    pub(super) fn client(self: &Arc<Self>) -> kube::Client {
+    pub(crate) fn client(self: &Arc<Self>) -> kube::Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let cluster = cluster.clone();
@@ -70,11 +70,11 @@ impl Cluster {
     }
 
     /// What was asked since the last call.
-    pub(super) fn take(&self) -> Asked {
+    pub(crate) fn take(&self) -> Asked {
         std::mem::take(&mut *self.asked.lock())
     }
 
-    pub(super) async fn answer(
+    pub(crate) async fn answer(
         &self,
         head: &http::request::Parts,
         body: &[u8],

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// Sorts the names in `=~"a|b"`.
-pub(super) fn sort_alternatives(query: &str) -> String {
+pub(crate) fn sort_alternatives(query: &str) -> String {
     let mut parts = query.split("=~\"");
     let mut sorted = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -17,7 +17,7 @@ pub(super) fn sort_alternatives(query: &str) -> String {
 }
 
 /// Makes times within five minutes of now `T`, and sorts what has no order.
-pub(super) fn body(value: &mut Value, port: u16) {
+pub(crate) fn body(value: &mut Value, port: u16) {
     match value {
         Value::String(text) => {
             *text = times(text).replace(&format!(":{port}"), ":PORT");
@@ -48,7 +48,7 @@ pub(super) fn body(value: &mut Value, port: u16) {
 const TIME: usize = 20;
 
 /// Replaces the times of a text that are within five minutes of now.
-pub(super) fn times(text: &str) -> String {
+pub(crate) fn times(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {

@@ -18,8 +18,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 use super::normalize::sort_alternatives;
 
 /// The server. Dropping it stops it.
-pub(super) struct Prometheus {
-    pub(super) address: SocketAddr,
+pub(crate) struct Prometheus {
+    pub(crate) address: SocketAddr,
     exchanges: Arc<Mutex<Exchanges>>,
     _tasks: JoinSet<()>,
 }
@@ -33,7 +33,7 @@ struct Exchanges {
 }
 
 impl Prometheus {
-    pub(super) async fn start() -> std::io::Result<Self> {
+    pub(crate) async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let exchanges = Arc::<Mutex<Exchanges>>::default();
@@ -55,13 +55,13 @@ impl Prometheus {
     }
 
     /// Sets the requests to expect, with their responses.
-    pub(super) fn expect(&self, recorded: &Value) {
+    pub(crate) fn expect(&self, recorded: &Value) {
         let recorded = recorded.as_array().cloned().unwrap_or_default();
         *self.exchanges.lock() = Exchanges { recorded, asked: Vec::new() };
     }
 
     /// What was asked since then.
-    pub(super) fn asked(&self) -> Vec<Value> {
+    pub(crate) fn asked(&self) -> Vec<Value> {
         self.exchanges.lock().asked.clone()
     }
 }

@@ -1,0 +1,218 @@
+//! From autoscalers to stored values and events.
+
+use std::{net::IpAddr, sync::Arc};
+
+use hpa_calc::{
+    MilliValue,
+    api::{CrossVersionObjectReference, HorizontalPodAutoscaler},
+};
+use hpa_collectors::{
+    Compat, Environment, MetricConfig, Plan, PlanError,
+    annotations::{Annotations, MetricType},
+    metric_configs,
+    plan::Source,
+    store::{GroupResource, ObjectKey, Store, Stored},
+};
+use hpa_fetch::{Context, Fetchers, LookupError, Policy, Sample, Settings};
+use hpa_prometheus::Client;
+use hpa_schedules::{ScalingScheduleSpec, ScheduledMetric};
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::objects::Objects;
+use crate::adapter::prometheus::Prometheus;
+
+const COMPAT: Compat = Compat::KubeMetricsAdapter;
+
+/// A stored value.
+#[derive(Clone, Debug)]
+pub(super) struct StoredValue {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) value: MilliValue,
+}
+
+pub(super) struct Collected {
+    pub(super) store: Store<StoredValue>,
+    /// The autoscaler and the message of each event.
+    pub(super) events: Vec<(String, String)>,
+}
+
+struct Collection<'c> {
+    objects: &'c Arc<Objects>,
+    fetchers: Fetchers,
+    environment: Environment,
+    disregards_incompatible: bool,
+    now: Timestamp,
+    collected: Collected,
+}
+
+/// Collects all metrics once.
+pub(super) async fn collect(
+    line: &Value,
+    objects: &Arc<Objects>,
+    prometheus: &Prometheus,
+    now: Timestamp,
+) -> Result<Collected, String> {
+    let url = format!("http://{}", prometheus.address);
+    let settings = hpa_prometheus::Settings::new("prometheus", &url);
+    let settings = settings.map_err(|error| error.to_string())?;
+    let client = Client::new(settings, Arc::new(())).map_err(|error| error.to_string())?;
+    let policy = Policy { addresses: vec![IpAddr::from([127, 0, 0, 1])], ..Policy::default() };
+    let settings = Settings {
+        compat: COMPAT,
+        policy,
+        prometheus: Some(client),
+        weight_annotations: vec!["zalando.org/backend-weights".to_owned()],
+        ..Settings::default()
+    };
+    let fetchers = Fetchers::new(settings, objects.clone()).map_err(|error| error.to_string())?;
+    let flags = line["flags"].as_array().into_iter().flatten();
+    let mut flags = flags.filter_map(Value::as_str);
+    let store = Store::new(SignedDuration::from_mins(15), COMPAT);
+    let mut collection = Collection {
+        objects,
+        fetchers,
+        environment: Environment { compat: COMPAT, ..Environment::default() },
+        disregards_incompatible: flags.any(|flag| flag == "--disregard-incompatible-hpas"),
+        now,
+        collected: Collected { store, events: Vec::new() },
+    };
+    for hpa in line["hpas"].as_array().into_iter().flatten() {
+        let hpa = HorizontalPodAutoscaler::deserialize(hpa).map_err(|error| error.to_string())?;
+        collection.autoscaler(&hpa).await?;
+    }
+    Ok(collection.collected)
+}
+
+/// The reference has one collector for all metrics of an autoscaler with the same type and name and
+/// without a selector, although their objects can differ: the last one.
+fn is_replaced(earlier: &MetricConfig, later: &MetricConfig) -> bool {
+    let without_selector = earlier.metric.selector.is_none() && later.metric.selector.is_none();
+    without_selector
+        && earlier.metric_type == later.metric_type
+        && earlier.metric.name == later.metric.name
+}
+
+impl Collection<'_> {
+    async fn autoscaler(&mut self, hpa: &HorizontalPodAutoscaler) -> Result<(), String> {
+        let annotations = Annotations::parse(&hpa.metadata.annotations);
+        // An invalid annotation is only logged by the reference.
+        let configs = metric_configs(hpa, &annotations, COMPAT).unwrap_or_default();
+        let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        let mut plans: Vec<(&MetricConfig, Plan)> = Vec::new();
+        for config in &configs {
+            match self.plan(config, namespace, target) {
+                Ok(plan) => {
+                    plans.retain(|(earlier, _)| !is_replaced(earlier, config));
+                    plans.push((config, plan));
+                }
+                Err(None) => {}
+                Err(Some(reason)) => {
+                    let object = format!("{namespace}/{}", hpa.metadata.name);
+                    let message = format!("Failed to create new metrics collector: {reason}");
+                    self.collected.events.push((object, message));
+                }
+            }
+        }
+        for (config, plan) in plans {
+            self.read(config, &plan.source, namespace, target).await?;
+        }
+        Ok(())
+    }
+
+    /// The plan, or the message of an event. The reference looks up the target first.
+    fn plan(
+        &self,
+        config: &MetricConfig,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<Plan, Option<String>> {
+        if config.metric_type == MetricType::Pods
+            && let Err(LookupError::NotFound { name, .. }) =
+                self.objects.pod_labels(namespace, target)
+        {
+            let resource = format!("{}s.apps", target.kind.to_lowercase());
+            return Err(Some(format!(
+                "failed to get pod label selector: {resource} \"{name}\" not found"
+            )));
+        }
+        Plan::new(config, target, &self.environment).map_err(|error| match error {
+            PlanError::NoCollector(_) if self.disregards_incompatible => None,
+            error => Some(error.to_string()),
+        })
+    }
+
+    async fn read(
+        &mut self,
+        config: &MetricConfig,
+        source: &Source,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+    ) -> Result<(), String> {
+        let samples = match source {
+            Source::Schedule { object, is_cluster } => {
+                let own = if *is_cluster { "" } else { object.namespace.as_str() };
+                self.schedule(&object.kind, own, &object.name).into_iter().collect()
+            }
+            source => {
+                let context = Context { namespace, target, now: self.now };
+                // The reference logs a failure.
+                let fetched = self.fetchers.fetch(source, &context).await;
+                fetched.map(|fetched| fetched.samples).unwrap_or_default()
+            }
+        };
+        for sample in samples {
+            self.store(config, namespace, target, sample)?;
+        }
+        Ok(())
+    }
+
+    fn schedule(&self, kind: &str, namespace: &str, name: &str) -> Option<Sample> {
+        let schedule = self.objects.get(kind, namespace, name)?;
+        let spec = ScalingScheduleSpec::deserialize(&schedule["spec"]).ok()?;
+        let settings = hpa_schedules::Settings { compat: COMPAT, ..Default::default() };
+        let metric = ScheduledMetric::new(&spec, &settings).ok()?;
+        let value = MilliValue::from_units(metric.value_at(self.now).ok()?);
+        Some(Sample { pod: None, value, at: self.now })
+    }
+
+    fn store(
+        &mut self,
+        config: &MetricConfig,
+        namespace: &str,
+        target: &CrossVersionObjectReference,
+        sample: Sample,
+    ) -> Result<(), String> {
+        let metric = config.metric.name.clone();
+        let (api_version, kind, name, labels) = match (&sample.pod, &config.object) {
+            (Some(pod), _) => {
+                let labels = self.objects.pod_labels(namespace, target);
+                let labels = labels.map_err(|error| error.to_string())?;
+                ("v1".to_owned(), "Pod".to_owned(), pod.clone(), Some(labels))
+            }
+            (None, Some(object)) => {
+                let labels = config.labels().cloned();
+                (object.api_version.clone(), object.kind.clone(), object.name.clone(), labels)
+            }
+            (None, None) => (String::new(), String::new(), String::new(), config.labels().cloned()),
+        };
+        let key = ObjectKey {
+            metric: metric.clone(),
+            resource: GroupResource::for_kind(&kind, &api_version),
+            namespace: namespace.to_owned(),
+            name: name.clone(),
+        };
+        let value = StoredValue { api_version, kind, name, value: sample.value };
+        let stored = Stored { value, labels, at: sample.at };
+        match config.metric_type {
+            MetricType::External => {
+                self.collected.store.insert_external(namespace, &metric, stored);
+            }
+            _ => self.collected.store.insert(key, stored),
+        }
+        Ok(())
+    }
+}

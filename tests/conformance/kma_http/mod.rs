@@ -1,0 +1,175 @@
+//! `kma_http`: autoscalers, the values that are collected for them, and requests to the adapter.
+//!
+//! Collection is that of `hpa-fetch`, with real connections to pods and Prometheus. Values are kept
+//! in the store of `hpa-collectors` and served by `hpa-adapter`. Responses are compared but for what
+//! no client depends on: see [`normalize`].
+
+mod collect;
+mod objects;
+mod provider;
+
+use std::sync::Arc;
+
+use hpa_adapter::{
+    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, Version,
+    authorization::AuthorizerOptions,
+};
+use hpa_metrics_api::InstalledGroups;
+use http::Request;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::{collect::Collected, objects::Objects, provider::StoredMetrics};
+use crate::{
+    adapter::{cluster::Cluster, normalize::body, prometheus::Prometheus},
+    compare::difference,
+};
+
+/// Compares a line: what is collected for the autoscalers of a cluster, and all requests.
+pub(crate) fn check(line: &Value) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| error.to_string())?.block_on(check_line(line))
+}
+
+async fn check_line(line: &Value) -> Result<(), String> {
+    let text = |error: std::io::Error| error.to_string();
+    let prometheus = Prometheus::start().await.map_err(text)?;
+    prometheus.expect(&exchanges(line));
+    let pods = objects::serve_documents(&line["podDocuments"]).await.map_err(text)?;
+    let now = Timestamp::now();
+    let line = line
+        .to_string()
+        .replace("PODPORT", &pods.port.to_string())
+        .replace("\"NOW\"", &json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).to_string());
+    let line: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+    let objects = Arc::new(Objects::new(&line["objects"]));
+    let collected = collect::collect(&line, &objects, &prometheus, now).await?;
+    same("collected", &queries(&exchanges(&line)), &queries(&json!(prometheus.asked())))?;
+    check_events(&line, &collected)?;
+    let cluster = Cluster::new(&json!({"kinds": []}), &json!([]))?;
+    let adapter = adapter(StoredMetrics::new(collected.store), &cluster)?;
+    for (index, recorded) in line["requests"].as_array().into_iter().flatten().enumerate() {
+        check_request(&adapter, &cluster, recorded)
+            .await
+            .map_err(|difference| format!("request {index} {}: {difference}", recorded["path"]))?;
+    }
+    Ok(())
+}
+
+/// The recorded queries in the form that the server expects.
+fn exchanges(line: &Value) -> Value {
+    let recorded = line["collected"].as_array().into_iter().flatten();
+    let exchange = |one: &Value| {
+        json!({
+            "method": "POST", "path": one["path"], "params": [["query", one["query"]]],
+            "response": one["response"],
+        })
+    };
+    recorded.map(exchange).collect()
+}
+
+/// The queries, sorted, once each.
+fn queries(exchanges: &Value) -> Value {
+    let params = |one: &'_ Value| one["params"].as_array().cloned().unwrap_or_default();
+    let params = exchanges.as_array().into_iter().flatten().flat_map(params);
+    let queries = params.filter(|pair| pair[0] == "query").map(|pair| pair[1].to_string());
+    let queries: std::collections::BTreeSet<String> = queries.collect();
+    json!(queries)
+}
+
+/// The text of an object that is missing is the API server's.
+fn check_events(line: &Value, collected: &Collected) -> Result<(), String> {
+    let sorted = |events: Vec<String>| {
+        let mut events = events;
+        events.sort();
+        events.dedup();
+        json!(events)
+    };
+    let recorded = line["events"].as_array().into_iter().flatten();
+    let recorded = recorded.map(|event| {
+        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        format!("{} {} {} {}", text("object"), text("type"), text("reason"), text("message"))
+    });
+    let found = collected
+        .events
+        .iter()
+        .map(|(object, message)| format!("{object} Warning CreateNewMetricsCollector {message}"));
+    same("events", &sorted(recorded.collect()), &sorted(found.collect()))
+}
+
+fn adapter(provider: StoredMetrics, cluster: &Arc<Cluster>) -> Result<Adapter, String> {
+    let options = AdapterOptions {
+        groups: InstalledGroups { custom: true, external: true, resource: false },
+        compat: hpa_rules::Compat::Off,
+        port: 443,
+        version: Version::default(),
+    };
+    let authorizer = AuthorizerOptions {
+        always_allowed: Vec::new(),
+        // Each request is recorded with its review.
+        allowed_lifetime: std::time::Duration::ZERO,
+        denied_lifetime: std::time::Duration::ZERO,
+    };
+    let authorizer = Authorizer::new(Arc::new(cluster.client()), &authorizer);
+    let authenticator = Arc::new(Authenticator::new(Trust::default(), None));
+    let metrics = Arc::new(Metrics::new().map_err(|error| error.to_string())?);
+    Ok(Adapter::new(Arc::new(provider), authenticator, authorizer, metrics, options))
+}
+
+async fn check_request(
+    adapter: &Adapter,
+    cluster: &Cluster,
+    recorded: &Value,
+) -> Result<(), String> {
+    let method = recorded["method"].as_str().unwrap_or_default();
+    let request =
+        Request::builder().method(method).uri(recorded["path"].as_str().unwrap_or_default());
+    let request = request.body(()).map_err(|error| error.to_string())?;
+    let response = adapter.respond(&request.into_parts().0, None).await;
+    same("status", &recorded["status"], &json!(response.status().as_u16()))?;
+    let content_type = response.headers().get(http::header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok());
+    same("contentType", &recorded["contentType"], &json!(content_type))?;
+    let mut found = serde_json::from_slice(&response.into_body())
+        .map_err(|error| format!("the body is not JSON: {error}"))?;
+    let mut expected = recorded["body"].clone();
+    normalize(&mut expected);
+    normalize(&mut found);
+    same("body", &expected, &found)?;
+    let access = cluster.take().accesses;
+    same("authorization", &recorded["authorization"], &json!(access.first()))
+}
+
+/// Removes what differs from the reference although no client depends on it:
+///
+/// - A list without items is `null` or empty.
+/// - Items repeat the selector of the request, those of the reference the stored one.
+/// - The version of the core group is `/v1`, as in prometheus-adapter, and not `v1`.
+/// - In a list of all namespaces, items have no namespace.
+fn normalize(value: &mut Value) {
+    body(value, 443);
+    let is_list = value["kind"] == "MetricValueList" || value["kind"] == "ExternalMetricValueList";
+    if is_list && value["items"].is_null() {
+        value["items"] = json!([]);
+    }
+    for item in value["items"].as_array_mut().into_iter().flatten() {
+        if let Some(item) = item.as_object_mut() {
+            item.remove("selector");
+        }
+        if let Some(metric) = item.get_mut("metric").and_then(Value::as_object_mut) {
+            metric.remove("selector");
+        }
+        if let Some(object) = item.get_mut("describedObject").and_then(Value::as_object_mut) {
+            object.remove("namespace");
+            let version = object["apiVersion"].as_str().unwrap_or_default();
+            object["apiVersion"] = json!(version.trim_start_matches('/'));
+        }
+    }
+    if let Some(items) = value["items"].as_array_mut() {
+        items.sort_by_key(ToString::to_string);
+    }
+}
+
+fn same(field: &str, expected: &Value, found: &Value) -> Result<(), String> {
+    difference(field, expected, found).map_or(Ok(()), Err)
+}
