@@ -55,7 +55,8 @@ fn mebibytes(value: MilliValue) -> String {
     format!("{}Mi", number(value.as_f64() / 1024.0 / 1024.0))
 }
 
-pub(crate) fn metric_name(spec: &MetricSpec) -> String {
+/// The name of a metric, with its container or object.
+pub fn metric_name(spec: &MetricSpec) -> String {
     if let Some(source) = &spec.resource {
         return source.name.clone();
     }

@@ -10,11 +10,10 @@ use serde::Serialize;
 
 pub use self::{
     format::{minutes, number},
-    measurement::Measurement,
+    measurement::{Measurement, metric_name},
     sentence::Reason,
 };
 use crate::{api::ConditionReason, pods::PodCounts, quantity::MilliValue, replicas::Rule};
-pub(crate) use measurement::metric_name;
 
 /// How a decision was made, from the metrics to the desired replicas. `Display` prints everything
 /// in one line; [`Explanation::sentence`] prints what matters most.

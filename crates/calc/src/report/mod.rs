@@ -18,6 +18,7 @@ pub use self::{
     change::{Change, Trigger},
     limits::{Bounds, HeldBy, PolicyReport, RateLimit, ReplicaLimits, Stabilization},
     metrics::{MetricReport, PodReport, UnselectedSamples},
+    text::Words,
 };
 use crate::{
     api::{Condition, HorizontalPodAutoscaler, Scale},

@@ -242,3 +242,14 @@ fn report_serializes_numbers_with_units() {
     assert_eq!(json["changes"][0]["change"], "metric");
     assert_eq!(json["changes"][0]["valueMilli"], 438);
 }
+
+#[test]
+fn words_are_the_lines_of_the_text() {
+    let report = inputs(json!({ "maxReplicas": 4 })).report();
+    let (text, words) = (report.to_string(), report.words());
+    assert_eq!((words.metrics.len(), words.changes.len()), (1, report.changes.len()));
+    assert!(words.limits[0].starts_with("largest proposal: "), "{words:?}");
+    for line in words.metrics.iter().chain(&words.limits).chain(&words.changes) {
+        assert!(text.contains(line.as_str()), "{line:?} is not in:\n{text}");
+    }
+}

@@ -1,12 +1,11 @@
 //! A report as text.
 
-use std::fmt::{Display, Formatter, Result};
+use std::fmt::{Display, Formatter, Result, from_fn};
 
 use jiff::Timestamp;
+use serde::Serialize;
 
-use super::{
-    Change, MetricReport, RateLimit, ReplicaLimits, Report, Stabilization, Trigger, advice::names,
-};
+use super::{Change, MetricReport, RateLimit, Report, Stabilization, Trigger, advice::names};
 use crate::{
     api::{ConditionType, MetricSourceType},
     explain::{TargetValue, minutes, number},
@@ -29,9 +28,10 @@ impl Display for Report {
         for (index, metric) in self.metrics.iter().enumerate() {
             print_metric(f, metric, self.winner == Some(index))?;
         }
-        if let (Some(limits), Some(proposed)) = (&self.limits, self.proposed_replicas) {
-            self.print_limits(f, limits, proposed)?;
+        if self.limits.is_some() {
+            writeln!(f, "\nLimits")?;
         }
+        self.print_limits(f)?;
         if !self.changes.is_empty() {
             writeln!(f, "\nWhat would change it")?;
         }
@@ -48,7 +48,33 @@ impl Display for Report {
     }
 }
 
+/// Parts of a report in words, for displays with their own layout. The indentation of a line says
+/// which line it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Words {
+    /// What was read and computed, for each metric.
+    pub metrics: Vec<String>,
+    /// Stabilization, policies and bounds.
+    pub limits: Vec<String>,
+    /// What would change the answer.
+    pub changes: Vec<String>,
+}
+
 impl Report {
+    /// The metrics, the limits and what would change the answer, as `Display` prints them.
+    pub fn words(&self) -> Words {
+        let metrics = self.metrics.iter().map(|metric| from_fn(|f| print_value(f, metric)));
+        let changes = self.changes.iter().map(|change| from_fn(|f| self.print_change(f, change)));
+        let limits = from_fn(|f| self.print_limits(f)).to_string();
+        Words {
+            metrics: metrics.map(|text| text.to_string().trim().to_owned()).collect(),
+            limits: limits.lines().map(|line| line.replacen("  ", "", 1)).collect(),
+            changes: changes.map(|text| text.to_string().trim().to_owned()).collect(),
+        }
+    }
+
     fn print_target(&self, f: &mut Formatter<'_>) -> Result {
         write!(f, "\nTarget\n  {}", self.target)?;
         match (self.current_replicas, self.status_replicas, &self.selector) {
@@ -59,10 +85,13 @@ impl Report {
         }
     }
 
-    fn print_limits(&self, f: &mut Formatter<'_>, limits: &ReplicaLimits, proposed: i32) -> Result {
+    fn print_limits(&self, f: &mut Formatter<'_>) -> Result {
+        let (Some(limits), Some(proposed)) = (&self.limits, self.proposed_replicas) else {
+            return Ok(());
+        };
         let winner = self.winner.and_then(|index| self.metrics.get(index));
         let winner = winner.map_or(String::new(), |winner| format!(", by {}", winner.name));
-        writeln!(f, "\nLimits\n  largest proposal: {proposed}{winner}")?;
+        writeln!(f, "  largest proposal: {proposed}{winner}")?;
         self.print_stabilization(f, &limits.stabilization, limits.has_behavior)?;
         print_rate(f, "scale-up", "at most", &limits.scale_up, self.at)?;
         if let Some(rate) = &limits.scale_down {
@@ -159,11 +188,15 @@ impl Report {
 
 fn print_metric(f: &mut Formatter<'_>, metric: &MetricReport, is_winner: bool) -> Result {
     let mark = if is_winner { "*" } else { " " };
-    let explanation = &metric.explanation;
     write!(f, "{mark} {}: ", metric.name)?;
+    print_value(f, metric)?;
+    print_pods(f, metric)
+}
+
+fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
+    let explanation = &metric.explanation;
     if let Some(error) = &explanation.error {
-        writeln!(f, "failed: {error}")?;
-        return print_pods(f, metric);
+        return writeln!(f, "failed: {error}");
     }
     match (explanation.target, explanation.usage, explanation.utilization) {
         (Some(TargetValue::Utilization(target)), Some(usage), Some(percent)) => {
@@ -178,8 +211,7 @@ fn print_metric(f: &mut Formatter<'_>, metric: &MetricReport, is_winner: bool) -
         }
         _ => {}
     }
-    print_rule(f, metric)?;
-    print_pods(f, metric)
+    print_rule(f, metric)
 }
 
 fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
