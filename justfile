@@ -50,7 +50,7 @@ fuzz SECONDS="60" *TARGETS:
 
 # Test each crate alone, so that none depends on features that another one enables.
 each-alone:
-    for crate in hpa-calc hpa-rules hpa-jsonpath hpa-schedules hpa-collectors hpa-fetch hpa-crd hpa-metrics-client hpa-proxy hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-workload hpa-simulate hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
+    for crate in hpa-calc hpa-rules hpa-jsonpath hpa-schedules hpa-collectors hpa-fetch hpa-crd hpa-metrics-client hpa-proxy hpa-prometheus hpa-provider hpa-metrics-api hpa-serve hpa-adapter hpa-dashboard hpa-workload hpa-simulate hpa-testbed hpa-controller hpa-bench hpa; do cargo test -p $crate || exit 1; done
 
 # Test the charts, with helm (HELM, or in PATH) and a real kube-apiserver if found.
 chart:
@@ -98,4 +98,4 @@ completions:
     cargo build --profile dist -p hpa
     for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
     target/dist/hpa man > target/dist/hpa.1
-    for command in run adapter shadow-report simulate rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    for command in run adapter dashboard shadow-report simulate rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done

@@ -8,6 +8,7 @@ mod adapter;
 mod args;
 mod completions;
 mod convert;
+mod dashboard;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
@@ -29,6 +30,7 @@ mod scaling_schedules;
 mod schedule;
 mod serve;
 mod shadow;
+mod signals;
 mod simulate;
 mod version;
 
@@ -71,6 +73,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Demo(arguments) => return demo::run(arguments),
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
         Command::Explain(arguments) => return explain::run(&arguments),
+        Command::Dashboard(arguments) => return dashboard::run(&arguments),
         Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Simulate(arguments) => return simulate::run(&arguments),

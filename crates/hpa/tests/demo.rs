@@ -75,6 +75,7 @@ fn exit_status_is_0_if_the_load_is_followed() {
         output.starts_with("hpa demo: growth, 20:00 simulated in 0:12, 100 times normal speed\n"),
         "{output}"
     );
+    assert!(output.contains("\n  http://127.0.0.1:"), "the dashboard's address: {output}");
     let scalings: Vec<&str> = output.lines().filter(|line| line.contains(" -> ")).collect();
     assert!(scalings[0].contains("2 -> 3 ") && scalings[0].contains("cpu is at "), "{output}");
     assert!(scalings.last().is_some_and(|line| line.contains("-> 8 ")), "{output}");

@@ -7,6 +7,7 @@ mod adapter;
 mod boolean;
 mod completions;
 mod convert;
+mod dashboard;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
@@ -45,6 +46,7 @@ pub(crate) use self::{
     adapter::{AdapterArguments, AdapterElectionArguments, ServingArguments},
     completions::CompletionsArguments,
     convert::{ConvertArguments, Format, TargetApi},
+    dashboard::DashboardArguments,
     explain::{ExplainHpaArguments, ReportFormat},
     kubectl::KubectlArguments,
     lint::{LintArguments, LintFormat},
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     ShadowReport(Box<ShadowReportArguments>),
     /// Say why an autoscaler does (not) scale, and what would change that
     Explain(Box<ExplainHpaArguments>),
+    /// Show all autoscalers and why they do (not) scale, in a browser
+    Dashboard(Box<DashboardArguments>),
     /// Check autoscalers: what the API server refuses, and what will not work as intended
     Lint(Box<LintArguments>),
     /// Run an autoscaler on a modelled workload in virtual time, and compare variants

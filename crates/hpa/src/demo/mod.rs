@@ -11,7 +11,6 @@ mod cluster;
 mod format;
 mod model;
 mod playback;
-mod signals;
 mod view;
 
 use std::{

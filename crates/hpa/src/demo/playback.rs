@@ -13,10 +13,12 @@ use tokio::{
 use super::{
     cluster::DemoCluster,
     model::{Dashboard, Summary},
-    signals::Signals,
     view::{Output, Start},
 };
-use crate::args::{DemoArguments, to_std};
+use crate::{
+    args::{DemoArguments, to_std},
+    signals::Signals,
+};
 
 /// Time between two frames of the live view.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
@@ -50,8 +52,10 @@ pub(super) async fn play(
     let cluster = DemoCluster::start(scenario, speed, duration, folder).await?;
     let dashboard = Dashboard::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
+    let page = cluster.start_dashboard(&name, speed).await;
+    let page_url = page.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, dashboard, output, signals };
-    let start = Start { scenario: name, duration, speed, kubeconfig };
+    let start = Start { scenario: name, duration, speed, kubeconfig, dashboard: page_url };
     playback.output.begin(start, &playback.dashboard)?;
     let outcome = playback.run(duration, arguments.hold).await;
     let Playback { cluster, dashboard, mut output, .. } = playback;

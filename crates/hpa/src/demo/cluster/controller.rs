@@ -60,11 +60,15 @@ impl Controller {
     }
 }
 
+/// The sync period in real time.
+pub(super) fn sync_period(speed: f64) -> Duration {
+    Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD)
+}
+
 fn options(speed: f64) -> Options {
-    let sync_period = Duration::from_secs_f64(SYNC_PERIOD / speed).max(MIN_SYNC_PERIOD);
     Options {
         settings: Settings::default().with_strict_scale_to_zero(true),
-        sync_period,
+        sync_period: sync_period(speed),
         workers: WORKERS,
         namespaces: Vec::new(),
         shutdown_grace: SHUTDOWN_GRACE,

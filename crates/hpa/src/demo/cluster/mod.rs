@@ -13,10 +13,12 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use hpa_calc::Settings;
 use hpa_controller::{
     Observer, Reconciled,
     k8s::{ClientConfig, ClientLimits, ClientSource, Clients},
 };
+use hpa_dashboard::{Dashboard, Options};
 use hpa_testbed::{
     Config, Fault, Faults, ServerHandle, Testbed,
     workload::{
@@ -27,18 +29,21 @@ use hpa_testbed::{
         seconds::Seconds,
     },
 };
+use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::warn;
 
 use self::{
     clock::DemoClock,
-    controller::{Controller, ControllerSetup, REQUEST_TIMEOUT},
+    controller::{Controller, ControllerSetup, REQUEST_TIMEOUT, sync_period},
 };
 use super::model::Decision;
 
 /// The product in the controller's user agent, which faults match.
 const CLIENT: &str = "hpa-rs";
+/// That in the dashboard's user agent.
+const DASHBOARD: &str = "hpa-dashboard";
 
 pub(crate) struct DemoCluster {
     pub(crate) testbed: Testbed,
@@ -86,7 +91,7 @@ impl DemoCluster {
         let kubeconfig = folder.join("kubeconfig");
         write_private(&kubeconfig, &Testbed::kubeconfig(address))
             .with_context(|| format!("unable to write {}", kubeconfig.display()))?;
-        let clients = clients(&testbed, &kubeconfig).await;
+        let clients = clients(&testbed, &kubeconfig, CLIENT).await;
         let running = simulation
             .start(&testbed)
             .map_err(|error| anyhow!("unable to create the scenario's objects: {error}"))?;
@@ -114,6 +119,21 @@ impl DemoCluster {
         self.simulation.clock().set_speed(1.0);
         self.controller.stop().await;
         self.controller = self.setup.start(1.0);
+    }
+
+    /// Serves the dashboard of the cluster. The demo goes on without it if no port is free.
+    pub(crate) async fn start_dashboard(&self, scenario: &str, speed: f64) -> Option<Dashboard> {
+        let clients = clients(&self.testbed, &self.kubeconfig, DASHBOARD).await;
+        let options = Options {
+            title: format!("hpa demo: {scenario}"),
+            sync_period: sync_period(speed),
+            request_timeout: REQUEST_TIMEOUT,
+            settings: Settings::default().with_strict_scale_to_zero(true),
+            clock: self.setup.clock.clone(),
+            ..Options::default()
+        };
+        let started = Dashboard::start(&clients, options).await;
+        started.inspect_err(|error| warn!(%error, "no dashboard")).ok()
     }
 
     /// Shuts the controller down, then the testbed.
@@ -160,18 +180,25 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 
 /// Creates clients from the kubeconfig, as for any cluster. If the environment prevents that, for
 /// example because it names a proxy, the clients call the testbed directly.
-async fn clients(testbed: &Testbed, kubeconfig: &Path) -> Clients {
+async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) -> Clients {
     let limits = ClientLimits { request_timeout: REQUEST_TIMEOUT, ..ClientLimits::default() };
     let source = ClientSource::Kubeconfig { path: Some(kubeconfig.to_owned()), context: None };
-    let config = ClientConfig { source, api: limits, metrics: limits, ..ClientConfig::default() };
+    let user_agent = (product != CLIENT).then(|| HeaderValue::from_static(product));
+    let config = ClientConfig {
+        source,
+        api: limits,
+        metrics: limits,
+        user_agent,
+        ..ClientConfig::default()
+    };
     match Clients::new(&config).await {
         Ok(clients) => clients,
         Err(error) => {
             warn!(
                 error = error.to_string(),
-                "unable to use the kubeconfig; the controller runs without HTTP"
+                "unable to use the kubeconfig; requests are sent without HTTP"
             );
-            Clients::from_service(testbed.service_named(CLIENT), &limits)
+            Clients::from_service(testbed.service_named(product), &limits)
         }
     }
 }

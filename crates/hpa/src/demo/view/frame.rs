@@ -45,6 +45,8 @@ pub(super) fn frame(
     if !is_over {
         let command = format!("export KUBECONFIG={}", header.start.kubeconfig);
         lines.push(Line::default().with(Style::Dim, command));
+        let page = header.start.dashboard.as_ref().map(|page| format!("dashboard: {page}"));
+        lines.extend(page.map(|page| Line::default().with(Style::Dim, page)));
     }
     lines.push(Line::default());
     let span = header.start.duration.max(dashboard.second);

@@ -15,16 +15,22 @@ pub(crate) struct Start {
     pub(crate) speed: f64,
     /// Path of the kubeconfig.
     pub(crate) kubeconfig: String,
+    /// Address of the page that `hpa dashboard` shows.
+    pub(crate) dashboard: Option<String>,
 }
 
 /// Describes the demo, and how to use kubectl on it.
 pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
-    let Start { scenario, duration, speed, kubeconfig } = start;
+    let Start { scenario, duration, speed, kubeconfig, dashboard: page } = start;
     let (simulated, real) = (minutes(*duration), minutes(duration / speed));
     let first = dashboard.autoscalers.first();
     let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
+    let page = page.as_ref().map_or(String::new(), |page| {
+        format!("In a browser, the dashboard shows why the replicas change:\n  {page}\n")
+    });
     format!(
         "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
+         {page}\
          In another terminal, kubectl shows the simulated cluster:\n  \
            export KUBECONFIG={kubeconfig}\n  \
            kubectl get hpa --watch\n  \

@@ -30,6 +30,7 @@ fn header(state: State) -> Header {
         duration: 100.0,
         speed: 30.0,
         kubeconfig: "/tmp/demo/kubeconfig".to_owned(),
+        dashboard: None,
     };
     Header { start, state }
 }

@@ -1,4 +1,4 @@
-//! The signals that end the demo.
+//! The signals that end the demo and the dashboard.
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};

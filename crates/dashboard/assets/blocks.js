@@ -1,0 +1,97 @@
+// A long list of rows in blocks. A block gets its rows when it comes near the window, so that the
+// page shows at once however many rows there are. Rows may have any height.
+
+import { element } from "./dom.js";
+
+const ROWS_PER_BLOCK = 40;
+/** How far from the window a block gets its rows. */
+const NEAR = "1500px";
+/** The height of a row, until some were measured. */
+const ESTIMATE = 60;
+
+/** Fills `table` with rows. `lineOf` makes the row of an entry. */
+export function createBlocks(table, lineOf) {
+  const blocks = [];
+  let height = ESTIMATE;
+
+  const observer = new IntersectionObserver((changes) => {
+    for (const { target, isIntersecting } of changes) {
+      const block = blocks.find(({ body }) => body === target);
+      if (block !== undefined) {
+        block.isNear = isIntersecting;
+        fillIfNear(block);
+      }
+    }
+  }, { rootMargin: NEAR });
+
+  function addBlock() {
+    const body = element("tbody", { role: "rowgroup" });
+    table.append(body);
+    // The first block is visible in any case.
+    blocks.push({ body, entries: [], isNear: blocks.length === 0, isFilled: false, first: 0 });
+    observer.observe(body);
+  }
+
+  function removeBlock() {
+    const { body } = blocks.pop();
+    observer.unobserve(body);
+    body.remove();
+  }
+
+  function fillIfNear(block) {
+    if (block.isFilled || !block.isNear) {
+      return;
+    }
+    fill(block);
+    const measured = block.body.offsetHeight / block.entries.length;
+    height = measured > 0 ? measured : height;
+  }
+
+  function fill(block) {
+    const focused = block.body.contains(document.activeElement) ? document.activeElement : null;
+    const lines = block.entries.map(lineOf);
+    // The header is the first row.
+    lines.forEach((line, index) => line.setAttribute("aria-rowindex", block.first + index + 2));
+    block.body.replaceChildren(...lines);
+    block.body.style.height = "";
+    block.isFilled = true;
+    if (focused !== null && document.activeElement !== focused) {
+      focused.focus({ preventScroll: true });
+    }
+  }
+
+  /** Shows these entries, in this order. Blocks that stay as they are aren't touched. */
+  function place(entries) {
+    const amount = Math.ceil(entries.length / ROWS_PER_BLOCK);
+    while (blocks.length > amount) {
+      removeBlock();
+    }
+    while (blocks.length < amount) {
+      addBlock();
+    }
+    table.setAttribute("aria-rowcount", entries.length + 1);
+    blocks.forEach((block, index) => {
+      const first = index * ROWS_PER_BLOCK;
+      const wanted = entries.slice(first, first + ROWS_PER_BLOCK);
+      const isSame = wanted.length === block.entries.length
+        && wanted.every((entry, position) => entry === block.entries[position]);
+      if (isSame) {
+        return;
+      }
+      Object.assign(block, { entries: wanted, first, isFilled: false });
+      if (block.isNear) {
+        fill(block);
+      } else {
+        block.body.replaceChildren();
+        block.body.style.height = `${Math.round(wanted.length * height)}px`;
+      }
+    });
+  }
+
+  /** Fills all blocks, for paper. */
+  function fillAll() {
+    blocks.filter(({ isFilled }) => !isFilled).forEach(fill);
+  }
+
+  return { place, fillAll };
+}

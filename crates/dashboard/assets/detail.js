@@ -1,0 +1,273 @@
+// One autoscaler: its decision, explained, and how it came to it.
+
+import { createChart } from "./chart.js";
+import { byId, element, setItems, setText } from "./dom.js";
+import { ago, clock, count, duration, number, quantity } from "./format.js";
+import { badge } from "./list.js";
+import { openStream } from "./stream.js";
+
+const CLASSES = [
+  ["ready", "ready", "counts with its sample"],
+  ["unready", "unready", "is not ready, so its sample isn't used"],
+  ["missing", "missing", "has no sample"],
+  ["ignored", "ignored", "has failed, succeeded or is being deleted"],
+];
+
+/** How long a recommendation holds without another one: some sync periods. */
+const MAX_GAP = 90_000;
+
+/** Shows the autoscaler and follows it. Returns a function that ends this. */
+export function openDetail(id, showProblems) {
+  const [, namespace, name] = id.split("/");
+  const title = `${namespace}/${name}`;
+  setText(byId("detail-title"), title);
+  document.title = `${title} - Autoscalers`;
+  clear();
+  const charts = { replicas: createChart(byId("replicas-chart")), metrics: [] };
+  const close = openStream(`/api/autoscaler?id=${encodeURIComponent(id)}`, (view) => {
+    showProblems(view.problems);
+    show(view, charts);
+  }, () => {});
+  return close;
+}
+
+function clear() {
+  byId("detail-alone").hidden = true;
+  const lists = ["facts", "advice", "changes", "metrics", "limits", "conditions", "events", "missing"];
+  for (const list of [...lists, "detail-state"]) {
+    byId(list).replaceChildren();
+  }
+  setText(byId("controller"), "");
+  setText(byId("detail-sentence"), "Reading the autoscaler");
+  byId("advice-section").hidden = true;
+}
+
+function show(view, charts) {
+  const { row, report, words } = view;
+  if (row === undefined) {
+    clear();
+    setText(byId("detail-sentence"), view.isKnown
+      ? "There is no such autoscaler. It may have been deleted."
+      : "Reading the autoscaler");
+    return;
+  }
+  byId("detail-state").replaceChildren(badge(row.state));
+  showSentence(view);
+  showFacts(view);
+  setItems(byId("advice"), report?.advice ?? []);
+  byId("advice-section").hidden = (report?.advice ?? []).length === 0;
+  setItems(byId("changes"), words.changes.map(capitalized),
+    "No change of a single value was found that leads to another answer.");
+  showReplicas(view, charts.replicas);
+  showMetrics(view, charts.metrics);
+  showLimits(words.limits);
+  showConditions(view);
+  showEvents(view);
+  setItems(byId("missing"), notShown(view));
+}
+
+/**
+ * The past is known to the controller only. If it says that the past holds the replicas, that counts
+ * more than what the metrics ask for now.
+ */
+const isHeld = ({ row, report }) => report !== undefined && !report.historyKnown
+  && report.scaleTo !== null && ["stabilizing", "rateLimited"].includes(row.state);
+
+function showSentence(view) {
+  const { row, report } = view;
+  const held = isHeld(view);
+  const own = report === undefined ? row.sentence : report.sentence;
+  setText(byId("detail-sentence"), capitalized(held ? `stays at ${row.current}: ${row.sentence}` : own));
+  byId("detail-alone").hidden = !held;
+  setText(byId("detail-alone"), held ? `By the metrics alone: ${own}` : "");
+}
+
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+function showFacts(view) {
+  const { row, report, now } = view;
+  const replicas = report?.currentReplicas ?? row.current;
+  const facts = [
+    ["Target", row.target],
+    ["Replicas", String(replicas)],
+    ["Desired", String(isHeld(view) ? row.desired : report?.desiredReplicas ?? row.desired)],
+    ["Recommended by metrics", report?.proposedReplicas ?? "none"],
+    ["Bounds", `${row.min} to ${row.max}`],
+    ["Last scaled", row.lastScale === null ? "never" : ago(row.lastScale, Date.parse(now))],
+  ];
+  const current = [...byId("facts").querySelectorAll("dd")];
+  if (current.length === facts.length) {
+    facts.forEach(([, value], index) => setText(current[index], String(value)));
+    return;
+  }
+  byId("facts").replaceChildren(...facts.map(([name, value]) => element("div", {},
+    element("dt", { textContent: name }), element("dd", { textContent: value }))));
+}
+
+function showReplicas({ row, series, now }, draw) {
+  const line = (name, className, index) => ({
+    name, className, points: series.samples.map((sample) => [sample[0], sample[index]]),
+  });
+  const recommended = line("recommended", "recommended", 3);
+  const hasRecommended = recommended.points.some(([, value]) => value !== null);
+  recommended.points = held(recommended.points);
+  draw({
+    title: "Replicas over time",
+    now: Date.parse(now),
+    lines: [
+      ...(hasRecommended ? [recommended] : []),
+      line("desired", "desired", 2),
+      line("current", "current", 1),
+    ],
+    levels: [
+      { name: "minimum", className: "bound", value: row.min },
+      { name: "maximum", className: "bound", value: row.max },
+    ],
+    whole: true,
+    format: number,
+  });
+}
+
+/** Fills gaps: the status of an autoscaler, unlike a decision, has no recommendation. */
+function held(points) {
+  let [since, last] = [0, null];
+  return points.map(([time, value]) => {
+    if (value !== null) {
+      [since, last] = [time, value];
+    }
+    return [time, time - since <= MAX_GAP ? last : null];
+  });
+}
+
+function showMetrics({ report, words, series, now }, charts) {
+  const parent = byId("metrics");
+  const { metrics } = series;
+  if (charts.length !== metrics.length) {
+    charts.length = 0;
+    parent.replaceChildren(...metrics.map(() => newMetric(charts)));
+    if (metrics.length === 0) {
+      parent.replaceChildren(element("p", { className: "quiet", textContent: "The autoscaler has no metrics." }));
+    }
+  }
+  metrics.forEach((metric, index) => {
+    const { title, text, draw, pods } = charts[index];
+    const reported = report?.metrics[index];
+    const isWinner = report?.winner === index;
+    setText(title, isWinner ? `${metric.name} (largest proposal)` : metric.name);
+    setText(text, capitalized(words.metrics[index] ?? "Not read: the decision needs no metrics."));
+    const level = { name: "target", className: "target", value: metric.targetMilli };
+    draw({
+      title: `${metric.name} over time`,
+      now: Date.parse(now),
+      lines: [{
+        name: "value",
+        className: "value",
+        points: series.samples.map((sample) => [sample[0], sample[4][index] ?? null]),
+      }],
+      levels: metric.targetMilli === null ? [] : [level],
+      format: (value) => quantity(value, metric.unit),
+    });
+    showPods(pods, reported, metric.unit);
+  });
+}
+
+function newMetric(charts) {
+  const title = element("h3");
+  const text = element("p");
+  const picture = element("div");
+  const summary = element("summary");
+  const body = element("tbody");
+  const header = ["Pod", "Class", "Why", "Sample", "Request"].map((name) =>
+    element("th", { scope: "col", textContent: name }));
+  const table = element("table", { className: "values" },
+    element("thead", {}, element("tr", {}, ...header)), body);
+  const region = element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Pods" }, table);
+  const details = element("details", { hidden: true }, summary, region);
+  const card = element("section", { className: "card" }, title, text, picture, details);
+  charts.push({ title, text, draw: createChart(picture), pods: { details, summary, body, region } });
+  return card;
+}
+
+function showPods({ details, summary, body, region }, reported, unit) {
+  const pods = reported?.podList ?? [];
+  details.hidden = pods.length === 0;
+  if (pods.length === 0) {
+    return;
+  }
+  region.setAttribute("aria-label", `Pods that count for ${reported.name}`);
+  const counts = CLASSES.map(([key, name]) => [pods.filter((pod) => pod.class === key).length, name]);
+  const text = counts.filter(([amount]) => amount > 0).map(([amount, name]) => `${amount} ${name}`);
+  setText(summary, `${count(pods.length, "pod")}: ${text.join(", ")}`);
+  // The sample of a utilization is the usage, not a percentage.
+  const isMemory = reported.name.includes("memory");
+  const sampleUnit = unit === "bytes" || isMemory ? "bytes" : "number";
+  const shown = (milli) => milli === null ? "none" : quantity(milli, sampleUnit);
+  const rank = Object.fromEntries(CLASSES.map(([key], index) => [key, -index]));
+  const sorted = [...pods].sort((a, b) => rank[a.class] - rank[b.class] || a.name.localeCompare(b.name));
+  body.replaceChildren(...sorted.map((pod) => element("tr", {},
+    element("th", { scope: "row", textContent: pod.name }),
+    element("td", { textContent: pod.class }),
+    element("td", { textContent: pod.why }),
+    element("td", { textContent: shown(pod.usageMilli) }),
+    element("td", { textContent: shown(pod.requestMilli) }))));
+}
+
+function showLimits(lines) {
+  const items = [];
+  for (const line of lines) {
+    const isNested = line.startsWith("  ");
+    const item = element("li", { textContent: capitalized(line.trim()) });
+    if (isNested && items.length > 0) {
+      const parent = items.at(-1);
+      const list = parent.querySelector("ul") ?? parent.appendChild(element("ul"));
+      list.append(item);
+    } else {
+      items.push(item);
+    }
+  }
+  const empty = element("li", { textContent: "There was no proposal to limit." });
+  byId("limits").replaceChildren(...(items.length > 0 ? items : [empty]));
+}
+
+function showConditions({ report, controller, now }) {
+  const who = controller.name === null || controller.name === undefined
+    ? "No controller has stored a status."
+    : `${controller.name} stored the status${controller.at ? ` ${ago(controller.at, Date.parse(now))}` : ""}.`;
+  setText(byId("controller"), who);
+  const texts = (report?.reportedConditions ?? []).map(({ type, status, reason, message }) =>
+    `${type}=${status}, ${reason}: ${message}`);
+  setItems(byId("conditions"), texts, "None.");
+}
+
+function showEvents({ events, now }) {
+  if (events.length === 0) {
+    const text = "No event is stored. The API server keeps events for an hour by default.";
+    byId("events").replaceChildren(element("p", { className: "quiet", textContent: text }));
+    return;
+  }
+  const headers = ["When", "Type", "Reason", "Message"].map((name) =>
+    element("th", { scope: "col", textContent: name }));
+  const rows = events.map(({ at, type, reason, message, count: times }) => element("tr", {},
+    element("td", { textContent: at === null ? "" : ago(at, Date.parse(now)), title: at ?? "" }),
+    element("td", { textContent: type, className: type === "Warning" ? "warning" : "" }),
+    element("td", { textContent: reason }),
+    element("td", { textContent: times > 1 ? `${message} (${times} times)` : message })));
+  const table = element("table", { className: "values events" },
+    element("thead", {}, element("tr", {}, ...headers)), element("tbody", {}, ...rows));
+  byId("events").replaceChildren(
+    element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Events" }, table));
+}
+
+function notShown({ missing, report, series, now }) {
+  const texts = [...missing];
+  const first = series.samples[0]?.[0];
+  if (first !== undefined) {
+    const since = Date.parse(now) - first;
+    texts.push(`Charts begin at ${clock(first)}, ${duration(since)} ago: the dashboard keeps values while it runs.`);
+  }
+  if (report !== undefined && !report.historyKnown) {
+    texts.push("Past recommendations and scalings are known to the controller only. "
+      + "Stabilization and policies may hold what this page scales; the conditions say so.");
+  }
+  return texts;
+}

@@ -1,0 +1,62 @@
+// Numbers and times for people.
+
+const MEBIBYTE = 1024 * 1024;
+
+/** A number with about three significant digits. */
+export function number(value) {
+  const size = Math.abs(value);
+  const decimals = size >= 100 ? 0 : size >= 10 ? 1 : 2;
+  return String(Number(value.toFixed(decimals)));
+}
+
+/** A value in thousandths, with its unit. */
+export function quantity(milli, unit) {
+  const value = milli / 1000;
+  switch (unit) {
+    case "percent": return `${number(value)}%`;
+    case "bytes": return `${number(value / MEBIBYTE)}Mi`;
+    default: return number(value);
+  }
+}
+
+/** A duration in one or two units: `45s`, `3m 20s`, `2h 5m`, `3d 4h`. */
+export function duration(milliseconds) {
+  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => seconds >= size);
+  if (first < 0) {
+    return "0s";
+  }
+  const [name, size] = units[first];
+  const rest = units[first + 1];
+  const more = rest === undefined ? 0 : Math.floor((seconds % size) / rest[1]);
+  const text = `${Math.floor(seconds / size)}${name}`;
+  return more === 0 ? text : `${text} ${more}${rest[0]}`;
+}
+
+/** How long ago a time is. */
+export function ago(time, now) {
+  return `${duration(now - Date.parse(time))} ago`;
+}
+
+/** The time of day, in the zone of the browser. */
+export function clock(milliseconds) {
+  return new Date(milliseconds).toLocaleTimeString([], { hour12: false });
+}
+
+/** A count and its noun. */
+export const count = (amount, noun) => `${amount} ${noun}${amount === 1 ? "" : "s"}`;
+
+/** The states, most urgent first, with their names. */
+export const STATES = {
+  failing: "Failing",
+  atMaximum: "At maximum",
+  off: "Off",
+  paused: "Paused",
+  new: "No status",
+  scaling: "Scaling",
+  rateLimited: "Rate limited",
+  stabilizing: "Stabilizing",
+  atMinimum: "At minimum",
+  steady: "Steady",
+};

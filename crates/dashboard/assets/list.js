@@ -1,0 +1,283 @@
+// The list of all autoscalers: filter, sort, live updates.
+
+import { createBlocks } from "./blocks.js";
+import { byId, element, setText } from "./dom.js";
+import { STATES, ago, count, number } from "./format.js";
+
+const collator = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+const severity = Object.fromEntries(Object.keys(STATES).map((state, index) => [state, index]));
+const byText = (key) => (a, b) => collator.compare(a[key], b[key]);
+const byNumber = (value) => (a, b) => value(b) - value(a);
+
+const COLUMNS = [
+  { key: "state", title: "State", compare: (a, b) => severity[a.state] - severity[b.state] },
+  { key: "name", title: "Autoscaler", compare: byText("name") },
+  { key: "namespace", title: "Namespace", compare: byText("namespace") },
+  { key: "target", title: "Target", compare: byText("target") },
+  { key: "replicas", title: "Replicas", compare: byNumber((row) => row.current) },
+  { key: "load", title: "Load", compare: byNumber((row) => row.load ?? -1) },
+  { key: "sentence", title: "Why", compare: byText("sentence") },
+  { key: "scaled", title: "Scaled", compare: byNumber((row) => Date.parse(row.lastScale ?? 0)) },
+];
+
+/** How far the clock of the cluster is ahead: a simulation has its own. */
+let clockAhead = 0;
+
+/** Starts the list. It is empty until the first `update`. */
+export function startList() {
+  const entries = new Map();
+  const blocks = createBlocks(byId("autoscalers"), lineOf);
+  const settings = { query: "", namespace: "", states: new Set(), sort: "state", reverse: false };
+  let isSynced = false;
+
+  buildColumns();
+  buildStates();
+  readAddress();
+
+  byId("query").addEventListener("input", (event) => change({ query: event.target.value }));
+  byId("namespace").addEventListener("change", (event) => change({ namespace: event.target.value }));
+  byId("sort").addEventListener("change", (event) => change({ sort: event.target.value }));
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  setInterval(updateAges, 10_000);
+
+  function buildColumns() {
+    const headers = COLUMNS.map(({ key, title }) => {
+      const button = element("button", { type: "button", textContent: title });
+      button.addEventListener("click", () => {
+        change({ sort: key, reverse: settings.sort === key && !settings.reverse });
+      });
+      const header = element("th", { scope: "col", role: "columnheader", className: key }, button);
+      header.dataset.key = key;
+      return header;
+    });
+    byId("columns").replaceChildren(...headers);
+    byId("sort").replaceChildren(
+      ...COLUMNS.map(({ key, title }) => element("option", { value: key, textContent: title })));
+  }
+
+  function buildStates() {
+    const buttons = Object.entries(STATES).map(([state, name]) => {
+      const amount = element("span", { className: "amount" });
+      const button = element("button", { type: "button", className: "chip", "aria-pressed": "false" },
+        icon(state), `${name} `, amount);
+      button.dataset.state = state;
+      button.addEventListener("click", () => {
+        const states = new Set(settings.states);
+        if (!states.delete(state)) {
+          states.add(state);
+        }
+        change({ states });
+      });
+      return button;
+    });
+    byId("states").replaceChildren(...buttons);
+  }
+
+  /** Takes the settings from the address, so that a filtered list can be shared and reloaded. */
+  function readAddress() {
+    const parameters = new URLSearchParams(location.search);
+    settings.query = parameters.get("filter") ?? "";
+    settings.namespace = parameters.get("namespace") ?? "";
+    const states = (parameters.get("states") ?? "").split(",");
+    settings.states = new Set(states.filter((state) => state in STATES));
+    const sort = parameters.get("sort") ?? "state";
+    settings.sort = COLUMNS.some(({ key }) => key === sort) ? sort : "state";
+    settings.reverse = parameters.get("order") === "reverse";
+    showSettings();
+  }
+
+  function address() {
+    const parameters = new URLSearchParams();
+    const set = (name, value) => value !== "" && parameters.set(name, value);
+    set("filter", settings.query);
+    set("namespace", settings.namespace);
+    set("states", [...settings.states].join());
+    set("sort", settings.sort === "state" ? "" : settings.sort);
+    set("order", settings.reverse ? "reverse" : "");
+    const text = parameters.toString();
+    return text === "" ? "/" : `/?${text}`;
+  }
+
+  function change(changes) {
+    Object.assign(settings, changes);
+    history.replaceState(null, "", address());
+    showSettings();
+    render();
+  }
+
+  function showSettings() {
+    byId("query").value = settings.query;
+    addNamespace(settings.namespace);
+    byId("namespace").value = settings.namespace;
+    byId("sort").value = settings.sort;
+    for (const header of byId("columns").children) {
+      const isSorted = header.dataset.key === settings.sort;
+      const order = settings.reverse ? "descending" : "ascending";
+      header.setAttribute("aria-sort", isSorted ? order : "none");
+    }
+    for (const button of byId("states").children) {
+      button.setAttribute("aria-pressed", String(settings.states.has(button.dataset.state)));
+    }
+  }
+
+  function update({ reset, rows, deleted, synced, now }) {
+    clockAhead = Date.parse(now) - Date.now();
+    if (reset) {
+      entries.clear();
+    }
+    for (const id of deleted) {
+      entries.delete(id);
+    }
+    for (const row of rows) {
+      const entry = entries.get(row.id) ?? { line: null, cells: null };
+      entries.set(row.id, entry);
+      setRow(entry, row);
+    }
+    isSynced = synced;
+    updateNamespaces();
+    render();
+  }
+
+  function updateNamespaces() {
+    const known = new Set([...byId("namespace").options].map((option) => option.value));
+    for (const { row } of entries.values()) {
+      if (!known.has(row.namespace)) {
+        known.add(row.namespace);
+        addNamespace(row.namespace);
+      }
+    }
+  }
+
+  function addNamespace(namespace) {
+    const options = [...byId("namespace").options];
+    if (namespace === "" || options.some((option) => option.value === namespace)) {
+      return;
+    }
+    const after = options.slice(1).find((option) => collator.compare(option.value, namespace) > 0);
+    byId("namespace").add(element("option", { value: namespace, textContent: namespace }), after);
+  }
+
+  /** Filters, sorts and counts. */
+  function render() {
+    const words = settings.query.toLowerCase().split(/\s+/).filter((word) => word !== "");
+    const amounts = {};
+    const shown = [];
+    for (const entry of entries.values()) {
+      const { row } = entry;
+      const isNamespace = settings.namespace === "" || row.namespace === settings.namespace;
+      if (!isNamespace || !words.every((word) => entry.text.includes(word))) {
+        continue;
+      }
+      amounts[row.state] = (amounts[row.state] ?? 0) + 1;
+      if (settings.states.size === 0 || settings.states.has(row.state)) {
+        shown.push(entry);
+      }
+    }
+    shown.sort(comparison());
+    blocks.place(shown);
+    showAmounts(amounts);
+    const hidden = entries.size - shown.length;
+    const total = hidden === 0 ? "" : ` of ${entries.size}`;
+    const text = `${count(shown.length, "autoscaler")}${total}`;
+    setText(byId("count"), isSynced || entries.size > 0 ? text : "Reading the autoscalers");
+  }
+
+  function comparison() {
+    const { compare } = COLUMNS.find(({ key }) => key === settings.sort);
+    const sign = settings.reverse ? -1 : 1;
+    return (a, b) => sign * compare(a.row, b.row)
+      || collator.compare(a.row.namespace, b.row.namespace)
+      || collator.compare(a.row.name, b.row.name);
+  }
+
+  function showAmounts(amounts) {
+    for (const button of byId("states").children) {
+      const amount = amounts[button.dataset.state] ?? 0;
+      setText(button.querySelector(".amount"), String(amount));
+      button.hidden = amount === 0 && !settings.states.has(button.dataset.state);
+    }
+  }
+
+  function updateAges() {
+    for (const entry of entries.values()) {
+      if (entry.line !== null) {
+        showAge(entry);
+      }
+    }
+  }
+
+  function restore() {
+    readAddress();
+    render();
+  }
+
+  return { update, address, restore, fillAll: blocks.fillAll };
+}
+
+/** Sets what an entry shows. It has a line only when that comes near the window. */
+function setRow(entry, row) {
+  entry.row = row;
+  entry.text = `${row.namespace}/${row.name} ${row.target} ${row.sentence}`.toLowerCase();
+  if (entry.line !== null) {
+    fill(entry);
+  }
+}
+
+function lineOf(entry) {
+  if (entry.line === null) {
+    addLine(entry);
+    fill(entry);
+  }
+  return entry.line;
+}
+
+function addLine(entry) {
+  const { id, namespace, name } = entry.row;
+  const cells = Object.fromEntries(COLUMNS.map(({ key }) => {
+    const header = key === "name" ? { scope: "row", role: "rowheader" } : { role: "cell" };
+    return [key, element(key === "name" ? "th" : "td", { className: key, ...header })];
+  }));
+  const link = element("a", { href: `/?autoscaler=${encodeURIComponent(id)}`, textContent: name });
+  const api = id.startsWith("custom/") ? [" ", element("span", { className: "tag", textContent: "custom API" })] : [];
+  cells.name.append(link, ...api);
+  cells.namespace.textContent = namespace;
+  entry.line = element("tr", { role: "row" }, ...COLUMNS.map(({ key }) => cells[key]));
+  entry.cells = cells;
+}
+
+function fill(entry) {
+  const { cells, row } = entry;
+  if (cells.state.firstChild?.dataset.state !== row.state) {
+    cells.state.replaceChildren(badge(row.state));
+  }
+  if (cells.target.textContent !== row.target) {
+    const [kind, ...name] = row.target.split("/");
+    cells.target.replaceChildren(`${kind}/`, element("wbr"), name.join("/"));
+  }
+  setText(cells.sentence, row.sentence);
+  setText(cells.load, row.load === null ? "" : `${number(row.load * 100)}%`);
+  const isChanging = row.current !== row.desired;
+  const replicas = isChanging ? `${row.current} → ${row.desired}` : String(row.current);
+  setText(cells.replicas, `${replicas} (${row.min} to ${row.max})`);
+  showAge(entry);
+}
+
+function showAge({ cells, row }) {
+  setText(cells.scaled, row.lastScale === null ? "never" : ago(row.lastScale, Date.now() + clockAhead));
+}
+
+/** A state as text with a symbol, so that color is not needed to tell it. */
+export function badge(state) {
+  const shown = element("span", { className: "badge" }, icon(state), STATES[state]);
+  shown.dataset.state = state;
+  return shown;
+}
+
+const ICONS = {
+  failing: "✕", atMaximum: "▲", off: "○", paused: "❙❙", new: "?",
+  scaling: "↕", rateLimited: "⇥", stabilizing: "≈", atMinimum: "▽", steady: "✓",
+};
+
+function icon(state) {
+  return element("span", { className: "icon", "aria-hidden": "true", textContent: ICONS[state] });
+}

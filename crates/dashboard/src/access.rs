@@ -1,0 +1,116 @@
+//! Who may read the dashboard: only pages that it served itself, to the user who started it.
+//!
+//! The dashboard answers with the user's rights in the cluster, and every user of the machine can
+//! connect to its port. So a request needs a token, which the printed address has. The browser gets
+//! it as a cookie. Besides, a name in the `Host` header that is not of loopback is refused, so that
+//! no other site can make its own name resolve to this address and read the answers.
+
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+/// The tokens.
+pub(crate) struct Access {
+    /// Valid as long as the dashboard runs.
+    token: String,
+    /// Valid once. It is an argument of the browser's process, which other users can see.
+    launch: Mutex<Option<String>>,
+    /// Cookies are shared by all ports of a host, so the name has the port.
+    cookie: String,
+}
+
+impl Access {
+    pub(crate) fn new(port: u16) -> Self {
+        let token = || Uuid::new_v4().simple().to_string();
+        Self {
+            token: token(),
+            launch: Mutex::new(Some(token())),
+            cookie: format!("hpa-dashboard-{port}"),
+        }
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The token for the browser that the dashboard opens. `None` if it was used.
+    pub(crate) fn launch_token(&self) -> Option<String> {
+        self.launch.lock().clone()
+    }
+
+    /// The `Set-Cookie` header for who has a token.
+    pub(crate) fn grant(&self, token: &str) -> Option<String> {
+        let mut launch = self.launch.lock();
+        let is_launch = launch.as_deref() == Some(token);
+        if is_launch {
+            launch.take();
+        }
+        // Lax, not Strict: a link in a terminal or chat opens the page from another site.
+        let cookie = || format!("{}={}; HttpOnly; SameSite=Lax; Path=/", self.cookie, self.token);
+        (is_launch || token == self.token).then(cookie)
+    }
+
+    /// Whether a `Cookie` header has the token.
+    pub(crate) fn is_granted(&self, cookies: &str) -> bool {
+        let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
+        pairs.any(|(name, value)| name == self.cookie && value == self.token)
+    }
+}
+
+/// Whether a `Host` header names loopback. The port doesn't matter: it is another one behind a
+/// forwarded port.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.eq_ignore_ascii_case("localhost") || ["127.0.0.1", "[::1]"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("127.0.0.1:8080", true)]
+    #[case("127.0.0.1", true)]
+    #[case("localhost:1", true)]
+    #[case("LOCALHOST", true)]
+    #[case("[::1]:8080", true)]
+    #[case("[::1]", true)]
+    #[case("attacker.example:8080", false)]
+    #[case("127.0.0.1.attacker.example", false)]
+    #[case("localhost.attacker.example:8080", false)]
+    #[case("127.0.0.1:80@attacker.example", false)]
+    #[case("localhost:", true)]
+    #[case("", false)]
+    #[case("127.0.0.2", false)]
+    fn host_must_be_loopback(#[case] host: &str, #[case] expected: bool) {
+        assert_eq!(is_loopback(host), expected, "{host:?}");
+    }
+
+    #[test]
+    fn token_is_exchanged_for_a_cookie() {
+        let access = Access::new(8080);
+        let cookie = access.grant(access.token()).unwrap();
+        assert!(cookie.ends_with("; HttpOnly; SameSite=Lax; Path=/"), "{cookie}");
+        let pair = cookie.split(';').next().unwrap();
+        assert!(access.is_granted(pair));
+        assert!(access.is_granted(&format!("theme=dark; {pair}; a=b")));
+        assert!(!Access::new(8081).is_granted(pair), "another dashboard has other tokens");
+        for cookies in ["", "hpa-dashboard-8080", "hpa-dashboard-8080=", "hpa-dashboard-8080=x"] {
+            assert!(!access.is_granted(cookies), "{cookies}");
+        }
+        assert_eq!(access.grant(""), None);
+    }
+
+    #[test]
+    fn launch_token_is_valid_once() {
+        let access = Access::new(8080);
+        let token = access.launch_token().unwrap();
+        assert_ne!(token, access.token());
+        assert!(access.grant(&token).is_some());
+        assert_eq!((access.grant(&token), access.launch_token()), (None, None));
+    }
+}

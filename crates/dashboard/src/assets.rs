@@ -1,0 +1,85 @@
+//! The files of the page.
+
+use axum::{
+    Router,
+    response::{Html, IntoResponse},
+    routing::get,
+};
+use http::{StatusCode, header};
+
+pub(crate) const PAGE: &str = include_str!("../assets/index.html");
+
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Path, media type and content.
+pub(crate) const FILES: [(&str, &str, &str); 10] = [
+    ("/dashboard.css", CSS, include_str!("../assets/dashboard.css")),
+    ("/dashboard.js", JAVASCRIPT, include_str!("../assets/dashboard.js")),
+    ("/blocks.js", JAVASCRIPT, include_str!("../assets/blocks.js")),
+    ("/list.js", JAVASCRIPT, include_str!("../assets/list.js")),
+    ("/detail.js", JAVASCRIPT, include_str!("../assets/detail.js")),
+    ("/chart.js", JAVASCRIPT, include_str!("../assets/chart.js")),
+    ("/stream.js", JAVASCRIPT, include_str!("../assets/stream.js")),
+    ("/format.js", JAVASCRIPT, include_str!("../assets/format.js")),
+    ("/dom.js", JAVASCRIPT, include_str!("../assets/dom.js")),
+    ("/icon.svg", SVG, include_str!("../assets/icon.svg")),
+];
+
+/// Routes of the files other than the page.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    FILES.into_iter().fold(Router::new(), |router, (path, media_type, content)| {
+        router.route(
+            path,
+            get(move || async move { ([(header::CONTENT_TYPE, media_type)], content) }),
+        )
+    })
+}
+
+/// A page without any data, for requests that are refused.
+pub(crate) fn refusal(status: StatusCode, text: &str) -> axum::response::Response {
+    let page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>hpa dashboard</title>\
+         <h1>hpa dashboard</h1><p>{text}</p></html>\n"
+    );
+    (status, Html(page)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_and_its_files_are_small() {
+        let size: usize = FILES.iter().map(|(.., content)| content.len()).sum();
+        assert!(size + PAGE.len() < 300_000, "{size}");
+    }
+
+    #[test]
+    fn page_loads_nothing_from_elsewhere() {
+        for (path, _, content) in FILES.into_iter().chain([("/", "", PAGE)]) {
+            let without_namespace = content.replace("http://www.w3.org/2000/svg", "");
+            for origin in ["http://", "https://", "url(", "@import", "eval(", "innerHTML"] {
+                assert!(!without_namespace.contains(origin), "{origin} in {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_the_page_are_served() {
+        let is_served = |path: &str| FILES.iter().any(|(served, ..)| *served == path);
+        let imports: Vec<_> = FILES
+            .iter()
+            .flat_map(|(.., content)| content.split("from \".").skip(1))
+            .filter_map(|rest| rest.split_once('"'))
+            .map(|(path, _)| path.to_owned())
+            .collect();
+        assert!(!imports.is_empty());
+        let links = PAGE.split("=\"/").skip(1).filter_map(|rest| rest.split_once('"'));
+        let links = links.map(|(path, _)| format!("/{path}")).filter(|path| path.contains('.'));
+        for path in imports.into_iter().chain(links) {
+            assert!(is_served(&path), "{path}");
+        }
+    }
+}

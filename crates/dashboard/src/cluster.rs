@@ -1,0 +1,110 @@
+//! Reads what a decision depends on.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, ScaleReadError, Selector, Settings,
+};
+use hpa_controller::{
+    Clock,
+    k8s::Clients,
+    scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
+};
+use hpa_metrics_client::{
+    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject},
+    core::GroupVersionKind,
+};
+
+/// How many metrics or scales are read at once.
+const MAX_CONCURRENT_READS: usize = 8;
+
+/// The cluster, with the rights of the user.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    mapper: Arc<RestMapper>,
+    scales: ScaleClient,
+    metrics: Coalescing<KubeMetricsClient>,
+    pub(crate) settings: Settings,
+    pub(crate) sync_period: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Cluster {
+    /// Sends no request.
+    pub(crate) fn new(
+        clients: &Clients,
+        settings: Settings,
+        sync_period: Duration,
+        timeout: Duration,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
+        let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
+        let limits = ClientSettings::default().with_deadline(timeout);
+        let metrics = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), limits);
+        Self {
+            scales: ScaleClient::new(clients.api.clone(), timeout),
+            metrics: Coalescing::new(metrics, CoalescingSettings::for_sync_period(sync_period)),
+            client: clients.api.clone(),
+            mapper,
+            settings,
+            sync_period,
+            clock,
+        }
+    }
+
+    pub(crate) async fn scale(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> Result<Scale, ScaleReadError> {
+        let (namespace, target) = (&hpa.metadata.namespace, &hpa.spec.scale_target_ref);
+        let read = read_scale(&self.mapper, &self.scales, namespace, target).await;
+        read.map(|(object, _)| object.scale).map_err(|unavailable| unavailable.error)
+    }
+
+    /// The names of those autoscalers that select any of the pods.
+    pub(crate) async fn selecting(
+        &self,
+        hpas: Vec<Arc<HorizontalPodAutoscaler>>,
+        pods: &[Arc<Pod>],
+    ) -> Vec<String> {
+        let selecting = hpas.into_iter().map(|hpa| async move {
+            let selector = usable_selector(&self.scale(&hpa).await.ok()?)?;
+            let selects = pods.iter().any(|pod| selector.matches_by(|key| pod.label(key)));
+            selects.then(|| format!("{}/{}", hpa.metadata.namespace, hpa.metadata.name))
+        });
+        let selecting = stream::iter(selecting).buffer_unordered(MAX_CONCURRENT_READS);
+        selecting.filter_map(|name| async { name }).collect().await
+    }
+
+    /// The answers to the queries of the decision.
+    pub(crate) async fn readings(&self, inputs: &Inputs) -> Readings {
+        let namespace = &inputs.hpa.metadata.namespace;
+        let plan = inputs.plan();
+        let Some(selector) = plan.selector() else { return Readings::new() };
+        let reads: Vec<_> = plan
+            .queries()
+            .map(|(index, query)| async move {
+                (index, self.metrics.read(namespace, selector, query).await)
+            })
+            .collect();
+        stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await
+    }
+
+    pub(crate) fn pods(&self, namespace: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("", "v1", "Pod");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "pods");
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+/// The selector of a scale. An empty one, which would select every pod, counts as absent.
+pub(crate) fn usable_selector(scale: &Scale) -> Option<Selector> {
+    let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
+    Selector::parse(text).ok()
+}

@@ -1,0 +1,182 @@
+//! One autoscaler: the decision on what the cluster has now, its events and its past.
+
+mod events;
+mod view;
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
+    api::{ConditionReason, ConditionType},
+};
+use hpa_controller::annotations::AnnotationSettings;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::DynamicObject, runtime::watcher};
+use tokio::{
+    sync::mpsc,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use self::{
+    events::{EventLine, field_selector},
+    view::View,
+};
+use crate::{
+    cluster::{Cluster, usable_selector},
+    follow::{Follower, Objects},
+    model::{Board, Entry, Identity, Sample},
+};
+
+/// Changes that follow each other closely are shown together.
+const QUIET: Duration = Duration::from_millis(250);
+/// How long to wait for the first lists before showing what there is.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The shortest time between two readings of the metrics, which can't be watched.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Follows an autoscaler as long as it is shown.
+pub(crate) struct Detail {
+    id: Identity,
+    cluster: Arc<Cluster>,
+    board: Arc<Board>,
+    events: Follower<EventLine>,
+    /// The pods of a selector. `None` if the target has none.
+    pods: Option<(String, Follower<Pod>)>,
+}
+
+impl Detail {
+    pub(crate) fn new(id: Identity, cluster: Arc<Cluster>, board: Arc<Board>) -> Self {
+        let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
+        let config = watcher::Config::default().fields(&field_selector(&id.name));
+        let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
+        Self { id, cluster, board, events, pods: None }
+    }
+
+    /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
+    pub(crate) async fn run(mut self, sender: mpsc::Sender<String>) {
+        let mut changes = self.board.subscribe();
+        let mut period = interval(self.cluster.sync_period.max(MIN_INTERVAL));
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            changes.borrow_and_update();
+            let version = self.board.version_of(&self.id);
+            let view = self.view().await;
+            if sender.send(view.to_json()).await.is_err() {
+                return;
+            }
+            period.reset();
+            loop {
+                tokio::select! {
+                    _ = period.tick() => break,
+                    () = self.events.changed() => break,
+                    () = pods_changed(&mut self.pods) => break,
+                    () = sender.closed() => return,
+                    outcome = changes.changed() => {
+                        if outcome.is_err() {
+                            return;
+                        }
+                        if self.board.version_of(&self.id) != version {
+                            break;
+                        }
+                    }
+                }
+            }
+            sleep(QUIET).await;
+        }
+    }
+
+    async fn view(&mut self) -> View {
+        let now = self.cluster.clock.now();
+        let problems = self.board.problems();
+        let Some(entry) = self.board.get(&self.id) else {
+            let is_known = self.board.is_synced();
+            return View::absent(self.id.clone(), now, is_known, problems);
+        };
+        let (report, mut missing) = self.decide(&entry).await;
+        if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
+            && let Some(sample) = Sample::from_report(report, hpa)
+        {
+            self.board.record(&self.id, sample);
+        }
+        let wait = tokio::time::timeout(PATIENCE, self.events.settled());
+        let _ = wait.await;
+        let events = self.events.objects();
+        missing.extend(events.problem.iter().map(|text| format!("Events can't be read: {text}")));
+        // With the sample.
+        let entry = self.board.get(&self.id).unwrap_or(entry);
+        View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
+            .with_problems(problems, missing)
+    }
+
+    /// Decides as the controller would. Returns also what could not be read.
+    async fn decide(&mut self, entry: &Entry) -> (Option<Report>, Vec<String>) {
+        let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
+        let mut missing = Vec::new();
+        let scale = self.cluster.scale(hpa).await;
+        let selector = scale.as_ref().ok().and_then(usable_selector);
+        let pods = self.pods(selector.as_ref()).await;
+        missing.extend(pods.problem.iter().map(|text| format!("Pods can't be read: {text}")));
+        let pods: Vec<_> = pods.items.into_values().collect();
+        let is_reference = entry.controller.is_reference();
+        let pause = AnnotationSettings::from_hpa(hpa).pause;
+        let inputs = Inputs {
+            hpa: (**hpa).clone(),
+            scale,
+            settings: self.cluster.settings.with_strict_scale_to_zero(!is_reference),
+            selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
+            readings: Readings::new(),
+            history: None,
+            now: self.cluster.clock.now(),
+            pause: if is_reference { Pause::NONE } else { pause },
+        };
+        let readings = self.cluster.readings(&inputs).await;
+        // The samples are newer than the time at which the reads began.
+        let inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
+        (Some(inputs.report()), missing)
+    }
+
+    async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {
+        let Some(selector) = selector.map(ToString::to_string) else {
+            self.pods = None;
+            return Objects::default();
+        };
+        if self.pods.as_ref().is_none_or(|(current, _)| *current != selector) {
+            let config = watcher::Config::default().labels(&selector);
+            let pods = self.cluster.pods(&self.id.namespace);
+            self.pods = Some((selector, Follower::start(pods, config, decode_pod)));
+        }
+        let Some((_, follower)) = &mut self.pods else { return Objects::default() };
+        let _ = tokio::time::timeout(PATIENCE, follower.settled()).await;
+        follower.objects()
+    }
+
+    /// The autoscalers that select any of the pods: only this one, unless its controller says that
+    /// there are others. To look at the targets of all others would take a request each.
+    async fn selecting(&self, entry: &Entry, pods: &[Arc<Pod>]) -> Vec<String> {
+        let own = format!("{}/{}", self.id.namespace, self.id.name);
+        let active = entry.hpa.as_ref();
+        let active = active.and_then(|hpa| hpa.status.condition(&ConditionType::ScalingActive));
+        let is_ambiguous =
+            active.is_some_and(|active| active.reason == ConditionReason::AmbiguousSelector);
+        let mut names = match (pods.is_empty(), is_ambiguous) {
+            (true, _) => return Vec::new(),
+            (false, true) => self.cluster.selecting(self.board.others(&self.id), pods).await,
+            (false, false) => Vec::new(),
+        };
+        names.push(own);
+        names.sort();
+        names
+    }
+}
+
+fn decode_pod(pod: &DynamicObject) -> Result<Pod, String> {
+    let pod = serde_json::to_value(pod).and_then(serde_json::from_value);
+    pod.map_err(|error| error.to_string())
+}
+
+async fn pods_changed(pods: &mut Option<(String, Follower<Pod>)>) {
+    match pods {
+        Some((_, follower)) => follower.changed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,86 @@
+//! One autoscaler as JSON.
+
+use std::sync::Arc;
+
+use hpa_calc::{Report, report::Words};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::events::EventLine;
+use crate::model::{Controller, Entry, Identity, Row, Series};
+
+/// How many events are shown.
+const MAX_EVENTS: usize = 50;
+
+/// What the page shows of an autoscaler.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct View {
+    id: Identity,
+    /// The clock that all times refer to.
+    now: Timestamp,
+    /// False until the autoscalers are known. Then, an absent `row` means that there is none.
+    is_known: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Report>,
+    words: Words,
+    controller: Controller,
+    /// Newest first.
+    events: Vec<EventLine>,
+    series: Series,
+    /// What doesn't work.
+    problems: Vec<String>,
+    /// What is not shown, and why.
+    missing: Vec<String>,
+}
+
+impl View {
+    /// An autoscaler that doesn't exist, or is not known yet.
+    pub(super) fn absent(
+        id: Identity,
+        now: Timestamp,
+        is_known: bool,
+        problems: Vec<String>,
+    ) -> Self {
+        Self {
+            id,
+            now,
+            is_known,
+            row: None,
+            report: None,
+            words: Words::default(),
+            controller: Controller::default(),
+            events: Vec::new(),
+            series: Series::default(),
+            problems,
+            missing: Vec::new(),
+        }
+    }
+
+    pub(super) fn new(
+        entry: Entry,
+        report: Option<Report>,
+        events: impl Iterator<Item = Arc<EventLine>>,
+        now: Timestamp,
+    ) -> Self {
+        let Entry { row, controller, series, .. } = entry;
+        let mut events: Vec<_> = events.map(|event| (*event).clone()).collect();
+        events.sort_by_key(|event| std::cmp::Reverse(event.at));
+        events.truncate(MAX_EVENTS);
+        let words = report.as_ref().map(Report::words).unwrap_or_default();
+        let id = row.id.clone();
+        let view = Self::absent(id, now, true, Vec::new());
+        Self { row: Some(row), report, words, controller, events, series, ..view }
+    }
+
+    pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {
+        Self { problems, missing, ..self }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        // Maps have texts as keys, so this doesn't fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}

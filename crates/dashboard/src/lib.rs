@@ -1,0 +1,143 @@
+//! A local web page of the autoscalers of a cluster, with the reasons for their decisions.
+//!
+//! ```text
+//! browser ── GET /, event streams ──► site ──► access: Host, token
+//!                                      │
+//!                 ┌────────────────────┴─────────────┐
+//!                 ▼                                  ▼
+//!            model::Board ◄── autoscalers         detail: watches pods and events, reads scale
+//!            rows, changes,   lists, watches      and metrics, runs the engine
+//!            values over time
+//! ```
+//!
+//! It reads with the rights of the user who started it, and writes nothing. A module imports only
+//! modules above it: `model`, `access`, `assets`, `follow`, `autoscalers`, `cluster`, `detail`,
+//! `site`.
+
+mod access;
+mod assets;
+mod autoscalers;
+mod cluster;
+mod detail;
+mod follow;
+mod model;
+mod site;
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::serve::ListenerExt;
+use hpa_calc::Settings;
+use hpa_controller::{AutoscalerApi, Clock, SystemClock, k8s::Clients};
+use tokio::{
+    net::TcpListener,
+    task::{JoinError, JoinSet},
+};
+
+use crate::{
+    access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
+};
+
+/// What to show, and where.
+#[derive(Clone)]
+pub struct Options {
+    /// The port on 127.0.0.1. For 0, the system chooses it.
+    pub port: u16,
+    /// The name of the cluster, as the page shows it.
+    pub title: String,
+    /// The only namespace to show. `None` for all.
+    pub namespace: Option<String>,
+    /// The controller's settings, which are part of a decision.
+    pub settings: Settings,
+    /// How often the metrics of a shown autoscaler are read.
+    pub sync_period: Duration,
+    /// The timeout of a request to the API server.
+    pub request_timeout: Duration,
+    /// The clock of the cluster, which a simulation replaces.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            port: 0,
+            title: String::new(),
+            namespace: None,
+            settings: Settings::default(),
+            sync_period: Duration::from_secs(15),
+            request_timeout: Duration::from_secs(10),
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+}
+
+/// Why the dashboard can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The port is taken, or may not be used.
+    #[error("unable to listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+/// A running dashboard. Dropping it ends it.
+#[derive(Debug)]
+pub struct Dashboard {
+    address: SocketAddr,
+    token: String,
+    launch_token: Option<String>,
+    tasks: JoinSet<()>,
+}
+
+impl Dashboard {
+    /// Starts to watch the autoscalers and to serve the page. A cluster that doesn't answer is
+    /// reported on the page.
+    pub async fn start(clients: &Clients, options: Options) -> Result<Self, StartError> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+        let error = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(error)?;
+        let address = listener.local_addr().map_err(error)?;
+        let board = Arc::new(Board::new(&AutoscalerApi::ALL));
+        let mut tasks = JoinSet::new();
+        for api in AutoscalerApi::ALL {
+            let feed = AutoscalerFeed {
+                client: clients.api.clone(),
+                api,
+                namespace: options.namespace.clone(),
+                fallback: clients.api.default_namespace().to_owned(),
+                board: board.clone(),
+                clock: options.clock.clone(),
+            };
+            tasks.spawn(feed.run());
+        }
+        let Options { settings, sync_period, request_timeout, clock, title, .. } = options;
+        let cluster = Cluster::new(clients, settings, sync_period, request_timeout, clock);
+        let access = Access::new(address.port());
+        let (token, launch_token) = (access.token().to_owned(), access.launch_token());
+        let site = Site::new(access, board, Arc::new(cluster), title);
+        let router = site::router(Arc::new(site));
+        // Without it, a response would wait for the ACK of its first segment.
+        let listener = listener.tap_io(|connection| _ = connection.set_nodelay(true));
+        tasks.spawn(async move { _ = axum::serve(listener, router).await });
+        Ok(Self { address, token, launch_token, tasks })
+    }
+
+    /// The address of the page, for the user. It has the token, so only the user may see it.
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+
+    /// The address of the page, for a browser to open. It is valid once.
+    pub fn launch_url(&self) -> String {
+        let token = self.launch_token.as_ref().unwrap_or(&self.token);
+        format!("http://{}/?token={token}", self.address)
+    }
+
+    /// Waits until the dashboard ends on its own, which only a panic causes.
+    pub async fn ended(&mut self) -> Result<(), JoinError> {
+        self.tasks.join_next().await.unwrap_or(Ok(()))
+    }
+}

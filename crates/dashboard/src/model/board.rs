@@ -1,0 +1,272 @@
+//! All autoscalers, and which of them have changed since when.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults};
+use hpa_controller::AutoscalerApi;
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::{Controller, Identity, Row, Sample, Series};
+
+/// Samples of all autoscalers together. A sample with two metrics has about 90 bytes.
+const MAX_SAMPLES: usize = 500_000;
+/// Samples of one autoscaler, however many or few there are.
+const SAMPLES: std::ops::RangeInclusive<usize> = 60..=1000;
+/// How many deletions are known. A reader that missed more gets all rows again.
+pub(super) const MAX_DELETIONS: usize = 1000;
+
+/// An autoscaler as a list or a watch returned it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observed {
+    pub(crate) id: Identity,
+    pub(crate) hpa: Result<HorizontalPodAutoscaler, String>,
+    pub(crate) controller: Controller,
+}
+
+/// A change to the autoscalers of one API.
+#[derive(Clone, Debug)]
+pub(crate) enum Update {
+    /// A new list. Autoscalers that it lacks were deleted.
+    Replace(AutoscalerApi, Vec<Observed>),
+    Apply(Box<Observed>),
+    Delete(Identity),
+}
+
+/// Whether the autoscalers of an API are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SourceState {
+    /// The first list is not complete.
+    Reading,
+    Synced,
+    /// The cluster doesn't have the API.
+    NotServed,
+    /// A sentence about a list or watch that fails.
+    Failed(String),
+}
+
+/// An autoscaler, and what was observed of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) row: Row,
+    /// `None` if the object could not be decoded.
+    pub(crate) hpa: Option<Arc<HorizontalPodAutoscaler>>,
+    pub(crate) controller: Controller,
+    pub(crate) series: Series,
+    /// The version of the board at the last change of the object.
+    pub(crate) version: u64,
+}
+
+/// What a reader of the list needs to know next.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Changes {
+    /// All rows follow; the reader drops those that it has.
+    pub(crate) reset: bool,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) deleted: Vec<Identity>,
+    /// The first lists are complete.
+    pub(crate) synced: bool,
+    /// What doesn't work, or is not shown.
+    pub(crate) problems: Vec<String>,
+    /// The clock that times refer to.
+    pub(crate) now: Timestamp,
+    #[serde(skip)]
+    pub(crate) version: u64,
+}
+
+/// All autoscalers.
+pub(crate) struct Board {
+    state: RwLock<Inner>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: HashMap<Identity, Entry>,
+    deleted: VecDeque<(u64, Identity)>,
+    /// The version of the oldest deletion that was dropped from `deleted`.
+    forgotten: u64,
+    sources: BTreeMap<AutoscalerApi, SourceState>,
+    notes: Vec<String>,
+    version: u64,
+}
+
+impl Board {
+    pub(crate) fn new(apis: &[AutoscalerApi]) -> Self {
+        let sources = apis.iter().map(|api| (*api, SourceState::Reading)).collect();
+        let state = RwLock::new(Inner { sources, ..Inner::default() });
+        Self { state, version: watch::Sender::new(0) }
+    }
+
+    pub(crate) fn update(&self, update: Update, now: Timestamp) {
+        self.change(|state| match update {
+            Update::Apply(observed) => state.apply(*observed, now),
+            Update::Delete(id) => state.delete(&id),
+            Update::Replace(api, all) => {
+                let listed: HashSet<_> = all.iter().map(|one| one.id.clone()).collect();
+                let gone: Vec<_> =
+                    state.entries.keys().filter(|id| id.api == api).cloned().collect();
+                for id in gone.iter().filter(|id| !listed.contains(*id)) {
+                    state.delete(id);
+                }
+                for observed in all {
+                    state.apply(observed, now);
+                }
+                state.sources.insert(api, SourceState::Synced);
+            }
+        });
+    }
+
+    pub(crate) fn set_source(&self, api: AutoscalerApi, source: SourceState) {
+        if self.state.read().sources.get(&api) != Some(&source) {
+            self.change(|state| _ = state.sources.insert(api, source));
+        }
+    }
+
+    /// Adds a sentence about what the page doesn't show.
+    pub(crate) fn add_note(&self, note: String) {
+        self.change(|state| state.notes.push(note));
+    }
+
+    /// Adds a sample that a decision gave. It is no change of the object.
+    pub(crate) fn record(&self, id: &Identity, sample: Sample) {
+        let mut state = self.state.write();
+        let capacity = state.capacity();
+        if let Some(entry) = state.entries.get_mut(id) {
+            entry.series.record(sample, capacity);
+        }
+    }
+
+    pub(crate) fn get(&self, id: &Identity) -> Option<Entry> {
+        self.state.read().entries.get(id).cloned()
+    }
+
+    /// The version of the last change of an autoscaler. `None` if it doesn't exist.
+    pub(crate) fn version_of(&self, id: &Identity) -> Option<u64> {
+        self.state.read().entries.get(id).map(|entry| entry.version)
+    }
+
+    /// The other autoscalers of a namespace and API.
+    pub(crate) fn others(&self, id: &Identity) -> Vec<Arc<HorizontalPodAutoscaler>> {
+        let state = self.state.read();
+        let is_other = |other: &&Identity| {
+            other.api == id.api && other.namespace == id.namespace && *other != id
+        };
+        let others = state.entries.iter().filter(|(other, _)| is_other(other));
+        others.filter_map(|(_, entry)| entry.hpa.clone()).collect()
+    }
+
+    /// Whether the first list of every API is complete.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.state.read().is_synced()
+    }
+
+    /// What doesn't work, or is not shown.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.state.read().problems()
+    }
+
+    /// Is notified of every change.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// What has changed since a version; everything for 0.
+    pub(crate) fn changes_since(&self, version: u64, now: Timestamp) -> Changes {
+        let state = self.state.read();
+        let reset = version == 0 || version < state.forgotten;
+        let rows = state.entries.values().filter(|entry| reset || entry.version > version);
+        let deleted = state
+            .deleted
+            .iter()
+            .filter(|(at, id)| !reset && *at > version && !state.entries.contains_key(id));
+        Changes {
+            reset,
+            rows: rows.map(|entry| entry.row.clone()).collect(),
+            deleted: deleted.map(|(_, id)| id.clone()).collect(),
+            synced: state.is_synced(),
+            problems: state.problems(),
+            now,
+            version: state.version,
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
+        let mut state = self.state.write();
+        state.version += 1;
+        change(&mut state);
+        let version = state.version;
+        drop(state);
+        self.version.send_modify(|current| *current = version.max(*current));
+    }
+}
+
+impl Inner {
+    fn apply(&mut self, observed: Observed, now: Timestamp) {
+        let Observed { id, hpa, controller } = observed;
+        let (capacity, version) = (self.capacity(), self.version);
+        let mut hpa = match hpa {
+            Ok(hpa) => hpa,
+            Err(error) => {
+                let row = Row::undecodable(id.clone(), &error);
+                let series = Series::default();
+                self.entries.insert(id, Entry { row, hpa: None, controller, series, version });
+                return;
+            }
+        };
+        apply_defaults(&mut hpa.spec);
+        let previous = self.entries.remove(&id);
+        if let Some(entry) = previous.as_ref().filter(|entry| entry.hpa.as_deref() == Some(&hpa)) {
+            // A list repeats what a watch returned.
+            self.entries.insert(id, entry.clone());
+            return;
+        }
+        let is_same = |entry: &Entry| {
+            entry.hpa.as_ref().is_some_and(|old| old.metadata.uid == hpa.metadata.uid)
+        };
+        // A re-created object has no past.
+        let mut series = previous.filter(is_same).map(|entry| entry.series).unwrap_or_default();
+        series.set_metrics(&hpa);
+        if !hpa.status.conditions.is_empty() {
+            series.record(Sample::from_status(&hpa, now), capacity);
+        }
+        let row = Row::new(id.clone(), &hpa);
+        self.entries
+            .insert(id, Entry { row, hpa: Some(Arc::new(hpa)), controller, series, version });
+    }
+
+    fn delete(&mut self, id: &Identity) {
+        if self.entries.remove(id).is_none() {
+            return;
+        }
+        self.deleted.push_back((self.version, id.clone()));
+        while self.deleted.len() > MAX_DELETIONS {
+            if let Some((version, _)) = self.deleted.pop_front() {
+                self.forgotten = version;
+            }
+        }
+    }
+
+    /// How many samples an autoscaler may have.
+    fn capacity(&self) -> usize {
+        (MAX_SAMPLES / self.entries.len().max(1)).clamp(*SAMPLES.start(), *SAMPLES.end())
+    }
+
+    fn is_synced(&self) -> bool {
+        self.sources.values().all(|source| *source != SourceState::Reading)
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let failed = self.sources.values().filter_map(|source| match source {
+            SourceState::Failed(sentence) => Some(sentence.clone()),
+            _ => None,
+        });
+        failed.chain(self.notes.iter().cloned()).collect()
+    }
+}

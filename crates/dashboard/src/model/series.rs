@@ -1,0 +1,139 @@
+//! Values over time, as long as the dashboard runs.
+
+use std::collections::VecDeque;
+
+use hpa_calc::{
+    HorizontalPodAutoscaler, MilliValue,
+    explain::{TargetValue, metric_name},
+    report::Report,
+};
+use jiff::Timestamp;
+use serde::{Serialize, Serializer, ser::SerializeTuple};
+
+use super::unit::{Unit, percent, target_of, value_of};
+
+/// A metric, and how its values are drawn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MetricLine {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    #[serde(rename = "targetMilli")]
+    pub(crate) target: Option<MilliValue>,
+}
+
+/// The replicas and metrics of an autoscaler at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) at: Timestamp,
+    pub(crate) current: i32,
+    pub(crate) desired: i32,
+    /// The largest proposal of the metrics, before all limits. Only a decision has it, a status
+    /// doesn't.
+    pub(crate) recommended: Option<i32>,
+    /// By index of the metric.
+    pub(crate) values: Box<[Option<MilliValue>]>,
+}
+
+impl Sample {
+    /// What the controller reported last.
+    pub(crate) fn from_status(hpa: &HorizontalPodAutoscaler, at: Timestamp) -> Self {
+        let status = &hpa.status;
+        let values = hpa.spec.metrics.iter().enumerate();
+        let values = values.map(|(index, spec)| value_of(spec, status.current_metrics.get(index)?));
+        Self {
+            at,
+            current: status.current_replicas,
+            desired: status.desired_replicas,
+            recommended: None,
+            values: values.collect(),
+        }
+    }
+
+    /// What a decision read. `None` if the target could not be read. A decision without the past
+    /// may differ from that of the controller, so the desired replicas are those of the status
+    /// then.
+    pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
+        let values = report.metrics.iter().map(|metric| {
+            let explanation = &metric.explanation;
+            match explanation.target? {
+                TargetValue::Utilization(_) => explanation.utilization.map(percent),
+                TargetValue::Value(_) => explanation.usage,
+            }
+        });
+        let current = report.current_replicas?;
+        let decided = report.desired_replicas.filter(|_| report.history_known);
+        Some(Self {
+            at: report.at,
+            current,
+            desired: decided.unwrap_or(hpa.status.desired_replicas),
+            recommended: report.proposed_replicas,
+            values: values.collect(),
+        })
+    }
+
+    fn has_values_of(&self, other: &Self) -> bool {
+        self.current == other.current
+            && self.desired == other.desired
+            && self.recommended == other.recommended
+            && self.values == other.values
+    }
+}
+
+/// An array, because there are many: time in milliseconds, current, desired and recommended
+/// replicas, and the values in thousandths.
+impl Serialize for Sample {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut tuple = serializer.serialize_tuple(5)?;
+        tuple.serialize_element(&self.at.as_millisecond())?;
+        tuple.serialize_element(&self.current)?;
+        tuple.serialize_element(&self.desired)?;
+        tuple.serialize_element(&self.recommended)?;
+        tuple.serialize_element(&self.values)?;
+        tuple.end()
+    }
+}
+
+/// The last samples of an autoscaler, and what its metrics are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Series {
+    metrics: Vec<MetricLine>,
+    samples: VecDeque<Sample>,
+}
+
+impl Series {
+    /// Takes over the metrics of the spec. If they are other ones, the samples are dropped.
+    pub(crate) fn set_metrics(&mut self, hpa: &HorizontalPodAutoscaler) {
+        let metrics = hpa.spec.metrics.iter().map(|spec| MetricLine {
+            name: metric_name(spec),
+            unit: Unit::new(spec),
+            target: target_of(spec),
+        });
+        let metrics: Vec<_> = metrics.collect();
+        let identity = |line: &MetricLine| (line.name.clone(), line.unit);
+        if !self.metrics.iter().map(identity).eq(metrics.iter().map(identity)) {
+            self.samples.clear();
+        }
+        self.metrics = metrics;
+    }
+
+    /// Adds a sample, unless nothing has changed since the last one. Keeps at most `capacity`.
+    pub(crate) fn record(&mut self, sample: Sample, capacity: usize) {
+        match self.samples.back() {
+            Some(last) if last.has_values_of(&sample) => return,
+            // The clock was set back.
+            Some(last) if last.at > sample.at => self.samples.clear(),
+            _ => {}
+        }
+        while self.samples.len() >= capacity.max(1) {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter()
+    }
+}

@@ -1,0 +1,260 @@
+use hpa_calc::{HorizontalPodAutoscaler, MilliValue};
+use hpa_controller::AutoscalerApi;
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    Board, Controller, Identity, Observed, Row, Sample, SourceState, Update, row::State,
+    series::Series,
+};
+
+fn id(name: &str) -> Identity {
+    let (namespace, name) = ("shop".to_owned(), name.to_owned());
+    Identity { api: AutoscalerApi::Core, namespace, name }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn cpu(utilization: i32) -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": utilization });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+fn used(utilization: i32) -> Value {
+    let current = json!({ "averageUtilization": utilization, "averageValue": "100m" });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "current": current } })
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    json!({ "type": kind, "status": status, "reason": reason, "message": format!("{reason}!") })
+}
+
+fn hpa(status: Value) -> HorizontalPodAutoscaler {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+    serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "shop", "uid": "1" },
+        "spec": { "scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 9,
+            "metrics": [cpu(60)] },
+        "status": status,
+    }))
+    .unwrap()
+}
+
+/// A status with the usual conditions, except for these.
+fn status(current: i32, desired: i32, other: &[Value]) -> Value {
+    let mut conditions = vec![
+        condition("AbleToScale", "True", "ReadyForNewScale"),
+        condition("ScalingActive", "True", "ValidMetricFound"),
+        condition("ScalingLimited", "False", "DesiredWithinRange"),
+    ];
+    for condition in other {
+        conditions.retain(|usual| usual["type"] != condition["type"]);
+        conditions.push(condition.clone());
+    }
+    json!({ "currentReplicas": current, "desiredReplicas": desired, "conditions": conditions,
+        "currentMetrics": [used(90)] })
+}
+
+const MEASURED: &str = "cpu is at 90% of requests, target 60%";
+
+#[rstest]
+#[case::steady(4, 4, &[], State::Steady, MEASURED)]
+#[case::scaling(4, 6, &[], State::Scaling, &format!("{MEASURED}; scales from 4 to 6"))]
+#[case::at_maximum(
+    9, 9, &[condition("ScalingLimited", "True", "TooManyReplicas")],
+    State::AtMaximum, &format!("{MEASURED}; maxReplicas is 9")
+)]
+#[case::at_minimum(
+    2, 2, &[condition("ScalingLimited", "True", "TooFewReplicas")],
+    State::AtMinimum, &format!("{MEASURED}; minReplicas is 2")
+)]
+#[case::rate_limited(
+    4, 4, &[condition("ScalingLimited", "True", "ScaleUpLimit")],
+    State::RateLimited, &format!("{MEASURED}; policies allow 4 for now")
+)]
+#[case::stabilizing(
+    4, 4, &[condition("AbleToScale", "True", "ScaleDownStabilized")],
+    State::Stabilizing, &format!("{MEASURED}; stabilization holds 4")
+)]
+#[case::paused(
+    4, 6, &[condition("Paused", "True", "PausedByAnnotation")],
+    State::Paused, &format!("{MEASURED}; paused by annotation")
+)]
+#[case::off(
+    0, 0, &[condition("ScalingActive", "False", "ScalingDisabled")],
+    State::Off, "autoscaling is off because another client scaled the target to 0"
+)]
+#[case::metrics_fail(
+    4, 4, &[condition("ScalingActive", "False", "FailedGetResourceMetric")],
+    State::Failing, "FailedGetResourceMetric!"
+)]
+#[case::target_fails(
+    4, 4, &[condition("AbleToScale", "False", "FailedGetScale")],
+    State::Failing, "FailedGetScale!"
+)]
+fn state_and_reason_follow_from_the_status(
+    #[case] current: i32,
+    #[case] desired: i32,
+    #[case] other: &[Value],
+    #[case] state: State,
+    #[case] sentence: &str,
+) {
+    let row = Row::new(id("web"), &hpa(status(current, desired, other)));
+    assert_eq!((row.state, row.sentence.as_str()), (state, sentence));
+}
+
+#[test]
+fn autoscaler_without_status_is_new() {
+    let row = Row::new(id("web"), &hpa(Value::Null));
+    assert_eq!((row.state, row.load), (State::New, None));
+}
+
+#[test]
+fn load_is_that_of_the_largest_ratio() {
+    let mut hpa = hpa(status(4, 4, &[]));
+    hpa.spec.metrics.push(serde_json::from_value(cpu(30)).unwrap());
+    hpa.status.current_metrics.push(serde_json::from_value(used(90)).unwrap());
+    // A metric that could not be read has an empty status.
+    hpa.spec.metrics.push(serde_json::from_value(cpu(1)).unwrap());
+    hpa.status.current_metrics.push(serde_json::from_value(json!({ "type": "" })).unwrap());
+    let row = Row::new(id("web"), &hpa);
+    assert_eq!(row.load, Some(3.0));
+    assert_eq!(row.sentence, "cpu is at 90% of requests, target 30%");
+}
+
+#[rstest]
+#[case("core/shop/web", true)]
+#[case("custom/shop/web", true)]
+#[case("other/shop/web", false)]
+#[case("core/shop", false)]
+#[case("core//web", false)]
+#[case("core/shop/web/x", false)]
+fn identity_is_parsed_from_what_it_prints(#[case] text: &str, #[case] is_valid: bool) {
+    let parsed = Identity::parse(text).map(|id| id.to_string());
+    assert_eq!(parsed, is_valid.then(|| text.to_owned()));
+}
+
+fn observed(name: &str, status: Value) -> Observed {
+    Observed { id: id(name), hpa: Ok(hpa(status)), controller: Controller::default() }
+}
+
+fn board(names: &[&str]) -> Board {
+    let board = Board::new(&[AutoscalerApi::Core]);
+    let all = names.iter().map(|name| observed(name, status(4, 4, &[]))).collect();
+    board.update(Update::Replace(AutoscalerApi::Core, all), at(0));
+    board
+}
+
+#[test]
+fn reader_gets_everything_first_and_then_what_changes() {
+    let board = board(&["a", "b", "c"]);
+    let first = board.changes_since(0, at(0));
+    assert!((first.reset, first.rows.len(), first.synced) == (true, 3, true));
+    board.update(Update::Apply(Box::new(observed("b", status(4, 6, &[])))), at(1));
+    board.update(Update::Delete(id("c")), at(1));
+    let next = board.changes_since(first.version, at(1));
+    let names: Vec<_> = next.rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!((next.reset, names, next.deleted), (false, vec!["b"], vec![id("c")]));
+    let last = board.changes_since(next.version, at(1));
+    assert!(last.rows.is_empty() && last.deleted.is_empty());
+}
+
+#[test]
+fn list_that_repeats_what_is_known_changes_nothing() {
+    let board = board(&["a", "b"]);
+    let first = board.changes_since(0, at(0));
+    let all = ["a", "d"].map(|name| observed(name, status(4, 4, &[]))).to_vec();
+    board.update(Update::Replace(AutoscalerApi::Core, all), at(1));
+    let next = board.changes_since(first.version, at(1));
+    let names: Vec<_> = next.rows.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!((names, next.deleted), (vec!["d"], vec![id("b")]));
+}
+
+#[test]
+fn deleted_and_created_autoscaler_is_not_reported_as_deleted() {
+    let board = board(&["a"]);
+    let version = board.changes_since(0, at(0)).version;
+    board.update(Update::Delete(id("a")), at(1));
+    board.update(Update::Apply(Box::new(observed("a", status(1, 1, &[])))), at(1));
+    let next = board.changes_since(version, at(1));
+    assert_eq!((next.rows.len(), next.deleted.len()), (1, 0));
+}
+
+#[test]
+fn reader_that_missed_too_many_deletions_gets_everything() {
+    let board = board(&["a"]);
+    let version = board.changes_since(0, at(0)).version;
+    for _ in 0..=super::board::MAX_DELETIONS {
+        board.update(Update::Apply(Box::new(observed("b", status(1, 1, &[])))), at(1));
+        board.update(Update::Delete(id("b")), at(1));
+    }
+    let next = board.changes_since(version, at(1));
+    assert_eq!((next.reset, next.rows.len()), (true, 1));
+}
+
+#[test]
+fn problems_last_until_the_source_works() {
+    let board = board(&["a"]);
+    board.set_source(AutoscalerApi::Core, SourceState::Failed("broken".to_owned()));
+    assert_eq!(board.problems(), ["broken"]);
+    board.set_source(AutoscalerApi::Core, SourceState::Synced);
+    board.add_note("only one namespace".to_owned());
+    assert_eq!(board.problems(), ["only one namespace"]);
+}
+
+#[test]
+fn undecodable_object_is_a_row_with_its_error() {
+    let board = board(&[]);
+    let hpa = Err("invalid type: string".to_owned());
+    let observed = Observed { id: id("a"), hpa, controller: Controller::default() };
+    board.update(Update::Apply(Box::new(observed)), at(0));
+    let rows = board.changes_since(0, at(0)).rows;
+    assert_eq!(rows[0].state, State::Failing);
+    assert_eq!(rows[0].sentence, "the object is not an autoscaler: invalid type: string");
+}
+
+fn sample(second: i64, current: i32) -> Sample {
+    let values = Box::new([Some(MilliValue::from_units(60))]);
+    Sample { at: at(second), current, desired: current, recommended: None, values }
+}
+
+fn times(series: &Series) -> Vec<i64> {
+    series.samples().map(|sample| sample.at.as_second()).collect()
+}
+
+#[test]
+fn series_is_a_ring_of_changes() {
+    let mut series = Series::default();
+    for (second, current) in [(1, 4), (2, 4), (3, 5), (4, 6), (5, 7)] {
+        series.record(sample(second, current), 3);
+    }
+    assert_eq!(times(&series), [3, 4, 5]);
+    series.record(sample(2, 9), 3);
+    assert_eq!(times(&series), [2], "the clock was set back");
+}
+
+#[test]
+fn samples_end_with_their_metrics_and_their_object() {
+    let board = board(&["a"]);
+    board.record(&id("a"), sample(1, 5));
+    let count = |board: &Board| board.get(&id("a")).unwrap().series.samples().count();
+    assert_eq!(count(&board), 2);
+    let mut other_target = observed("a", status(4, 4, &[]));
+    other_target.hpa.as_mut().unwrap().spec.metrics =
+        vec![serde_json::from_value(cpu(70)).unwrap()];
+    board.update(Update::Apply(Box::new(other_target.clone())), at(2));
+    assert_eq!(count(&board), 3, "another target is the same metric");
+    let mut recreated = other_target;
+    recreated.hpa.as_mut().unwrap().metadata.uid = "2".to_owned();
+    board.update(Update::Apply(Box::new(recreated)), at(3));
+    assert_eq!(count(&board), 1);
+}
+
+#[test]
+fn sample_is_an_array() {
+    let json = serde_json::to_value(sample(1, 4)).unwrap();
+    assert_eq!(json, json!([1000, 4, 4, null, [60_000]]));
+}

@@ -1,0 +1,208 @@
+//! The HTTP server of the page.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Query, Request, State},
+    middleware::{self, Next},
+    response::{
+        Html, IntoResponse, Redirect, Response, Sse,
+        sse::{Event, KeepAlive},
+    },
+    routing::get,
+};
+use futures::{Stream, stream};
+use hpa_controller::Clock;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    time::sleep,
+};
+
+use crate::{
+    access::{Access, is_loopback},
+    assets,
+    cluster::Cluster,
+    detail::Detail,
+    model::{Board, Identity},
+};
+
+/// How many streams there may be: two for each tab that is visible.
+const MAX_STREAMS: usize = 64;
+/// Time between two updates of the list.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Headers of every response. Nothing from elsewhere is loaded or sent, and no other site can frame
+/// the page or read from it.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+         connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// What requests share.
+pub(crate) struct Site {
+    pub(crate) access: Access,
+    pub(crate) board: Arc<Board>,
+    pub(crate) cluster: Arc<Cluster>,
+    /// The name of the cluster.
+    pub(crate) title: String,
+    streams: Arc<Semaphore>,
+}
+
+impl Site {
+    pub(crate) fn new(
+        access: Access,
+        board: Arc<Board>,
+        cluster: Arc<Cluster>,
+        title: String,
+    ) -> Self {
+        Self { access, board, cluster, title, streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+    }
+}
+
+pub(crate) fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/", get(|| async { Html(assets::PAGE) }))
+        .route("/api/about", get(about))
+        .route("/api/autoscalers", get(autoscalers))
+        .route("/api/autoscaler", get(autoscaler))
+        .merge(assets::routes())
+        .layer(middleware::from_fn_with_state(site.clone(), guard))
+        .with_state(site)
+}
+
+/// Refuses what [`Access`] refuses, and adds the headers.
+async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let mut response = match admit(&site.access, &request) {
+        Ok(()) => next.run(request).await,
+        Err(response) => *response,
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn admit(access: &Access, request: &Request) -> Result<(), Box<Response>> {
+    let refuse = |status, text| Err(Box::new(assets::refusal(status, text)));
+    let text = |name: HeaderName| text(request.headers(), &name);
+    if !is_loopback(text(header::HOST)) {
+        return refuse(
+            StatusCode::MISDIRECTED_REQUEST,
+            "This server answers only requests to 127.0.0.1, [::1] and localhost.",
+        );
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "The dashboard is read-only.");
+    }
+    let uri = request.uri();
+    let mut parameters = uri.query().unwrap_or_default().split('&');
+    let token = parameters.find_map(|parameter| parameter.strip_prefix("token="));
+    if let Some(cookie) = token.filter(|_| uri.path() == "/").and_then(|one| access.grant(one)) {
+        // The address without the token, so that it is not in the history of the browser.
+        let mut response = Redirect::to("/").into_response();
+        if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+            response.headers_mut().insert(header::SET_COOKIE, cookie);
+        }
+        return Err(Box::new(response));
+    }
+    let mut cookies = request.headers().get_all(header::COOKIE).iter();
+    if cookies.any(|cookies| cookies.to_str().is_ok_and(|cookies| access.is_granted(cookies))) {
+        return Ok(());
+    }
+    refuse(StatusCode::FORBIDDEN, "Open the address that the command has printed: it has a token.")
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> &'a str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+async fn about(State(site): State<Arc<Site>>) -> impl IntoResponse {
+    axum::Json(serde_json::json!({
+        "cluster": site.title,
+        "version": env!("CARGO_PKG_VERSION"),
+        "syncPeriodSeconds": site.cluster.sync_period.as_secs_f64(),
+    }))
+}
+
+/// The list: all rows, then those that change.
+async fn autoscalers(State(site): State<Arc<Site>>) -> Response {
+    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
+    let reader = ListReader {
+        changed: site.board.subscribe(),
+        board: site.board.clone(),
+        clock: site.cluster.clock.clone(),
+        version: 0,
+        is_first: true,
+        _permit: permit,
+    };
+    sse(stream::unfold(reader, ListReader::next))
+}
+
+struct ListReader {
+    board: Arc<Board>,
+    clock: Arc<dyn Clock>,
+    changed: watch::Receiver<u64>,
+    version: u64,
+    is_first: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl ListReader {
+    async fn next(mut self) -> Option<(String, Self)> {
+        if !self.is_first {
+            self.changed.changed().await.ok()?;
+            sleep(LIST_INTERVAL).await;
+        }
+        self.is_first = false;
+        self.changed.borrow_and_update();
+        let changes = self.board.changes_since(self.version, self.clock.now());
+        self.version = changes.version;
+        Some((serde_json::to_string(&changes).ok()?, self))
+    }
+}
+
+#[derive(Deserialize)]
+struct AutoscalerQuery {
+    id: String,
+}
+
+/// One autoscaler, again whenever it has changed.
+async fn autoscaler(
+    State(site): State<Arc<Site>>,
+    Query(AutoscalerQuery { id }): Query<AutoscalerQuery>,
+) -> Response {
+    let Some(id) = Identity::parse(&id) else {
+        let text = "id must be core/NAMESPACE/NAME or custom/NAMESPACE/NAME\n";
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    };
+    let Ok(permit) = site.streams.clone().try_acquire_owned() else { return too_many() };
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(Detail::new(id, site.cluster.clone(), site.board.clone()).run(sender));
+    sse(stream::unfold((receiver, permit), |(mut receiver, permit)| async move {
+        let view = receiver.recv().await?;
+        Some((view, (receiver, permit)))
+    }))
+}
+
+fn too_many() -> Response {
+    (StatusCode::TOO_MANY_REQUESTS, "too many pages are open\n").into_response()
+}
+
+fn sse(messages: impl Stream<Item = String> + Send + 'static) -> Response {
+    use futures::StreamExt;
+    let events = messages.map(|message| Ok::<_, Infallible>(Event::default().data(message)));
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+}

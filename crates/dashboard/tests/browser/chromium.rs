@@ -1,0 +1,192 @@
+//! Drives a headless Chromium by its debugging protocol, over the pipes of its process.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    time::timeout,
+};
+
+const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+/// Timeout of every wait, more than ten times the expected duration.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The protocol is on the descriptors 3 and 4 of the browser.
+const SCRIPT: &str = r#"exec "$@" 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
+
+/// A page in a browser of its own.
+pub(crate) struct Tab {
+    _process: Child,
+    _profile: TempDir,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    session: Option<String>,
+    last_id: u64,
+    /// Exceptions, and errors in the console: refused by the content security policy, for example.
+    pub(crate) errors: Vec<String>,
+}
+
+/// The browser's program. `None`, with a printed line, if there is none.
+pub(crate) fn program() -> Option<String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let is_program = |name: &&&str| path.split(':').any(|dir| Path::new(dir).join(name).is_file());
+    let given = std::env::var("CHROMIUM").ok();
+    let found = given.or_else(|| PROGRAMS.iter().find(is_program).map(ToString::to_string));
+    if found.is_none() {
+        println!("SKIPPED: there is no chromium in PATH, and CHROMIUM names none");
+    }
+    found
+}
+
+impl Tab {
+    pub(crate) async fn new(program: &str) -> Self {
+        let profile = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", SCRIPT, "sh", program, "--headless", "--remote-debugging-pipe"])
+            .args([
+                "--hide-scrollbars",
+                "--no-first-run",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+            ])
+            .args(["--disable-background-networking", "--disable-component-update"])
+            .arg(format!("--user-data-dir={}", profile.path().display()));
+        if rustix::process::geteuid().is_root() {
+            command.arg("--no-sandbox");
+        }
+        let mut process = command
+            .arg("about:blank")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the browser starts");
+        let to = process.stdin.take().expect("a pipe");
+        let from = BufReader::new(process.stdout.take().expect("a pipe"));
+        let (session, last_id, errors) = (None, 0, Vec::new());
+        let mut tab =
+            Self { _process: process, _profile: profile, to, from, session, last_id, errors };
+        let target = tab.call("Target.createTarget", json!({ "url": "about:blank" })).await;
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = tab.call("Target.attachToTarget", attach).await;
+        tab.session = attached["sessionId"].as_str().map(ToOwned::to_owned);
+        for domain in ["Page", "Runtime", "Log"] {
+            tab.call(&format!("{domain}.enable"), json!({})).await;
+        }
+        tab
+    }
+
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut message = json!({ "id": id, "method": method, "params": params });
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        self.to.write_all(&bytes).await.expect("the browser reads");
+        let response = timeout(LIMIT, self.response(id));
+        let response = response.await.unwrap_or_else(|_| panic!("no response to {method}"));
+        assert!(response.get("error").is_none(), "{method}: {response}");
+        response["result"].clone()
+    }
+
+    async fn response(&mut self, id: u64) -> Value {
+        loop {
+            let mut bytes = Vec::new();
+            self.from.read_until(0, &mut bytes).await.expect("the browser writes");
+            assert_eq!(bytes.pop(), Some(0), "the browser has exited");
+            let message: Value = serde_json::from_slice(&bytes).expect("JSON");
+            if message["id"] == id {
+                return message;
+            }
+            self.note(&message);
+        }
+    }
+
+    fn note(&mut self, event: &Value) {
+        let params = &event["params"];
+        let is_error = match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Log.entryAdded") => params["entry"]["level"] == "error",
+            Some("Runtime.consoleAPICalled") => params["type"] == "error",
+            _ => false,
+        };
+        if is_error {
+            self.errors.push(params.to_string());
+        }
+    }
+
+    /// The value of an expression, or of its promise.
+    pub(crate) async fn evaluate(&mut self, expression: &str) -> Value {
+        let params =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let result = self.call("Runtime.evaluate", params).await;
+        assert!(result.get("exceptionDetails").is_none(), "{expression}: {result}");
+        result["result"]["value"].clone()
+    }
+
+    /// Waits until a condition holds, after any change of the document.
+    pub(crate) async fn wait_for(&mut self, condition: &str) {
+        let wait = format!(
+            "new Promise((resolve) => {{
+                const holds = () => {{ try {{ return {condition}; }} catch {{ return false; }} }};
+                if (holds()) return resolve(true);
+                const observer = new MutationObserver(() => {{
+                    if (holds()) {{ observer.disconnect(); resolve(true); }}
+                }});
+                observer.observe(document, {{
+                    subtree: true, childList: true, characterData: true, attributes: true,
+                }});
+            }})"
+        );
+        assert_eq!(self.evaluate(&wait).await, true, "{condition}");
+    }
+
+    /// Opens an address, and waits until a condition holds.
+    pub(crate) async fn open(&mut self, address: &str, condition: &str) {
+        self.call("Page.navigate", json!({ "url": address })).await;
+        // The context of the previous page ends with it.
+        while self.evaluate("document.readyState").await != "complete"
+            || self.evaluate("location.protocol").await != "http:"
+        {}
+        self.wait_for(condition).await;
+    }
+
+    pub(crate) async fn press(&mut self, key: &str) {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        let text = if key == "Enter" { "\r" } else { text };
+        let code = match key {
+            "Enter" => 13,
+            "Tab" => 9,
+            _ => 0,
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let params = json!({ "type": kind, "key": key, "text": text,
+                "windowsVirtualKeyCode": code });
+            self.call("Input.dispatchKeyEvent", params).await;
+        }
+    }
+
+    /// Sets the width of the window and the color scheme.
+    pub(crate) async fn appear(&mut self, width: u32, height: u32, scheme: &str) {
+        let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1,
+            "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", metrics).await;
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+    }
+
+    /// Writes a picture of the whole page, as base64, for a person to look at.
+    pub(crate) async fn screenshot(&mut self) -> String {
+        let params = json!({ "format": "png", "captureBeyondViewport": true });
+        let picture = self.call("Page.captureScreenshot", params).await;
+        picture["data"].as_str().expect("a picture").to_owned()
+    }
+}

@@ -1,0 +1,105 @@
+//! A testbed with autoscalers in all states, and its dashboard.
+
+use std::sync::Arc;
+
+use hpa_controller::k8s::{ClientLimits, Clients};
+use hpa_dashboard::{Dashboard, Options};
+use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use serde_json::{Value, json};
+
+const NAMESPACES: [&str; 4] = ["bank", "checkout", "search", NAMESPACE];
+const TEAMS: [&str; 5] = ["api", "frontend", "worker", "cache", "recommendations"];
+
+/// The condition that makes a state: type, status and reason.
+const STATES: [[&str; 3]; 6] = [
+    ["ScalingLimited", "False", "DesiredWithinRange"],
+    ["ScalingLimited", "True", "TooManyReplicas"],
+    ["AbleToScale", "True", "ScaleDownStabilized"],
+    ["ScalingActive", "False", "FailedGetResourceMetric"],
+    ["ScalingLimited", "True", "ScaleUpLimit"],
+    ["ScalingLimited", "True", "TooFewReplicas"],
+];
+
+pub(crate) struct Cluster {
+    pub(crate) testbed: Testbed,
+    pub(crate) url: String,
+    pub(crate) metrics: Arc<SettableMetrics>,
+    _dashboard: Dashboard,
+}
+
+impl Cluster {
+    /// `shop/web`, which has pods, and this number of others.
+    pub(crate) async fn new(others: usize) -> Self {
+        let metrics = Arc::new(SettableMetrics::new(54, 40));
+        let testbed = Testbed::new(Config { metrics: Some(metrics.clone()), ..Config::default() });
+        for name in NAMESPACES {
+            testbed.apply_all([
+                json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+            ]);
+        }
+        testbed.apply_all([objects::running_deployment("web", 5)]);
+        testbed.apply_all((0..5).map(|index| objects::pod("web", index)));
+        let mut failed = objects::pod("web", 4);
+        failed["status"]["phase"] = json!("Failed");
+        let metrics_of_web = [objects::cpu_metric(60), objects::external_metric("waiting", "30")];
+        let mut web = objects::hpa("web", 2..=10, metrics_of_web);
+        web["status"] = status(STATES[0], 5, 54);
+        testbed.apply_all([failed, web, event()]);
+        testbed.apply_all((0..others).map(other));
+        let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
+        let options = Options { title: "production-eu".to_owned(), ..Options::default() };
+        let dashboard = Dashboard::start(&clients, options).await.expect("a port");
+        Self { testbed, url: dashboard.url(), metrics, _dashboard: dashboard }
+    }
+}
+
+pub(crate) fn other(index: usize) -> Value {
+    let name = format!("{}-{index}", TEAMS[index % TEAMS.len()]);
+    let mut hpa = objects::hpa(&name, 2..=20, [objects::cpu_metric(60)]);
+    hpa["metadata"]["namespace"] = json!(NAMESPACES[index % NAMESPACES.len()]);
+    let state = STATES[if index % 7 < 3 { 0 } else { index % STATES.len() }];
+    let used = 20 + i64::try_from(index % 60).expect("small");
+    hpa["status"] = status(state, 2 + i64::try_from(index % 12).expect("small"), used);
+    hpa
+}
+
+fn status(state: [&str; 3], replicas: i64, used: i64) -> Value {
+    let mut conditions = vec![
+        json!({ "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale",
+            "message": "recommended size matches current size" }),
+        json!({ "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound",
+            "message": "the HPA was able to successfully calculate a replica count" }),
+    ];
+    let [kind, holds, reason] = state;
+    conditions.retain(|condition| condition["type"] != kind);
+    let message = match reason {
+        "FailedGetResourceMetric" => {
+            "the HPA was unable to compute the replica count: failed to get cpu utilization: \
+             unable to get metrics for resource cpu: no metrics returned from resource metrics API"
+        }
+        _ => "the desired count is within the acceptable range",
+    };
+    let condition = json!({ "type": kind, "status": holds, "reason": reason, "message": message });
+    conditions.push(condition);
+    let current = json!({ "averageUtilization": used, "averageValue": format!("{used}m") });
+    json!({
+        "currentReplicas": replicas, "desiredReplicas": replicas, "conditions": conditions,
+        "lastScaleTime": "2026-01-01T00:00:00Z",
+        "currentMetrics": [
+            { "type": "Resource", "resource": { "name": "cpu", "current": current } } ],
+    })
+}
+
+fn event() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": { "name": "web.1", "namespace": NAMESPACE },
+        "involvedObject": { "kind": "HorizontalPodAutoscaler", "name": "web",
+            "namespace": NAMESPACE, "apiVersion": "autoscaling/v2" },
+        "type": "Normal", "reason": "SuccessfulRescale",
+        "message": "New size: 5; reason: cpu resource utilization (percentage of request) above \
+            target",
+        "count": 2, "lastTimestamp": "2026-01-01T00:00:00Z",
+    })
+}

@@ -1,0 +1,255 @@
+//! The page in a real, headless Chromium. Skipped, with a line, where there is none.
+//!
+//! - `AXE_CORE` names the file `axe.min.js` of the npm package `axe-core`: no serious violation of
+//!   accessibility rules may be found.
+//! - `DASHBOARD_SCREENSHOTS` names a directory for pictures, to look at.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test may fail"
+)]
+
+mod chromium;
+mod cluster;
+
+use std::{fs, path::Path};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hpa_test_harness::{NAMESPACE, TestbedExt, long_tests};
+use serde_json::json;
+
+use self::{
+    chromium::{Tab, program},
+    cluster::{Cluster, other},
+};
+
+/// The list is complete.
+const LOADED: &str = "document.querySelectorAll('#autoscalers tbody tr').length > 0";
+/// The decision is explained, with pods and events.
+const EXPLAINED: &str = "document.querySelectorAll('#metrics tbody tr').length > 4
+    && document.querySelectorAll('#events tr').length > 1";
+
+async fn shown(tab: &mut Tab) -> Vec<String> {
+    let names = "[...document.querySelectorAll('#autoscalers tbody th.name')].map((cell) => cell.textContent)";
+    let names = tab.evaluate(names).await;
+    let names = names.as_array().expect("names").iter();
+    names.map(|name| name.as_str().expect("a name").to_owned()).collect()
+}
+
+async fn text(tab: &mut Tab, id: &str) -> String {
+    let text = tab.evaluate(&format!("document.getElementById('{id}').innerText")).await;
+    text.as_str().expect("a text").to_owned()
+}
+
+fn assert_no_errors(tab: &Tab) {
+    assert!(tab.errors.is_empty(), "{:#?}", tab.errors);
+}
+
+#[tokio::test]
+async fn list_is_used_by_keyboard_and_follows_the_cluster() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(30).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, "document.querySelectorAll('#autoscalers tbody tr').length === 31")
+        .await;
+    assert_eq!(tab.evaluate("location.search").await, "", "the token is not in the history");
+    assert_eq!(text(&mut tab, "count").await, "31 autoscalers");
+    let first = tab.evaluate("document.querySelector('#autoscalers .badge').textContent").await;
+    assert_eq!(first, "✕Failing", "the most urgent state comes first");
+    // Filter.
+    tab.press("/").await;
+    for key in ["w", "e", "b"] {
+        tab.press(key).await;
+    }
+    tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 1").await;
+    assert_eq!(shown(&mut tab).await, ["web"]);
+    assert_eq!(text(&mut tab, "count").await, "1 autoscaler of 31");
+    assert_eq!(tab.evaluate("location.search").await, "?filter=web");
+    // Open the autoscaler, then go back to the filtered list.
+    let focus = "document.querySelector('#autoscalers a').focus()";
+    tab.evaluate(focus).await;
+    tab.press("Enter").await;
+    tab.wait_for(EXPLAINED).await;
+    assert_eq!(tab.evaluate("document.activeElement.id").await, "detail-title");
+    assert_eq!(tab.evaluate("document.title").await, "shop/web - Autoscalers");
+    tab.evaluate("history.back()").await;
+    tab.wait_for("!document.getElementById('list').hidden").await;
+    assert_eq!(shown(&mut tab).await, ["web"]);
+    // Sort by name, both ways.
+    tab.evaluate(
+        "byQuery = document.getElementById('query'); byQuery.value = '';
+        byQuery.dispatchEvent(new Event('input'))",
+    )
+    .await;
+    for order in ["ascending", "descending"] {
+        tab.evaluate("document.querySelector('#columns .name button').click()").await;
+        let sort = "document.querySelector('#columns .name').getAttribute('aria-sort')";
+        assert_eq!(tab.evaluate(sort).await, order);
+    }
+    let names = shown(&mut tab).await;
+    assert_eq!(names[0], "worker-27", "numbers in names are compared as numbers");
+    // One more, and one less.
+    cluster.testbed.apply_all([other(100)]);
+    tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 32").await;
+    cluster
+        .testbed
+        .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web")
+        .expect("deleted");
+    tab.wait_for("document.querySelectorAll('#autoscalers tbody tr').length === 31").await;
+    // States.
+    tab.evaluate("document.querySelector('#states [data-state=failing]').click()").await;
+    let states = "new Set([...document.querySelectorAll('#autoscalers .badge')]
+        .map((badge) => badge.dataset.state)).size";
+    assert_eq!(tab.evaluate(states).await, 1);
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn autoscaler_is_explained_and_followed() {
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(0).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    tab.evaluate("document.querySelector('#autoscalers a').click()").await;
+    tab.wait_for(EXPLAINED).await;
+    let sentence = text(&mut tab, "detail-sentence").await;
+    assert!(
+        sentence.starts_with("Stays at 5: cpu is at 54% of requests, target 60%"),
+        "{sentence}"
+    );
+    let metrics = text(&mut tab, "metrics").await;
+    assert!(metrics.contains("54% of requests"), "{metrics}");
+    assert!(metrics.contains("5 pods: 4 ready, 1 ignored"), "{metrics}");
+    let limits = text(&mut tab, "limits").await;
+    assert!(limits.contains("Largest proposal: 5, by cpu"), "{limits}");
+    assert!(text(&mut tab, "changes").await.contains("Scales to "));
+    assert!(text(&mut tab, "events").await.contains("New size: 5"));
+    assert!(text(&mut tab, "missing").await.contains("known to the controller only"));
+    let label = "document.querySelector('#replicas-chart svg').getAttribute('aria-label')";
+    let label = tab.evaluate(label).await;
+    let label = label.as_str().expect("a label").to_owned();
+    assert!(label.contains("maximum is 10") && label.contains("current is 5"), "{label}");
+    // A value of the past, by pointer.
+    let moved = json!({ "type": "mouseMoved", "x": 200, "y": 500 });
+    tab.call("Input.dispatchMouseEvent", moved).await;
+    // The page follows the cluster.
+    cluster.metrics.set_cpu_percent(90);
+    let mut web = cluster.testbed.hpa("web").expect("the autoscaler");
+    web["status"]["desiredReplicas"] = json!(6);
+    cluster.testbed.apply_all([web]);
+    tab.wait_for(
+        "document.getElementById('detail-sentence').textContent.startsWith('Scales from 5 to 6')",
+    )
+    .await;
+    cluster
+        .testbed
+        .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "web")
+        .expect("deleted");
+    tab.wait_for("document.getElementById('detail-sentence').textContent.includes('no such')")
+        .await;
+    assert_no_errors(&tab);
+}
+
+#[tokio::test]
+async fn five_thousand_autoscalers_are_shown() {
+    const COUNT: usize = 5000;
+    let Some(program) = program() else { return };
+    let cluster = Cluster::new(COUNT - 1).await;
+    let mut tab = Tab::new(&program).await;
+    // The dashboard reads the autoscalers when it starts.
+    let loaded = format!("document.getElementById('count').textContent === '{COUNT} autoscalers'");
+    tab.open(&cluster.url, &loaded).await;
+    let address = cluster.url.split('?').next().expect("an address").to_owned();
+    tab.open(&address, &loaded).await;
+    let painted = "new Promise((resolve) => requestAnimationFrame(() =>
+        requestAnimationFrame(() => resolve(performance.now()))))";
+    let milliseconds = tab.evaluate(painted).await.as_f64().expect("a number");
+    let rows = "document.querySelectorAll('#autoscalers tbody tr').length";
+    let first = tab.evaluate(rows).await.as_u64().expect("a number");
+    assert!((40..1000).contains(&first), "only rows near the window exist: {first}");
+    let frames = tab.evaluate(SCROLL).await;
+    println!("{COUNT} autoscalers: shown after {milliseconds:.0} ms; while scrolling: {frames}");
+    let last = "[...document.querySelectorAll('#autoscalers tbody tr')].at(-1)
+        .getAttribute('aria-rowindex')";
+    tab.evaluate("scrollTo(0, document.documentElement.scrollHeight)").await;
+    tab.wait_for(&format!("{last} === '{}'", COUNT + 1)).await;
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))").await;
+    assert_eq!(tab.evaluate(rows).await, COUNT, "on paper, all rows exist");
+    if long_tests() {
+        assert!(milliseconds < 2000.0, "{milliseconds}");
+    }
+    assert_no_errors(&tab);
+}
+
+/// Scrolls through the list in two seconds. The median and the longest time between frames.
+const SCROLL: &str = "new Promise((resolve) => {
+    const times = [];
+    const start = performance.now();
+    const height = document.documentElement.scrollHeight - innerHeight;
+    const step = (now) => {
+        times.push(performance.now());
+        const share = (now - start) / 2000;
+        scrollTo(0, height * Math.min(1, share));
+        if (share < 1) return requestAnimationFrame(step);
+        const gaps = times.slice(1).map((time, index) => time - times[index]);
+        gaps.sort((a, b) => a - b);
+        const of = (share) => Math.round(gaps[Math.floor((gaps.length - 1) * share)]);
+        resolve(`${gaps.length} frames, median ${of(0.5)} ms, p95 ${of(0.95)} ms, max ${of(1)} ms`);
+    };
+    requestAnimationFrame(step);
+})";
+
+/// Runs axe. Its source is evaluated by the protocol, which the content security policy allows.
+async fn violations(tab: &mut Tab, axe: &str) -> Vec<String> {
+    tab.evaluate(&format!("{axe}; true")).await;
+    let run = "axe.run(document, { resultTypes: ['violations'] }).then((result) =>
+        result.violations.filter(({ impact }) => ['serious', 'critical'].includes(impact))
+            .map(({ id, help, nodes }) => `${id}: ${help}: `
+                + nodes.slice(0, 3).map(({ html, failureSummary }) => html + failureSummary).join()))";
+    let found = tab.evaluate(run).await;
+    let found = found.as_array().expect("violations").iter();
+    found.map(|violation| violation.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn page_is_accessible_in_both_themes_and_at_phone_width() {
+    let Some(program) = program() else { return };
+    let axe = std::env::var_os("AXE_CORE").map(|path| fs::read_to_string(path).expect("axe"));
+    if axe.is_none() {
+        println!("SKIPPED: axe; AXE_CORE doesn't name the file axe.min.js");
+    }
+    let cluster = Cluster::new(60).await;
+    let mut tab = Tab::new(&program).await;
+    tab.open(&cluster.url, LOADED).await;
+    for (name, width, scheme) in
+        [("light", 1280, "light"), ("dark", 1280, "dark"), ("phone", 390, "light")]
+    {
+        tab.appear(width, 900, scheme).await;
+        for (part, address, ready) in [
+            ("list", "/".to_owned(), LOADED),
+            ("detail", format!("/?autoscaler=core/{NAMESPACE}/web"), EXPLAINED),
+        ] {
+            let origin = cluster.url.split("/?").next().expect("an origin");
+            tab.open(&format!("{origin}{address}"), ready).await;
+            let overflow = "document.documentElement.scrollWidth - innerWidth";
+            let overflow = tab.evaluate(overflow).await;
+            assert!(overflow.as_i64() <= Some(0), "{part} is wider than the {name} window");
+            save(&mut tab, &format!("{part}-{name}")).await;
+            if let Some(axe) = &axe {
+                let found = violations(&mut tab, axe).await;
+                assert!(found.is_empty(), "{part} {name}: {found:#?}");
+            }
+        }
+    }
+    assert_no_errors(&tab);
+}
+
+/// Saves a picture, if a directory for pictures is given.
+async fn save(tab: &mut Tab, name: &str) {
+    let Some(dir) = std::env::var_os("DASHBOARD_SCREENSHOTS") else { return };
+    let picture = STANDARD.decode(tab.screenshot().await).expect("base64");
+    fs::write(Path::new(&dir).join(format!("{name}.png")), picture).expect("written");
+}

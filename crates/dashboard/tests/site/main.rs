@@ -1,0 +1,251 @@
+//! The server of the page, on a testbed.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
+mod http;
+
+use std::sync::Arc;
+
+use hpa_controller::k8s::{ClientLimits, Clients};
+use hpa_dashboard::{Dashboard, Options};
+use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
+use hpa_testbed::{Config, Fault, Faults, Testbed};
+use serde_json::{Value, json};
+
+use self::http::{Page, Stream};
+
+/// A testbed with the autoscaler `web` at 90 % of its target, and a dashboard.
+struct Cluster {
+    testbed: Testbed,
+    metrics: Arc<SettableMetrics>,
+    page: Page,
+    _dashboard: Dashboard,
+}
+
+fn hpa(name: &str) -> Value {
+    objects::hpa(name, 2..=10, [objects::cpu_metric(60)])
+}
+
+fn with_status(mut hpa: Value, current: i64, desired: i64) -> Value {
+    hpa["status"] = json!({ "currentReplicas": current, "desiredReplicas": desired,
+        "conditions": [
+            { "type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale" },
+            { "type": "ScalingActive", "status": "True", "reason": "ValidMetricFound" } ] });
+    hpa
+}
+
+fn event(name: &str, message: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": { "name": format!("{name}.1"), "namespace": NAMESPACE },
+        "involvedObject": { "kind": "HorizontalPodAutoscaler", "name": name,
+            "namespace": NAMESPACE, "apiVersion": "autoscaling/v2" },
+        "type": "Normal", "reason": "SuccessfulRescale", "message": message, "count": 2,
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    })
+}
+
+fn forbidden() -> Value {
+    json!({ "status": { "code": 403, "reason": "Forbidden", "message": "you may not" } })
+}
+
+impl Cluster {
+    async fn new() -> Self {
+        Self::with_faults(&[]).await
+    }
+
+    async fn with_faults(faults: &[Value]) -> Self {
+        let metrics = Arc::new(SettableMetrics::new(54, 40));
+        let injected = Faults::new(1);
+        for fault in faults {
+            injected.add(Fault::from_json(fault).expect("a fault"));
+        }
+        let testbed = Testbed::new(Config {
+            metrics: Some(metrics.clone()),
+            interceptor: Some(Arc::new(injected)),
+            ..Config::default()
+        });
+        testbed.apply_all([objects::namespace(), objects::running_deployment("web", 4)]);
+        testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
+        testbed.apply_all([with_status(hpa("web"), 4, 4)]);
+        let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
+        let options = Options { title: "a testbed".to_owned(), ..Options::default() };
+        let dashboard = Dashboard::start(&clients, options).await.expect("a port");
+        let page = Page::open(&dashboard.url()).await;
+        Self { testbed, metrics, page, _dashboard: dashboard }
+    }
+
+    async fn list(&self) -> Stream {
+        self.page.stream("/api/autoscalers").await
+    }
+
+    async fn detail(&self, name: &str) -> Stream {
+        self.page.stream(&format!("/api/autoscaler?id=core%2F{NAMESPACE}%2F{name}")).await
+    }
+}
+
+#[tokio::test]
+async fn only_who_has_the_token_gets_an_answer() {
+    let cluster = Cluster::new().await;
+    let (page, data) = (&cluster.page, "/api/autoscalers");
+    assert_eq!(page.get("/").await.status, 200);
+    for path in ["/", data, "/dashboard.js", "/api/about"] {
+        let anonymous = page.request("GET", path, &page.host, "").await;
+        assert_eq!(anonymous.status, 403, "{path}");
+        assert!(!anonymous.text.contains("web"), "{}", anonymous.text);
+        let forged = format!("{}x", page.cookie);
+        assert_eq!(page.request("GET", path, &page.host, &forged).await.status, 403, "{path}");
+    }
+    let refused = page.request("GET", "/?token=guess", &page.host, "").await;
+    assert_eq!((refused.status, refused.header("set-cookie")), (403, None));
+    // The token counts only where it is exchanged for a cookie.
+    let path = format!("{data}?token={}", page.token);
+    assert_eq!(page.request("GET", &path, &page.host, "").await.status, 403);
+}
+
+#[tokio::test]
+async fn names_that_are_not_of_loopback_are_refused() {
+    let page = &Cluster::new().await.page;
+    for host in ["attacker.example", "127.0.0.1.attacker.example", "", "10.0.0.1"] {
+        let with_token = format!("/?token={}", page.token);
+        for path in ["/", "/api/about", &with_token] {
+            let refused = page.request("GET", path, host, &page.cookie).await;
+            assert_eq!(
+                (refused.status, refused.header("set-cookie")),
+                (421, None),
+                "{host} {path}"
+            );
+        }
+    }
+    assert_eq!(page.request("GET", "/", "localhost:1", &page.cookie).await.status, 200);
+}
+
+#[tokio::test]
+async fn dashboard_is_read_only_and_its_responses_are_closed_to_other_sites() {
+    let page = &Cluster::new().await.page;
+    for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+        let response = page.request(method, "/api/about", &page.host, &page.cookie).await;
+        assert_eq!(response.status, 405, "{method}");
+    }
+    for path in ["/", "/dashboard.js", "/api/about", "/missing"] {
+        let response = page.get(path).await;
+        let policy = response.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; "), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert_eq!(response.header("access-control-allow-origin"), None);
+        assert_eq!(response.header("cache-control"), Some("no-store"));
+        assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    }
+    assert_eq!(page.get("/missing").await.status, 404);
+    assert_eq!(
+        page.get("/dashboard.js").await.header("content-type"),
+        Some("text/javascript; charset=utf-8")
+    );
+    assert_eq!(page.get("/api/autoscaler?id=core/x").await.status, 400);
+}
+
+#[tokio::test]
+async fn list_follows_changes() {
+    let cluster = Cluster::new().await;
+    let mut list = cluster.list().await;
+    let first = list.until(|changes| changes["synced"] == true).await;
+    let row = &first["rows"][0];
+    assert_eq!((&row["id"], &row["state"]), (&json!("core/shop/web"), &json!("steady")));
+    assert_eq!((&row["min"], &row["max"]), (&json!(2), &json!(10)));
+    cluster.testbed.apply_all([with_status(hpa("web"), 4, 6), hpa("new")]);
+    let mut seen = Vec::new();
+    list.until(|changes| {
+        assert_eq!(changes["reset"], false);
+        let rows = changes["rows"].as_array().expect("rows").iter();
+        seen.extend(rows.map(|row| format!("{} {}", row["name"], row["state"])));
+        seen.contains(&r#""web" "scaling""#.to_owned())
+            && seen.contains(&r#""new" "new""#.to_owned())
+    })
+    .await;
+    cluster
+        .testbed
+        .delete("autoscaling/v2", "HorizontalPodAutoscaler", NAMESPACE, "new")
+        .expect("deleted");
+    let changes = list.until(|changes| changes["deleted"] != json!([])).await;
+    assert_eq!(changes["deleted"], json!(["core/shop/new"]));
+}
+
+#[tokio::test]
+async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
+    let cluster = Cluster::new().await;
+    cluster.testbed.apply_all([event("web", "New size: 4"), event("other", "not mine")]);
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.starts_with("stays at 4: cpu is at 54% of requests, target 60%"),
+        "{sentence}"
+    );
+    assert_eq!(view["report"]["metrics"][0]["podList"].as_array().map(Vec::len), Some(4));
+    assert_eq!(view["words"]["metrics"].as_array().map(Vec::len), Some(1));
+    assert_eq!(view["events"].as_array().map(Vec::len), Some(1));
+    assert_eq!(view["events"][0]["message"], "New size: 4");
+    assert_eq!(view["series"]["metrics"][0]["targetMilli"], 60_000);
+    assert_eq!(view["missing"], json!([]));
+    // A pod that is not ready any more.
+    let mut pod = objects::pod("web", 3);
+    pod["status"]["phase"] = json!("Failed");
+    cluster.testbed.apply_all([pod]);
+    let view =
+        detail.until(|view| view["report"]["metrics"][0]["podList"][3]["class"] == "ignored").await;
+    assert_eq!(view["report"]["metrics"][0]["podList"][3]["why"], "has failed");
+    cluster.testbed.apply_all([event("web", "New size: 5")]);
+    detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
+    // The status is written, so the metrics are read again.
+    cluster.metrics.set_cpu_percent(90);
+    cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
+    let view = detail.until(|view| view["report"]["scaleTo"] == 5).await;
+    let samples = view["series"]["samples"].as_array().expect("samples");
+    assert_eq!(samples.last().expect("a sample")[3], 5, "{samples:?}");
+}
+
+#[tokio::test]
+async fn absent_autoscaler_is_reported_until_it_exists() {
+    let cluster = Cluster::new().await;
+    let mut detail = cluster.detail("late").await;
+    let view = detail.until(|view| view["isKnown"] == true).await;
+    assert_eq!(view.get("row"), None);
+    cluster.testbed.apply_all([hpa("late")]);
+    let view = detail.until(|view| view.get("row").is_some()).await;
+    assert_eq!(view["row"]["state"], "new");
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.starts_with("can't decide: "), "{sentence}");
+}
+
+#[tokio::test]
+async fn missing_rights_are_named_and_the_rest_is_shown() {
+    let forbid =
+        |resource: &str| json!({ "match": { "resources": [resource] }, "effect": forbidden() });
+    let cluster = Cluster::with_faults(&[forbid("pods"), forbid("events")]).await;
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["missing"].as_array().is_some_and(|all| all.len() == 2));
+    let missing = view.await["missing"].to_string();
+    assert!(missing.contains("Pods can't be read: "), "{missing}");
+    assert!(missing.contains("Events can't be read: "), "{missing}");
+}
+
+#[tokio::test]
+async fn only_the_own_namespace_is_shown_if_all_are_forbidden() {
+    let fault = json!({
+        "match": { "resources": ["horizontalpodautoscalers"], "namespaces": [""] },
+        "effect": forbidden(),
+    });
+    let cluster = Cluster::with_faults(&[fault]).await;
+    let mut own = hpa("own");
+    own["metadata"]["namespace"] = json!("default");
+    cluster.testbed.apply_all([own]);
+    let mut list = cluster.list().await;
+    let changes = list.until(|changes| changes["problems"] != json!([])).await;
+    let problems = changes["problems"].to_string();
+    assert!(problems.contains("those of the namespace default are shown"), "{problems}");
+    let mut list = cluster.list().await;
+    let changes =
+        list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
+    assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
+}

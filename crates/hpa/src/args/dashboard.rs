@@ -1,0 +1,39 @@
+use clap::Args;
+
+use super::{KubectlArguments, boolean::accept_boolean, run::AutoscalingArguments};
+
+const EXAMPLES: &str = "\
+Examples:
+  Show all autoscalers of the current kubeconfig context in a browser:
+    hpa dashboard
+
+  Of one namespace, without opening a browser:
+    hpa dashboard -n shop --no-open
+
+  On another machine, by a forwarded port:
+    ssh -L 8090:127.0.0.1:8090 there hpa dashboard --port 8090 --no-open
+
+The page is served on 127.0.0.1 only, and only to who has the address that the
+command prints: it has a token. It reads the cluster with your rights and writes
+nothing. Pass the controller's flags if they differ from the defaults: they are
+part of a decision. docs/dashboard.md describes the page. Ctrl-C ends it.";
+
+/// The arguments of `hpa dashboard`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    mut_args(accept_boolean),
+    mut_arg("namespace", |namespace| namespace.help("Show only this namespace [default: all]"))
+)]
+pub(crate) struct DashboardArguments {
+    /// The port on 127.0.0.1; 0 for a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+    /// Don't open a browser
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    #[command(flatten)]
+    pub(crate) cluster: KubectlArguments,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+}

@@ -1,0 +1,60 @@
+//! `hpa dashboard`.
+
+mod browser;
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::Context;
+use hpa_dashboard::{Dashboard, Options};
+use kube::config::Kubeconfig;
+
+use crate::{
+    args::{DashboardArguments, KubectlArguments, to_std},
+    kubectl, run,
+    signals::Signals,
+};
+
+/// Serves the page until a signal ends it.
+pub(crate) fn run(arguments: &DashboardArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    let outcome = runtime.block_on(serve(arguments));
+    runtime.shutdown_background();
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let clients = kubectl::clients(&arguments.cluster).await?;
+    let autoscaling = &arguments.autoscaling;
+    let options = Options {
+        port: arguments.port,
+        title: title(&arguments.cluster),
+        namespace: arguments.cluster.namespace.clone(),
+        settings: run::settings(autoscaling),
+        sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
+        request_timeout: to_std(arguments.cluster.request_timeout),
+        ..Options::default()
+    };
+    let mut dashboard = Dashboard::start(&clients, options).await?;
+    let text = format!("The dashboard is at {}\nCtrl-C ends it.\n", dashboard.url());
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("unable to print")?;
+    if !arguments.no_open {
+        browser::open(&dashboard.launch_url());
+    }
+    tokio::select! {
+        () = signals.any() => Ok(()),
+        ended = dashboard.ended() => ended.context("the dashboard ended"),
+    }
+}
+
+/// The name of the cluster: the kubeconfig's context.
+fn title(arguments: &KubectlArguments) -> String {
+    let read = || match &arguments.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let context = || read().ok().and_then(|kubeconfig| kubeconfig.current_context);
+    arguments.context.clone().or_else(context).unwrap_or_default()
+}

@@ -1,0 +1,90 @@
+//! `hpa dashboard` against the testbed. The page itself is tested in the crate `hpa-dashboard`.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
+
+use std::{process::Stdio, time::Duration};
+
+use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+    time::timeout,
+};
+
+/// Timeout of every wait, more than ten times the expected duration.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(["dashboard", "--no-open", "--kubeconfig"])
+        .arg(&served.kubeconfig)
+        .args(arguments)
+        .env_clear()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the program runs")
+}
+
+/// Host and token of the printed address.
+async fn address(child: &mut Child) -> (String, String) {
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let line = timeout(LIMIT, lines.next_line()).await.expect("in time");
+    let line = line.expect("UTF-8").expect("a line");
+    let address = line.strip_prefix("The dashboard is at http://").expect("an address");
+    let (host, token) = address.split_once("/?token=").expect("a token");
+    (host.to_owned(), token.to_owned())
+}
+
+/// Sends a request and reads the response until it contains a text.
+async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String {
+    let mut stream = TcpStream::connect(host).await.expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut response = String::new();
+    let read = async {
+        while !response.contains(text) {
+            let mut buffer = [0; 4096];
+            let length = stream.read(&mut buffer).await.expect("a response");
+            assert!(length > 0, "{text:?} is not in {response}");
+            response.push_str(&String::from_utf8_lossy(&buffer[..length]));
+        }
+    };
+    timeout(LIMIT, read).await.unwrap_or_else(|_| panic!("no {text:?} in time"));
+    response
+}
+
+#[tokio::test]
+async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace()]);
+    testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
+    let served = ServedTestbed::new(&testbed).await;
+    let mut child = start(&served, &["-n", NAMESPACE]);
+    let (host, token) = address(&mut child).await;
+    assert!(host.starts_with("127.0.0.1:"), "{host}");
+    let granted = read_until(&host, &format!("/?token={token}"), "", "\r\n\r\n").await;
+    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    let cookie = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned();
+    read_until(&host, "/api/autoscalers", &cookie, "\"id\":\"core/shop/web\"").await;
+    let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
+    kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
+    let status = timeout(LIMIT, child.wait()).await.expect("in time").expect("a status");
+    assert!(status.success(), "{status}");
+}
+
+#[tokio::test]
+async fn taken_port_is_an_error() {
+    let testbed = Testbed::new(Config::default());
+    let served = ServedTestbed::new(&testbed).await;
+    let port = served.address.port().to_string();
+    let child = start(&served, &["--port", &port]);
+    let output = timeout(LIMIT, child.wait_with_output()).await.expect("in time").expect("output");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains(&format!("unable to listen on 127.0.0.1:{port}")), "{error}");
+    assert_eq!(output.status.code(), Some(1));
+}
