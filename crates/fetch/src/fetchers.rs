@@ -11,7 +11,7 @@ use hpa_jsonpath::Extractor;
 use hpa_prometheus::Client;
 use http::Uri;
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 #[cfg(any(feature = "zmon", feature = "nakadi"))]
 use crate::settings::ServiceSettings;
@@ -25,6 +25,9 @@ use crate::{
     json,
     settings::{Credential, Settings, SettingsError},
 };
+
+/// A collection may take as long as this number of requests.
+const REQUESTS: u32 = 4;
 
 /// Reads values. It keeps none, and does nothing in the background.
 pub struct Fetchers {
@@ -148,6 +151,18 @@ impl Fetchers {
         source: &Source,
         context: &Context<'_>,
     ) -> Result<Fetched, FetchError> {
+        let limits = self.http.limits();
+        let limit = match source {
+            // Those of pods have a limit of their own, which is shorter.
+            Source::Pods(_) => limits.max_request_timeout,
+            _ => limits.request_timeout,
+        };
+        let limit = limit * REQUESTS;
+        let fetched = timeout(limit, self.read(source, context)).await;
+        fetched.unwrap_or(Err(FetchError::Timeout(limit)))
+    }
+
+    async fn read(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError> {
         let start = Instant::now();
         let value = match source {
             Source::Pods(source) => return self.pods(source, context).await,
@@ -190,7 +205,7 @@ impl Fetchers {
         let call = self.with_credential(call)?;
         let reply = self.http.get(&call).await?;
         let extractor = Arc::new(extractor.clone());
-        json::number(&call.uri, reply, &extractor, self.compat).await
+        json::number(&self.http, &call.uri, reply, &extractor, self.compat).await
     }
 
     /// Adds the operator's credential for the origin of a tenant's URL, if there is one.

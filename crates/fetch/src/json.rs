@@ -8,11 +8,12 @@ use hpa_jsonpath::Extractor;
 
 use crate::{
     error::{FetchError, HttpError},
-    http::{Reply, at},
+    http::{Http, Reply, at},
 };
 
 /// The number of a response, which must have the status 200.
 pub(crate) async fn number(
+    http: &Http,
     uri: &http::Uri,
     reply: Reply<'_>,
     extractor: &Arc<Extractor>,
@@ -22,7 +23,8 @@ pub(crate) async fn number(
     let number = if reply.is_large() {
         let (extractor, mut reply) = (extractor.clone(), reply);
         let body = std::mem::take(&mut reply.body);
-        // The reply, with its permit, is held until the document is dropped.
+        // Held until the document is dropped, as the permits of the reply.
+        let _decoder = http.decoder().await;
         let number = tokio::task::spawn_blocking(move || extractor.extract(&body)).await;
         drop(reply);
         number.map_err(|error| at(uri, HttpError::Task(error)))??

@@ -95,7 +95,7 @@ impl PodRequest {
         let mut call = Call::new(uri, Destination::Pod, fetchers.http.limits());
         (call.connect_timeout, call.timeout) = (self.connect_timeout, self.timeout);
         let reply = fetchers.http.get(&call).await?;
-        json::number(&call.uri, reply, &self.extractor, fetchers.compat).await
+        json::number(&fetchers.http, &call.uri, reply, &self.extractor, fetchers.compat).await
     }
 
     fn uri(&self, ip: &str) -> Result<Uri, FetchError> {

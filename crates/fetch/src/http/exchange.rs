@@ -22,8 +22,7 @@ use crate::error::HttpError;
 /// Buffers of a connection. The head of a response must fit.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Responses up to this size are read at the same time. Larger ones wait for each other, because a
-/// document can take 50 times its size when it is decoded.
+/// The number of larger responses is limited.
 pub(super) const SMALL_RESPONSE: usize = 64 << 10;
 
 pub(super) struct Message<'m> {

@@ -33,13 +33,19 @@ use crate::{
 };
 
 const MAX_REDIRECTS: usize = 5;
+/// How many large responses are received at a time. The time limit of a request bounds how long a
+/// server can hold one of them up.
+const LARGE_RESPONSES: usize = 16;
 
 /// Sends requests.
 pub(crate) struct Http {
     connector: Connector,
     limits: Limits,
     slots: Arc<Semaphore>,
-    large_response: Semaphore,
+    /// For large responses that are received, each of which can have the maximum length.
+    large_responses: Semaphore,
+    /// For the one that is decoded, which takes a multiple of its length.
+    decoder: Semaphore,
 }
 
 /// A request.
@@ -59,7 +65,7 @@ pub(crate) struct Reply<'s> {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// Held while a large body is decoded.
+    /// Held until a large body is dropped.
     _large: Option<SemaphorePermit<'s>>,
 }
 
@@ -122,7 +128,8 @@ impl Http {
             connector,
             limits: settings.limits,
             slots: Arc::new(Semaphore::new(settings.limits.connections)),
-            large_response: Semaphore::new(1),
+            large_responses: Semaphore::new(LARGE_RESPONSES),
+            decoder: Semaphore::new(1),
         }
     }
 
@@ -145,6 +152,11 @@ impl Http {
     #[cfg(feature = "sqs")]
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.connector.variables)(name)
+    }
+
+    /// The right to decode a large body. Decoding doesn't wait for a server.
+    pub(crate) async fn decoder(&self) -> Option<SemaphorePermit<'_>> {
+        self.decoder.acquire().await.ok()
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -194,7 +206,7 @@ impl Http {
                 headers: &call.headers,
                 body: call.body.clone(),
             };
-            exchange(connection, message, limits.response_bytes, &self.large_response).await
+            exchange(connection, message, limits.response_bytes, &self.large_responses).await
         };
         let result = timeout(call.timeout, work).await;
         result.unwrap_or(Err(HttpError::Timeout(call.timeout)))

@@ -13,7 +13,10 @@ use tokio_rustls::rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use crate::settings::{SettingsError, read};
+use crate::{
+    error::describe,
+    settings::{SettingsError, read},
+};
 
 /// TLS settings with the authorities of the system and those of a file. The file is read again when
 /// it changes.
@@ -38,15 +41,20 @@ impl Tls {
             Some((known, config)) if *known == version => return Ok(config.clone()),
             _ => {}
         }
-        match (client_config(self.ca_file.as_deref()), &*current) {
-            (Ok(config), _) => {
-                let config = Arc::new(config);
-                *current = Some((version, config.clone()));
-                Ok(config)
+        let config = match (client_config(self.ca_file.as_deref()), &*current) {
+            (Ok(config), _) => Arc::new(config),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some((_, previous))) => {
+                tracing::warn!(
+                    error = describe(&error),
+                    "the new authorities of collectors can't be used, the previous ones stay"
+                );
+                previous.clone()
             }
-            (Err(_), Some((_, config))) => Ok(config.clone()),
-            (Err(error), None) => Err(error),
-        }
+        };
+        // Also after a failure, so that the file is not read for each connection.
+        *current = Some((version, config.clone()));
+        Ok(config)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Credentials for AWS: from the environment, of a service account, of a container, of an instance.
 //! Profiles in files and single sign-on are not supported.
 
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -14,6 +16,8 @@ use crate::{
 
 /// Credentials are replaced when they are valid for less than this.
 const MARGIN: SignedDuration = SignedDuration::from_mins(5);
+/// Services of the machine respond at once. Where there is none, packets can be dropped.
+const LOCAL_TIMEOUT: Duration = Duration::from_secs(2);
 const SESSION: &str = "hpa";
 const INSTANCE: &str = "http://169.254.169.254";
 const CONTAINER: &str = "http://169.254.170.2";
@@ -186,7 +190,7 @@ impl Source<'_> {
         let uri: Uri =
             url::parse(url).map_err(|_| FetchError::NotConfigured("a credential for AWS"))?;
         let call = Call::new(uri, Destination::Local, self.http.limits());
-        Ok(Call { method, ..call })
+        Ok(Call { method, connect_timeout: LOCAL_TIMEOUT, timeout: LOCAL_TIMEOUT, ..call })
     }
 
     async fn send(&self, call: Call) -> Result<Vec<u8>, FetchError> {

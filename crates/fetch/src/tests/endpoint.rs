@@ -128,3 +128,46 @@ fn secret_is_not_printed() {
     let credential = Credential::Text(Secret::new("hunter2"));
     assert!(!format!("{credential:?}").contains("hunter2"));
 }
+
+#[tokio::test]
+async fn request_without_a_free_connection_is_an_error() {
+    let server = Server::start(|request| match request.split(' ').nth(1).unwrap() {
+        "/stall" => Reply::Stall(Vec::new()),
+        _ => ok(r#"{"v": 1}"#),
+    })
+    .await;
+    let queue_timeout = std::time::Duration::from_millis(50);
+    let limits = Limits { connections: 1, queue_timeout, ..Limits::default() };
+    let settings = Settings { limits, ..settings() };
+    let fetchers = Fetchers::new(settings, Arc::new(Objects::default())).unwrap();
+    let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
+    let both = async {
+        let busy = error(fetch_with(&fetchers, &plan).await);
+        assert!(busy.contains("no free connection within 0.05 s"), "{busy}");
+    };
+    // Dropping a collection closes its connection.
+    tokio::select! {
+        biased;
+        result = fetch_with(&fetchers, &stalled) => panic!("{result:?}"),
+        () = both => {}
+    }
+    assert_eq!(milli(fetch_with(&fetchers, &plan).await), 1000);
+}
+
+#[tokio::test]
+async fn stalled_large_response_does_not_hold_up_others() {
+    let large = format!("{}{}", " ".repeat(200_000), r#"{"v": 3}"#);
+    let stalled = format!("HTTP/1.1 200 OK\r\ncontent-length: 999999\r\n\r\n{large}");
+    let server = Server::start(move |request| match request.split(' ').nth(1).unwrap() {
+        "/stall" => Reply::Stall(stalled.clone().into()),
+        _ => ok(&large),
+    })
+    .await;
+    let fetchers = Fetchers::new(settings(), Arc::new(Objects::default())).unwrap();
+    let (stalled, plan) = (endpoint(&server.url("/stall")), endpoint(&server.url("/")));
+    tokio::select! {
+        biased;
+        result = fetch_with(&fetchers, &stalled) => panic!("{result:?}"),
+        value = fetch_with(&fetchers, &plan) => assert_eq!(milli(value), 3000),
+    }
+}

@@ -263,3 +263,15 @@ async fn next_page_of_nakadi_is_on_the_same_server() {
 async fn server_that_is_not_configured_is_an_error(#[case] plan: Plan, #[case] expected: &str) {
     assert_eq!(error(fetch(settings(), Objects::default(), &plan).await), expected);
 }
+
+/// Retries and pages are requests, too.
+#[tokio::test]
+async fn collection_of_several_requests_has_a_time_limit() {
+    let reply = "HTTP/1.1 429 X\r\nretry-after: 3600\r\ncontent-length: 0\r\n\r\n";
+    let server = Server::start(move |_| Reply::Bytes(reply.as_bytes().to_vec())).await;
+    let request_timeout = std::time::Duration::from_millis(50);
+    let limits = crate::Limits { request_timeout, ..crate::Limits::default() };
+    let settings = Settings { limits, ..nakadi(&server) };
+    let error = error(fetch(settings, Objects::default(), &subscription("s1")).await);
+    assert_eq!(error, "the collection took longer than 0.2 s");
+}
