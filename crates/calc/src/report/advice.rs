@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Inputs, MetricReport};
+use jiff::SignedDuration;
+
+use super::{Inputs, MetricReport, text::age};
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
@@ -13,6 +15,12 @@ use crate::{
     pods::PodClass,
     replicas::Rule,
 };
+
+/// Samples that are older, beyond the window over which they were measured, show an old load.
+const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
+
+/// What the metrics APIs answer if they have no such metric.
+const UNKNOWN_METRIC: &str = "could not find the metric";
 
 /// At most this many names are printed, then their number.
 const MAX_NAMES: usize = 5;
@@ -35,6 +43,7 @@ pub(super) fn advise(
                 .to_owned(),
         );
     }
+    advice.extend(metrics.iter().filter_map(|metric| about_age(inputs, metric)));
     advice.extend(about_pods(inputs, metrics));
     advice.extend(about_limits(inputs, decision));
     advice.extend(about_controller(inputs, decision));
@@ -105,10 +114,23 @@ fn about_failure(
         MetricFailure::Empty if is_by_pod && inputs.selected.pods.is_empty() => {
             MetricFailure::NoPods
         }
+        // Pods that have no such container have no sample of it.
+        MetricFailure::NoSamples if no_pod_has_container(inputs, index) => {
+            MetricFailure::NoContainer
+        }
         failure => failure,
     };
     match failure {
         MetricFailure::InvalidSpec => format!("Correct spec.metrics[{index}]: {name}."),
+        MetricFailure::Fetch
+            if metric.explanation.error.as_deref().unwrap_or("").contains(UNKNOWN_METRIC) =>
+        {
+            let (api, server) = api(&metric.source_type);
+            format!(
+                "{api} has no metric {name}. Check the names and selectors in spec.metrics[{index}]. \
+                 {server} serves metrics by its configuration: check that this one is in it."
+            )
+        }
         MetricFailure::Fetch => {
             let (api, server) = api(&metric.source_type);
             format!(
@@ -149,6 +171,32 @@ fn about_failure(
              have it: kubectl get pods --selector '{selector}' --namespace {namespace}"
         ),
     }
+}
+
+/// All samples of a metric are old, as if the metrics server had stopped measuring.
+fn about_age(inputs: &Inputs, metric: &MetricReport) -> Option<String> {
+    let (newest, _) = metric.sample_times()?;
+    let window = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max().unwrap_or(0);
+    let limit = SignedDuration::from_secs(window).saturating_add(STALE_AFTER);
+    let is_old = inputs.now.duration_since(newest) > limit;
+    let (_, server) = api(&metric.source_type);
+    is_old.then(|| {
+        format!(
+            "The newest sample of {} is {} old, so the decision follows an old load. Check {}.",
+            metric.name,
+            age(newest, inputs.now),
+            server.replacen("An adapter", "the adapter", 1)
+        )
+    })
+}
+
+fn no_pod_has_container(inputs: &Inputs, index: usize) -> bool {
+    let metric = inputs.hpa.spec.metrics.get(index);
+    let Some(source) = metric.and_then(|metric| metric.container_resource.as_ref()) else {
+        return false;
+    };
+    let mut containers = inputs.selected.pods.iter().flat_map(|pod| &pod.requests.containers);
+    !containers.any(|container| *container.name == source.container)
 }
 
 /// The API that a metric is read from, and what usually serves it.

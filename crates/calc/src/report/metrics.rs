@@ -1,5 +1,6 @@
 //! The metrics of a report, with the pods that they count.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Inputs;
@@ -48,6 +49,10 @@ pub struct PodReport {
     /// Its sample.
     #[serde(rename = "usageMilli")]
     pub usage: Option<MilliValue>,
+    /// When its sample was taken: the end of the window over which it was measured.
+    pub sampled_at: Option<Timestamp>,
+    /// The length of that window.
+    pub window_seconds: Option<i64>,
     /// Its request, for a utilization target. Absent if it has none.
     #[serde(rename = "requestMilli")]
     pub request: Option<MilliValue>,
@@ -78,6 +83,12 @@ pub(super) fn report(inputs: &Inputs, explanation: &Explanation) -> Vec<MetricRe
 }
 
 impl MetricReport {
+    /// When the newest and the oldest sample of the selected pods were taken.
+    pub fn sample_times(&self) -> Option<(Timestamp, Timestamp)> {
+        let times = || self.pod_list.iter().filter_map(|pod| pod.sampled_at);
+        Some((times().max()?, times().min()?))
+    }
+
     fn new(
         inputs: &Inputs,
         spec: &MetricSpec,
@@ -133,6 +144,8 @@ fn averaged_pod(
         class: reason.class(),
         why: reason.text(),
         usage: sample.map(|sample| sample.value),
+        sampled_at: sample.map(|sample| sample.timestamp),
+        window_seconds: sample.map(|sample| sample.window.as_secs()),
         request: request.and_then(|resource| request_of(pod, container, &resource)),
     }
 }
@@ -148,7 +161,15 @@ fn counted_pod(pod: &Pod) -> PodReport {
     } else {
         (PodClass::Unready, "doesn't run or is not ready")
     };
-    PodReport { name: pod.name.to_string(), class, why, usage: None, request: None }
+    PodReport {
+        name: pod.name.to_string(),
+        class,
+        why,
+        usage: None,
+        sampled_at: None,
+        window_seconds: None,
+        request: None,
+    }
 }
 
 fn unselected(inputs: &Inputs, samples: &PodSamples) -> Option<UnselectedSamples> {

@@ -191,6 +191,55 @@ fn unreadable_metric_has_advice(#[case] error: ReadError, #[case] advice: &str) 
     contains(&report, advice);
 }
 
+#[rstest]
+#[case::of_no_pod("other", "Correct the name of the container in spec.metrics[0]")]
+#[case::not_measured("app", "No pod has a sample of cpu of container app that counts")]
+fn container_without_samples_has_advice(#[case] container: &str, #[case] advice: &str) {
+    let target = json!({ "type": "Utilization", "averageUtilization": 66 });
+    let source = json!({ "name": "cpu", "container": container, "target": target });
+    let metric = json!({ "type": "ContainerResource", "containerResource": source });
+    let mut inputs = inputs(json!({ "metrics": [metric] }));
+    inputs.readings = [(0, Ok(samples(&[])))].into_iter().collect();
+    contains(&inputs.report(), advice);
+}
+
+#[test]
+fn metric_that_the_api_does_not_have_is_named() {
+    let mut inputs = inputs(json!({}));
+    let error = "the server could not find the metric cpu for pods";
+    inputs.readings =
+        [(0, Err(ReadError::fetch(MetricsApi::Resource, error)))].into_iter().collect();
+    contains(&inputs.report(), "metrics.k8s.io has no metric cpu. Check the names");
+}
+
+#[test]
+fn ages_of_samples_are_printed() {
+    let report = inputs(json!({})).report();
+    contains(&report, "    samples: 10s old, measured over 30s\n");
+    assert_eq!(report.metrics[0].pod_list[0].sampled_at, Some(at(10)));
+    let mut inputs = inputs(json!({}));
+    let value = crate::MilliValue::from_milli(431);
+    let window = jiff::SignedDuration::from_secs(30);
+    let sample = |ago| PodSample { value, timestamp: at(ago), window };
+    let ages = [("web-0", 10), ("web-1", 400)];
+    let samples = ages.map(|(pod, ago)| (pod, sample(ago))).into_iter().collect();
+    inputs.readings = [(0, Ok(Reading::Pods(samples)))].into_iter().collect();
+    contains(&inputs.report(), "    samples: 10s to 6m old, measured over 30s\n");
+}
+
+#[rstest]
+#[case::old(151, true)]
+#[case::within_the_window(150, false)]
+fn old_samples_have_advice(#[case] ago: i64, #[case] is_advised: bool) {
+    let mut inputs = inputs(json!({}));
+    inputs.now = at(10 - ago);
+    let advice = format!(
+        "The newest sample of cpu is {ago}s old, so the decision follows an old load. Check \
+         metrics-server."
+    );
+    assert_eq!(inputs.report().advice.contains(&advice), is_advised);
+}
+
 #[test]
 fn empty_metrics_of_no_pods_are_blamed_on_the_selector() {
     let mut inputs = inputs(json!({}));

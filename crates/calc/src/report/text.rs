@@ -26,7 +26,7 @@ impl Display for Report {
             writeln!(f, "\nMetrics")?;
         }
         for (index, metric) in self.metrics.iter().enumerate() {
-            print_metric(f, metric, self.winner == Some(index))?;
+            print_metric(f, metric, self.winner == Some(index), self.at)?;
         }
         if self.limits.is_some() {
             writeln!(f, "\nLimits")?;
@@ -186,11 +186,17 @@ impl Report {
     }
 }
 
-fn print_metric(f: &mut Formatter<'_>, metric: &MetricReport, is_winner: bool) -> Result {
+fn print_metric(
+    f: &mut Formatter<'_>,
+    metric: &MetricReport,
+    is_winner: bool,
+    now: Timestamp,
+) -> Result {
     let mark = if is_winner { "*" } else { " " };
     write!(f, "{mark} {}: ", metric.name)?;
     print_value(f, metric)?;
-    print_pods(f, metric)
+    print_pods(f, metric)?;
+    print_ages(f, metric, now)
 }
 
 fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
@@ -214,9 +220,26 @@ fn print_value(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     print_rule(f, metric)
 }
 
+/// How old the samples are, and over which time they were measured.
+fn print_ages(f: &mut Formatter<'_>, metric: &MetricReport, now: Timestamp) -> Result {
+    let Some((newest, oldest)) = metric.sample_times() else { return Ok(()) };
+    let (newest, oldest) = (age(newest, now), age(oldest, now));
+    write!(f, "    samples: {newest}")?;
+    if oldest != newest {
+        write!(f, " to {oldest}")?;
+    }
+    write!(f, " old")?;
+    let longest = metric.pod_list.iter().filter_map(|pod| pod.window_seconds).max();
+    match longest.filter(|seconds| *seconds > 0) {
+        Some(seconds) => writeln!(f, ", measured over {seconds}s"),
+        None => writeln!(f),
+    }
+}
+
 fn print_rule(f: &mut Formatter<'_>, metric: &MetricReport) -> Result {
     let explanation = &metric.explanation;
-    if let Some(ratio) = explanation.ratio {
+    // At zero replicas, an average by replica has no ratio.
+    if let Some(ratio) = explanation.ratio.filter(|ratio| ratio.is_finite()) {
         write!(f, "; ratio {ratio:.3}")?;
     }
     if let Some(ratio) = explanation.rebalanced_ratio {
@@ -318,6 +341,12 @@ fn quantity(metric: &MetricReport, value: MilliValue) -> String {
 
 fn time(at: Timestamp) -> String {
     format!("{at:.0}")
+}
+
+/// An age in seconds, or in minutes if it is long. A clock that is ahead makes no age negative.
+pub(super) fn age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs().max(0);
+    if seconds < 180 { format!("{seconds}s") } else { format!("{}m", seconds / 60) }
 }
 
 fn from_now(at: Timestamp, now: Timestamp) -> String {
