@@ -9,6 +9,8 @@
     reason = "the derivation repeats the reference's arithmetic, and `as` saturates for floats"
 )]
 
+use std::collections::BTreeSet;
+
 use hpa_calc::{
     api::MetricSourceType,
     explain::{Reason, TargetValue},
@@ -66,11 +68,12 @@ fn check_line(inputs: &Inputs) -> Result<(), String> {
     let line = decision.explanation().to_string();
     let is_empty = line.contains(": ;") || line.ends_with([':', ';', ' ']);
     let causes = decision.explanation().metrics.iter().filter_map(|metric| metric.error.as_deref());
-    let mut causes: Vec<_> = causes.filter(|cause| !cause.is_empty()).collect();
-    let metrics = causes.len();
-    causes.dedup();
-    let is_repeated =
-        causes.len() == metrics && causes.iter().any(|cause| line.matches(cause).count() > 1);
+    let causes: BTreeSet<_> = causes.filter(|cause| !cause.is_empty()).collect();
+    // A cause may be a part of another one.
+    let is_repeated = causes.iter().any(|cause| {
+        let containing = causes.iter().filter(|other| other.contains(cause)).count();
+        line.matches(cause).count() > containing
+    });
     if is_empty || is_repeated { Err(format!("log line {line:?}")) } else { Ok(()) }
 }
 

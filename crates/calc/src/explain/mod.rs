@@ -136,6 +136,17 @@ impl Explanation {
     fn has_failed_metric(&self) -> bool {
         self.metrics.iter().any(|metric| metric.error.is_some())
     }
+
+    /// Prints a cause with all metrics that it makes fail, at the first one.
+    fn print_failure(&self, f: &mut fmt::Formatter<'_>, index: usize, cause: &str) -> fmt::Result {
+        let has_cause = |metric: &&MetricExplanation| metric.error.as_deref() == Some(cause);
+        if self.metrics.iter().take(index).any(|metric| has_cause(&metric)) {
+            return Ok(());
+        }
+        let failed: Vec<&str> =
+            self.metrics.iter().filter(has_cause).map(|metric| metric.metric.as_str()).collect();
+        write!(f, "; {}: {cause}", failed.join(" and "))
+    }
 }
 
 impl fmt::Display for Explanation {
@@ -170,7 +181,10 @@ impl fmt::Display for Explanation {
         }
         for (index, metric) in self.metrics.iter().enumerate() {
             let mark = if self.winner == Some(index) { "*" } else { "" };
-            write!(f, "; {mark}{metric}")?;
+            match &metric.error {
+                None => write!(f, "; {mark}{metric}")?,
+                Some(cause) => self.print_failure(f, index, cause)?,
+            }
         }
         if let (Some(by), Some(replicas)) = (&self.stabilized_by, self.stabilized_replicas) {
             write!(f, "; {by} at {replicas}")?;
@@ -317,12 +331,18 @@ mod tests {
             ..MetricExplanation::default()
         };
         let summary = Summary::Failed("invalid metrics, first error is: gone".into());
-        let explanation = Explanation {
+        let mut explanation = Explanation {
             current_replicas: 2,
-            metrics: vec![failed],
+            metrics: vec![failed.clone()],
             summary,
             ..Explanation::default()
         };
         assert_eq!(explanation.to_string(), "keep 2; External: gone");
+        let pods = MetricExplanation { metric: "Pods".into(), ..failed.clone() };
+        explanation.metrics = vec![failed, metric(), pods];
+        assert_eq!(
+            explanation.to_string(),
+            "keep 2; External and Pods: gone; pods metric m 1500m/1000m ratio 1.500 proposes 3"
+        );
     }
 }

@@ -10,12 +10,14 @@ use hpa_calc::{
     readings::{MetricQuery, MetricsApi, ReadError, Reading},
     selector::Selector,
 };
-use hpa_controller::reconcile::Reconciler;
+use hpa_controller::{cache::Origin, reconcile::Reconciler};
 use hpa_metrics_client::MetricsClient;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tracing::Level;
 
 use crate::{
-    fixture::{key, reconciler, server, usage},
+    fixture::{hpa, key, reconciler, server, usage},
     server::Server,
 };
 
@@ -32,11 +34,12 @@ impl io::Write for Lines {
     }
 }
 
-/// The lines that the reconciles of a reconciler log, without time.
-async fn logged(reconcilers: &[Reconciler]) -> Vec<String> {
+/// The lines that reconciles log, without time.
+async fn logged(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
         .with_writer(move || writer.clone())
         .with_ansi(false)
         .with_target(false)
@@ -53,7 +56,8 @@ async fn logged(reconcilers: &[Reconciler]) -> Vec<String> {
 
 async fn logged_by(server: Server, metrics: impl MetricsClient + 'static) -> Vec<String> {
     let server = Arc::new(Mutex::new(server));
-    logged(&[Reconciler { metrics: Arc::new(metrics), ..reconciler(&server) }]).await
+    let metrics = Arc::new(metrics);
+    logged(&[Reconciler { metrics, ..reconciler(&server) }], Level::INFO).await
 }
 
 /// A metrics API that is down.
@@ -94,4 +98,92 @@ async fn failed_read_of_the_scale_is_logged_with_its_cause_once() {
                   subresource for Deployment/shop/web: ";
     let cause = line.strip_prefix(prefix).expect("the error");
     assert!(!cause.contains("failed to query") && !line.contains("decision"), "{line}");
+}
+
+/// CPU usage can be read, and all other metrics have the same error.
+struct OnlyCpu(i64);
+
+#[async_trait]
+impl MetricsClient for OnlyCpu {
+    async fn read(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        query: &MetricQuery,
+    ) -> Result<Reading, ReadError> {
+        match query {
+            MetricQuery::Resource { .. } => usage(self.0).read(namespace, selector, query).await,
+            _ => Down.read(namespace, selector, query).await,
+        }
+    }
+}
+
+/// The autoscaler with other members in its spec, and with two more metrics.
+fn changed(spec: Value, with_others: bool) -> hpa_calc::HorizontalPodAutoscaler {
+    let mut hpa = serde_json::to_value(hpa()).expect("JSON");
+    for (name, value) in spec.as_object().into_iter().flatten() {
+        hpa["spec"][name] = value.clone();
+    }
+    let external = |name: &str| {
+        json!({ "type": "External", "external": {
+            "metric": { "name": name }, "target": { "type": "AverageValue", "averageValue": "1" },
+        } })
+    };
+    if let (true, Some(metrics)) = (with_others, hpa["spec"]["metrics"].as_array_mut()) {
+        metrics.extend(["queue", "rate"].map(external));
+    }
+    serde_json::from_value(hpa).expect("an autoscaler")
+}
+
+/// At debug, where the log has all details, too.
+#[tokio::test]
+async fn no_line_repeats_its_cause_or_has_an_empty_reason() {
+    let disabled = json!({ "behavior": { "scaleUp": {
+        "selectPolicy": "Disabled", "stabilizationWindowSeconds": 0,
+    } } });
+    let paused =
+        Server { annotations: json!({ "autoscaling.hpa-rs.dev/pause": "true" }), ..server() };
+    let situations: Vec<(&str, Server, Value, bool, i64)> = vec![
+        ("scaled", server(), json!({}), false, 100),
+        ("stabilized", server(), json!({}), false, 10),
+        ("at the bound", server(), json!({ "maxReplicas": 2 }), false, 100),
+        ("above the bound", server(), json!({ "maxReplicas": 1 }), false, 100),
+        ("policy", server(), disabled, false, 100),
+        ("paused", paused, json!({}), false, 100),
+        ("off", Server { replicas: 0, ..server() }, json!({}), false, 100),
+        ("no scale", Server { scale_is_served: false, ..server() }, json!({}), false, 100),
+        ("others fail", server(), json!({}), true, 100),
+        ("others fail, and block", server(), json!({}), true, 10),
+    ];
+    for (name, server, spec, with_others, percent) in situations {
+        let server = Arc::new(Mutex::new(server));
+        let reconciler = Reconciler { metrics: Arc::new(OnlyCpu(percent)), ..reconciler(&server) };
+        let hpa = changed(spec, with_others);
+        reconciler.autoscalers.apply(&key(), hpa, Origin::List);
+        // The second one logs a failure that goes on.
+        for _ in 0..2 {
+            let lines = logged(std::slice::from_ref(&reconciler), Level::DEBUG).await;
+            let lines: Vec<_> =
+                lines.iter().filter(|line| line.contains("reconcile{hpa=shop/web}")).collect();
+            assert!(
+                lines.iter().any(|line| line.contains(" decided details=")),
+                "{name}: {lines:?}"
+            );
+            for line in lines {
+                check_line(line).unwrap_or_else(|error| panic!("{name}: {error}: {line}"));
+            }
+        }
+    }
+}
+
+/// A line must not have the same five words twice, an empty value, or a reason without words.
+fn check_line(line: &str) -> Result<(), String> {
+    let empty = ["=\"\"", ": ;", ":;", ": \"", ";\"", "; \""];
+    if let Some(empty) = empty.into_iter().find(|empty| line.contains(empty)) {
+        return Err(format!("{empty:?}"));
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut seen = std::collections::HashSet::new();
+    let repeated = words.windows(5).find(|words| !seen.insert(words.join(" ")));
+    repeated.map_or(Ok(()), |words| Err(format!("{:?} twice", words.join(" "))))
 }

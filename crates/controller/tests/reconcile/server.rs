@@ -13,6 +13,7 @@ use crate::fixture::hpa;
 const SCALE: &str = "/apis/apps/v1/namespaces/shop/deployments/web/scale";
 const HPA: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web";
 const STATUS: &str = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web/status";
+const EVENTS: &str = "/api/v1/namespaces/shop/events";
 const CUSTOM: &str = "/apis/autoscaling.hpa-rs.dev/v2/namespaces/shop/horizontalpodautoscalers/web";
 const CUSTOM_STATUS: &str =
     "/apis/autoscaling.hpa-rs.dev/v2/namespaces/shop/horizontalpodautoscalers/web/status";
@@ -124,10 +125,12 @@ impl Server {
             (&Method::GET, HPA) if !self.hpa_exists => hpa_not_found(),
             (&Method::GET, HPA) => (StatusCode::OK, self.hpa()),
             (&Method::PATCH, STATUS) => self.patch_status(body),
-            (&Method::POST, "/api/v1/namespaces/shop/events") => {
+            (&Method::POST, EVENTS) => {
                 self.events.push(body.clone());
                 (StatusCode::CREATED, body)
             }
+            // The count of an event that was stored before.
+            (&Method::PATCH, path) if path.starts_with(EVENTS) => (StatusCode::OK, body),
             // The custom API serves the same object.
             (method, CUSTOM) => self.respond(method, HPA, body),
             (method, CUSTOM_STATUS) => {
