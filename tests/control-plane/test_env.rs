@@ -190,6 +190,17 @@ impl TestEnv {
         Process::start(self.plane.dir(), &format!("{}-{name}", self.ns), command)
     }
 
+    /// The output of `hpa explain` with the settings of the controllers.
+    pub(crate) async fn explain(&self, name: &str, flags: &[&str]) -> Result<String> {
+        let name = format!("{}/{name}", self.ns);
+        let mut all = vec![name.as_str()];
+        all.extend(flags);
+        let output = command(&*self.plane, &self.binary, "explain", &all).output().await?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "hpa explain {name}: {error}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
     /// Describes the namespace for the report of a failure.
     pub(crate) async fn dump(&self) -> String {
         let mut text = String::new();

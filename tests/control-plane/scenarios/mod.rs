@@ -4,6 +4,7 @@ mod api;
 mod autoscalers;
 mod coexistence;
 mod concurrent_writes;
+mod explain;
 mod lifecycle;
 mod metric_types;
 mod migration;
@@ -85,6 +86,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     Shared concurrent_writes => manual_change_is_not_overwritten,
     Shared concurrent_writes => steady_state_writes_nothing,
     Shared autoscalers => ambiguous_selector,
+    Shared explain => explain_beside_this_controller,
     PerScenario autoscalers => recreated_autoscaler_starts_without_recommendations,
     PerScenario lifecycle => spec_changes_are_reconciled_immediately,
     PerScenario lifecycle => successor_continues_after_sigterm,
@@ -94,6 +96,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios![
     PerScenario coexistence => shadow_detects_other_tolerance,
     PerScenario peers => shadow_report_is_inconclusive_beside_a_stopped_peer,
     PerScenario peers => shadow_report_is_inconclusive_if_too_short,
+    Exclusive explain => explain_beside_the_reference,
     Exclusive coexistence => shadow_agrees_with_same_settings,
     Exclusive migration => migration_guide,
     Exclusive peers => start_is_refused_beside_an_active_peer,

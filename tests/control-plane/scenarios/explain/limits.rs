@@ -1,0 +1,147 @@
+//! Metrics are read, and something limits what they ask for.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::super::{cpu, external};
+use super::{CONTROLLER, Expected, Site};
+
+const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
+
+pub(super) async fn within_tolerance(site: Site) -> Result<Expected> {
+    let target = site.deployment(4).await?;
+    site.cpu(51);
+    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ACTIVE,
+        &[
+            "NAME stays at 4: cpu is at 51% of requests, target 50%; within tolerance",
+            "scales to 5 when average cpu rises to 56m (56% of requests); now 51m",
+            "scales to 3 when average cpu falls to",
+        ],
+    ))
+}
+
+pub(super) async fn at_max_replicas(site: Site) -> Result<Expected> {
+    let target = site.deployment(4).await?;
+    site.cpu(100);
+    site.hpa(target.hpa(2, 4, cpu(50))).await?;
+    Ok(site.expect(
+        ["ScalingLimited", "True", "TooManyReplicas"],
+        &[
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; maxReplicas is 4, metrics \
+             ask for 8",
+            "scales to 8 with a maxReplicas of 8",
+            "Raise spec.maxReplicas if the cluster has room",
+        ],
+    ))
+}
+
+pub(super) async fn at_min_replicas(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    site.cpu(5);
+    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ["ScalingLimited", "True", "TooFewReplicas"],
+        &[
+            "NAME stays at 2: cpu is at 5% of requests, target 50%; minReplicas is 2, metrics ask \
+             for 1",
+            "scales to 1 with a minReplicas of 1",
+        ],
+    ))
+}
+
+/// The spec with a rule of `behavior`.
+fn with_rules(mut spec: Value, direction: &str, rules: Value) -> Value {
+    spec["behavior"] = json!({ direction: rules });
+    spec
+}
+
+pub(super) async fn scale_up_disabled(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    site.cpu(100);
+    let spec = target.hpa(2, 10, cpu(50));
+    site.hpa(with_rules(spec, "scaleUp", json!({ "selectPolicy": "Disabled" }))).await?;
+    Ok(site.expect(
+        ["ScalingLimited", "True", "ScaleUpLimit"],
+        &[
+            "NAME stays at 2: cpu is at 100% of requests, target 50%; policies allow 2 for now, \
+             metrics ask for 4",
+            "spec.behavior.scaleUp.selectPolicy is Disabled. Set it to Max or Min",
+        ],
+    ))
+}
+
+pub(super) async fn held_by_policy(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    site.cpu(100);
+    let policy = json!({ "type": "Pods", "value": 1, "periodSeconds": 1800 });
+    let spec = target.hpa(2, 10, cpu(50));
+    site.hpa(with_rules(spec, "scaleUp", json!({ "policies": [policy] }))).await?;
+    target.scaled_to(3).await?;
+    site.has_reported(3).await?;
+    Ok(site.expect(
+        ["ScalingLimited", "True", "ScaleUpLimit"],
+        &[
+            "NAME scales from 3 to 4: cpu is at 100% of requests",
+            "1 Pods in 1800s, from 3: at most 4",
+            "It reports ScaleUpLimit",
+            "so it may stay at 3 for now",
+        ],
+    ))
+}
+
+pub(super) async fn held_by_stabilization(site: Site) -> Result<Expected> {
+    let target = site.deployment(4).await?;
+    site.cpu(10);
+    let spec = target.hpa(1, 10, cpu(50));
+    let rules = json!({ "stabilizationWindowSeconds": 600 });
+    site.hpa(with_rules(spec, "scaleDown", rules)).await?;
+    Ok(site.expect(
+        ["AbleToScale", "True", "ScaleDownStabilized"],
+        &[
+            "NAME scales from 4 to 1: cpu is at 10% of requests, target 50%",
+            "window down 600s, up 0s; past recommendations are not known",
+            "It reports ScaleDownStabilized",
+            "so it may stay at 4 for now",
+        ],
+    ))
+}
+
+/// The annotation counts for this controller only.
+pub(super) async fn paused(site: Site) -> Result<Expected> {
+    let target = site.deployment(4).await?;
+    let is_known = site.controller == CONTROLLER;
+    site.cpu(if is_known { 100 } else { 50 });
+    let object = json!({
+        "metadata": {
+            "name": site.name, "annotations": { "autoscaling.hpa-rs.dev/pause": "true" },
+        },
+        "spec": target.hpa(2, 10, cpu(50)),
+    });
+    site.env.hpas().create(&<_>::default(), &serde_json::from_value(object)?).await?;
+    if !is_known {
+        return Ok(site.expect(ACTIVE, &["NAME stays at 4", "; within tolerance"]));
+    }
+    Ok(site.expect(
+        ["Paused", "True", "PausedByAnnotation"],
+        &[
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; paused by annotation, else \
+             scaled to 8",
+            "scales to 8 without the pause",
+            "Remove the annotation autoscaling.hpa-rs.dev/pause",
+        ],
+    ))
+}
+
+pub(super) async fn scaled_to_zero(site: Site) -> Result<Expected> {
+    let target = site.deployment(1).await?;
+    site.env.metrics.set_external(&site.env.ns, "queue", &[("", "0")]);
+    site.hpa(target.hpa(0, 10, external("queue", "10"))).await?;
+    target.scaled_to(0).await?;
+    site.has_reported(0).await?;
+    Ok(site.expect(
+        ["ScaledToZero", "True", "ScaledToZero"],
+        &["NAME stays at 0: queue is at 0, target 10", "scales to 1 when queue rises to 1m; now 0"],
+    ))
+}

@@ -1,0 +1,79 @@
+//! Metrics that can't be read.
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::super::{cpu, external};
+use super::{Expected, Site};
+use crate::metrics::{Outage, Source};
+use crate::test_env::TestEnv;
+
+const FAILED: [&str; 3] = ["ScalingActive", "False", "FailedGetResourceMetric"];
+
+pub(super) async fn one_metric_missing(site: Site) -> Result<Expected> {
+    let target = site.deployment(4).await?;
+    site.cpu(10);
+    let mut metrics = cpu(50);
+    let missing = external("absent", "10");
+    metrics.as_array_mut().into_iter().for_each(|list| list.push(missing[0].clone()));
+    site.hpa(target.hpa(1, 10, metrics)).await?;
+    Ok(site.expect(
+        ["ScalingActive", "False", "FailedGetExternalMetric"],
+        &[
+            "NAME stays at 4: absent cannot be read: ",
+            "external.metrics.k8s.io has no metric absent",
+            "the autoscaler scales up by the others, but not down",
+        ],
+    ))
+}
+
+/// A site of the same name in a namespace whose CPU usage can't be read.
+async fn with_outage(site: Site, outage: Outage) -> Result<Site> {
+    let ns = format!("{}-{}", site.env.ns, site.name);
+    let env = TestEnv { ns, ..site.env };
+    env.create_namespace().await?;
+    env.metrics.set_outage(&env.ns, Source::Resource, Some(outage));
+    let site = Site { env, ..site };
+    let target = site.deployment(2).await?;
+    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    Ok(site)
+}
+
+pub(super) async fn metrics_api_down(site: Site) -> Result<Expected> {
+    let site = with_outage(site, Outage::Unavailable).await?;
+    Ok(site.expect(
+        FAILED,
+        &[
+            "NAME stays at 2: cpu cannot be read: ",
+            "Check that metrics.k8s.io works: kubectl get apiservices | grep metrics.k8s.io. \
+             metrics-server serves it.",
+        ],
+    ))
+}
+
+pub(super) async fn no_samples(site: Site) -> Result<Expected> {
+    let site = with_outage(site, Outage::Empty).await?;
+    Ok(site.expect(
+        FAILED,
+        &["NAME stays at 2: cpu cannot be read: ", "metrics.k8s.io works but has no value of cpu"],
+    ))
+}
+
+pub(super) async fn container_unknown(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    site.cpu(50);
+    let source = json!({
+        "name": "cpu", "container": "application",
+        "target": { "type": "Utilization", "averageUtilization": 50 },
+    });
+    let metrics = json!([{ "type": "ContainerResource", "containerResource": source }]);
+    site.hpa(target.hpa(1, 10, metrics)).await?;
+    Ok(site.expect(
+        ["ScalingActive", "False", "FailedGetContainerResourceMetric"],
+        &[
+            "NAME stays at 2: ",
+            "Correct the name of the container in spec.metrics[0], or select only pods that have \
+             it",
+        ],
+    ))
+}

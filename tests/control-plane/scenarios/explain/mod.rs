@@ -1,0 +1,183 @@
+//! `hpa explain` in the situations that users ask about most, beside this controller and beside
+//! kube-controller-manager. The controller's status must agree with each explanation.
+
+mod limits;
+mod metrics;
+mod pods;
+mod targets;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use serde_json::Value;
+
+use super::targets::define;
+use crate::metrics::Load;
+use crate::test_env::{Hpa, Target, TestEnv, has_condition, has_replicas};
+use crate::workload::Kind;
+
+const REFERENCE: &str = "kube-controller-manager";
+const CONTROLLER: &str = "hpa-controller";
+/// Kinds whose status only a scenario writes: one for each, because they share a control plane.
+const OWN: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gizmo", "gizmos");
+const OWN_BESIDE_REFERENCE: Kind = Kind::new("explain.hpa-rs.test", "v1", "Gadget", "gadgets");
+/// Number of situations that are set up concurrently.
+const CONCURRENCY: usize = 8;
+
+/// An autoscaler, and the target of its name.
+struct Site {
+    env: TestEnv,
+    name: String,
+    /// The kind of the targets without workload controller.
+    own: Kind,
+    /// The field manager of the controller.
+    controller: &'static str,
+}
+
+/// What must be true of a site.
+struct Expected {
+    site: Site,
+    /// A condition that the controller reports: type, status and reason.
+    condition: [&'static str; 3],
+    /// Texts of the explanation.
+    texts: Vec<String>,
+}
+
+impl Site {
+    fn expect(self, condition: [&'static str; 3], texts: &[&str]) -> Expected {
+        let texts = texts.iter().map(|text| text.replace("NAME", &self.name)).collect();
+        Expected { site: self, condition, texts }
+    }
+
+    async fn deployment(&self, replicas: i32) -> Result<Target> {
+        self.env.deployment(&self.name, replicas).await
+    }
+
+    /// Sets the CPU usage of each pod, in percent of its request.
+    fn cpu(&self, percent: i64) {
+        self.env.cpu(&self.name, Load::PerPod(percent));
+    }
+
+    /// Waits until the controller has reported these replicas.
+    async fn has_reported(&self, replicas: i32) -> Result<()> {
+        let has_replicas = |hpa: &Hpa| has_replicas(hpa, replicas);
+        self.env.wait_for_hpa(&self.name, "the replicas in the status", has_replicas).await?;
+        Ok(())
+    }
+
+    async fn hpa(&self, spec: Value) -> Result<()> {
+        self.env.hpa(&self.name, spec).await.map(drop)
+    }
+}
+
+type SetUp = fn(Site) -> BoxFuture<'static, Result<Expected>>;
+/// A situation: its name, and how it is set up.
+type Situation = (&'static str, SetUp);
+
+macro_rules! situations {
+    ($($module:ident => $name:ident,)*) => {
+        &[$((stringify!($name), |site| $module::$name(site).boxed()),)*]
+    };
+}
+
+const SITUATIONS: &[Situation] = situations![
+    limits => within_tolerance,
+    limits => at_max_replicas,
+    limits => at_min_replicas,
+    limits => scale_up_disabled,
+    limits => held_by_policy,
+    limits => held_by_stabilization,
+    limits => paused,
+    limits => scaled_to_zero,
+    pods => pending_pods,
+    pods => starting_pods,
+    pods => unready_pods,
+    pods => request_missing,
+    pods => foreign_pods,
+    pods => surplus_pods,
+    targets => disabled_at_zero,
+    targets => target_missing,
+    targets => kind_unknown,
+    targets => selector_missing,
+    targets => target_shared,
+    metrics => one_metric_missing,
+    metrics => metrics_api_down,
+    metrics => no_samples,
+    metrics => container_unknown,
+];
+
+/// Beside the shared controller.
+pub(super) async fn explain_beside_this_controller(env: TestEnv) -> Result<()> {
+    explain_all(&env, OWN, CONTROLLER).await
+}
+
+/// Beside the controller of Kubernetes.
+pub(super) async fn explain_beside_the_reference(env: TestEnv) -> Result<()> {
+    let Some(_reference) = env.plane.reference()? else {
+        println!("  {}: NO KUBE-CONTROLLER-MANAGER, nothing to explain", env.ns);
+        return Ok(());
+    };
+    explain_all(&env, OWN_BESIDE_REFERENCE, REFERENCE).await
+}
+
+async fn explain_all(env: &TestEnv, own: Kind, controller: &'static str) -> Result<()> {
+    define(env, own, &["v1"]).await?;
+    let mut explained = Vec::new();
+    for (name, set_up) in SITUATIONS.iter().copied() {
+        let site = Site { env: env.clone(), name: name.replace('_', "-"), own, controller };
+        explained.push(try_situation(site, set_up));
+    }
+    let results: Vec<Result<()>> =
+        stream::iter(explained).buffer_unordered(CONCURRENCY).collect().await;
+    let failures: Vec<String> =
+        results.into_iter().filter_map(|result| Some(format!("{:#}", result.err()?))).collect();
+    ensure!(failures.is_empty(), "{}", failures.join("\n"));
+    Ok(())
+}
+
+async fn try_situation(site: Site, set_up: SetUp) -> Result<()> {
+    let name = site.name.clone();
+    let explained = async { explain(&set_up(site).await.context("set up")?).await };
+    explained.await.map_err(|error| anyhow!("{name}: {error:#}"))
+}
+
+/// Waits for the controller's decision, and compares the explanation with it.
+async fn explain(expected: &Expected) -> Result<()> {
+    let Expected { site, condition, texts } = expected;
+    let Site { env, name, .. } = site;
+    let [kind, status, reason] = *condition;
+    let is_reported = |hpa: &Hpa| has_condition(hpa, kind, status, reason);
+    let hpa = env.wait_for_hpa(name, &format!("{kind}={status} {reason}"), is_reported).await?;
+    let text = env.explain(name, &[]).await?;
+    for part in texts.iter().map(String::as_str).chain([reason]) {
+        ensure!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+    has_next_step(&text)?;
+    let report: Value = serde_json::from_str(&env.explain(name, &["--output=json"]).await?)?;
+    agrees(&report, &hpa).with_context(|| text)?;
+    let manager = &report["controller"]["name"];
+    ensure!(manager == site.controller, "the status is of {manager}");
+    Ok(())
+}
+
+/// A reader learns what to do, or what would change the decision.
+fn has_next_step(text: &str) -> Result<()> {
+    let sections = ["\nWhat to do\n  ", "\nWhat would change it\n  "];
+    ensure!(sections.iter().any(|section| text.contains(section)), "no next step in:\n{text}");
+    Ok(())
+}
+
+/// The explanation keeps the replicas that the controller keeps. If only the controller knows why,
+/// the explanation says so.
+fn agrees(report: &Value, hpa: &Hpa) -> Result<()> {
+    let current = hpa.status.as_ref().and_then(|status| status.current_replicas).unwrap_or(0);
+    let explained = &report["currentReplicas"];
+    if report["reason"] != "failed" {
+        ensure!(explained == current, "explained {explained} replicas, the status has {current}");
+    }
+    let Some(to) = report["scaleTo"].as_i64() else { return Ok(()) };
+    let advice = report["advice"].to_string();
+    if !advice.contains("past recommendations and scalings are not known here") {
+        bail!("the controller stays at {current}, the explanation scales to {to}");
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Pods that don't count, or that should not.
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::super::{cpu, external};
+use super::{Expected, Site};
+use crate::control_plane::from;
+use crate::workload::container;
+
+const ACTIVE: [&str; 3] = ["ScalingActive", "True", "ValidMetricFound"];
+const FAILED: [&str; 3] = ["ScalingActive", "False", "FailedGetResourceMetric"];
+
+fn ago(minutes: i64) -> String {
+    let time = Timestamp::now() - SignedDuration::from_mins(minutes);
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The status of a running pod that started so many minutes ago, and has been ready or unready
+/// since.
+fn running(minutes: i64, is_ready: bool) -> Value {
+    let status = if is_ready { "True" } else { "False" };
+    json!({
+        "phase": "Running", "startTime": ago(minutes),
+        "conditions": [{ "type": "Ready", "status": status, "lastTransitionTime": ago(minutes) }],
+    })
+}
+
+async fn set_status(site: &Site, pod: &str, status: Value) -> Result<()> {
+    let api = Api::<Pod>::namespaced(site.env.client.clone(), &site.env.ns);
+    let patch = Patch::Merge(json!({ "status": status }));
+    api.patch_status(pod, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Creates a pod that the target doesn't own but its selector matches.
+async fn add(site: &Site, pod: &str, containers: Value) -> Result<()> {
+    let api = Api::<Pod>::namespaced(site.env.client.clone(), &site.env.ns);
+    let object = json!({
+        "metadata": { "name": pod, "labels": { "app": site.name } },
+        "spec": { "containers": containers },
+    });
+    api.create(&PostParams::default(), &from(object)?).await?;
+    set_status(site, pod, running(10, true)).await
+}
+
+/// Four pods, two of which count with no usage. The bound keeps a controller from scaling before it
+/// knows their status.
+async fn half_counts(site: &Site, status: impl Fn() -> Value) -> Result<()> {
+    let target = site.deployment(4).await?;
+    for index in [1, 3] {
+        set_status(site, &format!("{}-{index}", site.name), status()).await?;
+    }
+    site.cpu(100);
+    site.hpa(target.hpa(2, 4, cpu(50))).await
+}
+
+pub(super) async fn pending_pods(site: Site) -> Result<Expected> {
+    half_counts(&site, || json!({ "phase": "Pending" })).await?;
+    Ok(site.expect(
+        ACTIVE,
+        &[
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; within tolerance",
+            "unready (2): NAME-1 is pending, NAME-3 is pending",
+            "hold the decision back: NAME-1, NAME-3. Check why they are not ready or not measured.",
+        ],
+    ))
+}
+
+pub(super) async fn starting_pods(site: Site) -> Result<Expected> {
+    half_counts(&site, || running(0, false)).await?;
+    Ok(site.expect(
+        ACTIVE,
+        &[
+            "NAME stays at 4: cpu is at 100% of requests, target 50%; within tolerance",
+            "unready (2): NAME-1 started recently and is not ready",
+            "hold the decision back: NAME-1, NAME-3.",
+        ],
+    ))
+}
+
+pub(super) async fn unready_pods(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    for index in [0, 1] {
+        set_status(&site, &format!("{}-{index}", site.name), running(10, false)).await?;
+    }
+    site.cpu(100);
+    site.hpa(target.hpa(1, 2, cpu(50))).await?;
+    Ok(site.expect(
+        FAILED,
+        &[
+            "NAME stays at 2: cpu cannot be read: ",
+            "No pod has a sample of cpu that counts: NAME-0, NAME-1. Check why the pods are not \
+             ready",
+        ],
+    ))
+}
+
+pub(super) async fn request_missing(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    let job = format!("{}-job", site.name);
+    add(&site, &job, json!([{ "name": "proxy", "image": "none" }])).await?;
+    site.cpu(50);
+    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    Ok(site.expect(
+        FAILED,
+        &[
+            "NAME stays at 2: cpu cannot be read: ",
+            "missing request for cpu in container proxy of Pod NAME-job",
+            "Set the request in every container of every pod that the selector matches (missing \
+             in NAME-job)",
+        ],
+    ))
+}
+
+pub(super) async fn foreign_pods(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    add(&site, &format!("{}-job", site.name), json!([container("app")])).await?;
+    site.cpu(50);
+    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ACTIVE,
+        &[
+            "ready (3): NAME-0, NAME-1, NAME-job",
+            "The selector matches 3 pods, but the target has 2",
+            "Give the target labels of its own.",
+        ],
+    ))
+}
+
+/// As during a rolling update, when both replica sets have pods.
+pub(super) async fn surplus_pods(site: Site) -> Result<Expected> {
+    let target = super::targets::own_target(
+        &site,
+        4,
+        json!({
+            "replicas": 5, "selector": format!("app={}", site.name),
+        }),
+    )
+    .await?;
+    for index in 0..5 {
+        add(&site, &format!("{}-{index}", site.name), json!([container("app")])).await?;
+    }
+    site.env.metrics.set_external(&site.env.ns, "rate", &[("", "40")]);
+    site.hpa(target.hpa(1, 10, external("rate", "10"))).await?;
+    Ok(site.expect(
+        ACTIVE,
+        &[
+            "NAME stays at 4: rate is at 8 per pod, target 10; metrics ask for 4",
+            "The target has 5 pods for 4 replicas, as during a rolling update",
+            "Lower maxSurge to limit that.",
+        ],
+    ))
+}

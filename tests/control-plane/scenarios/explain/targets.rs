@@ -1,0 +1,101 @@
+//! The target can't be scaled, or is not to be.
+
+use anyhow::Result;
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::super::cpu;
+use super::{Expected, Site};
+use crate::control_plane::from;
+use crate::test_env::Target;
+
+const SCALE_UNAVAILABLE: [&str; 3] = ["AbleToScale", "False", "FailedGetScale"];
+
+/// Creates a target that has no workload controller, with a status.
+pub(super) async fn own_target(site: &Site, replicas: i32, status: Value) -> Result<Target> {
+    let Site { env, name, own, .. } = site;
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(env.client.clone(), &env.ns, &own.resource());
+    let object = json!({
+        "apiVersion": own.api_version(), "kind": own.kind,
+        "metadata": { "name": name }, "spec": { "replicas": replicas },
+    });
+    api.create(&PostParams::default(), &from(object)?).await?;
+    let patch = Patch::Merge(json!({ "status": status }));
+    api.patch_status(name, &PatchParams::default(), &patch).await?;
+    Ok(Target { kind: *own, name: name.clone(), api })
+}
+
+pub(super) async fn disabled_at_zero(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    target.scale(0).await?;
+    target.scaled_to(0).await?;
+    site.hpa(target.hpa(2, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ["ScalingActive", "False", "ScalingDisabled"],
+        &[
+            "NAME stays at 0: autoscaling is off because another client scaled it to 0",
+            "To turn it on: kubectl scale Deployment NAME --replicas=2 --namespace",
+        ],
+    ))
+}
+
+async fn hpa_of(site: &Site, api_version: &str, kind: &str) -> Result<()> {
+    let target = json!({ "apiVersion": api_version, "kind": kind, "name": site.name });
+    let spec = json!({
+        "scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5, "metrics": cpu(50),
+    });
+    site.hpa(spec).await
+}
+
+pub(super) async fn target_missing(site: Site) -> Result<Expected> {
+    hpa_of(&site, "apps/v1", "Deployment").await?;
+    Ok(site.expect(
+        SCALE_UNAVAILABLE,
+        &[
+            "NAME can't decide: ",
+            "deployments.apps \"NAME\" not found",
+            "Check that Deployment NAME exists",
+            "kubectl get Deployment NAME --subresource=scale --namespace",
+        ],
+    ))
+}
+
+pub(super) async fn kind_unknown(site: Site) -> Result<Expected> {
+    hpa_of(&site, "apps/v1", "Deploymint").await?;
+    Ok(site.expect(
+        SCALE_UNAVAILABLE,
+        &[
+            "NAME can't decide: ",
+            "kubectl api-resources lists the kinds that the API server serves, and apps/v1, kind \
+             Deploymint is not one of them",
+        ],
+    ))
+}
+
+pub(super) async fn selector_missing(site: Site) -> Result<Expected> {
+    let target = own_target(&site, 2, json!({ "replicas": 2 })).await?;
+    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ["ScalingActive", "False", "InvalidSelector"],
+        &["NAME stays at 2: ", "has no status.selector", "labelSelectorPath"],
+    ))
+}
+
+pub(super) async fn target_shared(site: Site) -> Result<Expected> {
+    let target = site.deployment(2).await?;
+    site.cpu(50);
+    let other = format!("{}-too", site.name);
+    site.env.hpa(&other, target.hpa(2, 5, cpu(50))).await?;
+    site.hpa(target.hpa(1, 10, cpu(50))).await?;
+    Ok(site.expect(
+        ["ScalingActive", "False", "AmbiguousSelector"],
+        &[
+            "NAME stays at 2: ",
+            "are controlled by multiple HPAs",
+            "Only one autoscaler may select a pod. Delete ",
+            "NAME-too, or give the targets selectors",
+        ],
+    ))
+}
