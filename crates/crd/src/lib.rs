@@ -25,7 +25,7 @@ mod types;
 pub use definition::{definition, manifest};
 pub use schedules::{schedule_definitions, schedule_manifest};
 pub use targets::{TARGETS_FIELD, targets};
-pub use types::type_errors;
+pub use types::{type_errors, unknown_fields};
 
 /// The API group.
 pub const GROUP: &str = "autoscaling.hpa-rs.dev";

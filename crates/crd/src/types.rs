@@ -1,4 +1,4 @@
-//! Checks the types of an object's values.
+//! Checks the types of an object's values, and the names of its fields.
 
 use serde_json::{Map, Value};
 
@@ -11,6 +11,39 @@ pub fn type_errors(object: &Value) -> Result<Vec<String>, DefinitionError> {
     let mut errors = Vec::new();
     check(object, &schema()?, "", &mut errors);
     Ok(errors)
+}
+
+/// The fields of `spec` that the schema doesn't have: a misspelled or misplaced name. The API server
+/// drops them, and kubectl refuses them.
+pub fn unknown_fields(object: &Value) -> Result<Vec<String>, DefinitionError> {
+    let mut unknown = Vec::new();
+    if let (Some(spec), Some(schema)) =
+        (object.get("spec"), schema()?.pointer("/properties/spec").cloned())
+    {
+        find_unknown(spec, &schema, "spec", &mut unknown);
+    }
+    Ok(unknown)
+}
+
+fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            let Some(known) = schema.get("properties") else { return };
+            for (name, value) in members {
+                let inner = format!("{path}.{name}");
+                match known.get(name) {
+                    Some(schema) => find_unknown(value, schema, &inner, unknown),
+                    None => unknown.push(inner),
+                }
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                find_unknown(item, &schema["items"], &format!("{path}[{index}]"), unknown);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn check(value: &Value, schema: &Value, path: &str, errors: &mut Vec<String>) {
@@ -110,6 +143,31 @@ mod tests {
             ]
         );
         assert_eq!(errors[1], "spec.maxReplicas: must be an integer of 32 bits, is \"5\"");
+    }
+
+    #[test]
+    fn unknown_fields_are_found_at_any_depth() {
+        let object = json!({
+            "metadata": { "labels": { "any": "name" } },
+            "spec": {
+                "maxReplica": 5,
+                "metrics": [
+                    { "type": "Pods", "pods": { "metric": { "name": "m", "selector": {
+                        "matchLabels": { "any": "name" },
+                    } } } },
+                    { "type": "Resource", "resource": { "target": { "utilization": 50 } } },
+                ],
+                "behavior": { "scaleDown": { "stabilisationWindowSeconds": 60 } },
+            },
+        });
+        assert_eq!(
+            unknown_fields(&object).unwrap(),
+            [
+                "spec.behavior.scaleDown.stabilisationWindowSeconds",
+                "spec.maxReplica",
+                "spec.metrics[1].resource.target.utilization",
+            ]
+        );
     }
 
     #[test]

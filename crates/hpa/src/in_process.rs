@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use async_trait::async_trait;
-use hpa_calc::{Selector, api::PodPhase};
 use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients};
 use hpa_prometheus::Client;
 use hpa_provider::{
-    DiscoveryMapper, ListError, ObjectKey, ObjectLister, ObjectMetadata, PrometheusProvider,
-    PrometheusSettings, ProviderSource, RulesFile, Servers,
+    DiscoveryMapper, PrometheusProvider, PrometheusSettings, ProviderSource, RulesFile, Servers,
 };
-use hpa_rules::{ApiResource, Compat, Config, GroupResource};
+use hpa_rules::{Compat, Config};
 use tracing::info;
 
 use crate::{
     args::{RunArguments, to_std},
+    cached_pods::CachedPods,
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
 };
@@ -62,7 +60,7 @@ impl Metrics {
             servers,
             settings,
             Arc::new(DiscoveryMapper(clients.api.clone())),
-            Arc::new(ControllerPods(pods.clone())),
+            Arc::new(CachedPods(pods.clone())),
         );
         let provider = Arc::new(provider.with_context(name)?);
         telemetry.attach_collector(Arc::new(RuleMetrics::new(provider.clone())?));
@@ -95,66 +93,5 @@ impl Metrics {
                 ProviderSource::new(provider, mapper, cluster)
             });
         Ok(Dependencies { pods: self.pods, ..dependencies })
-    }
-}
-
-/// The pods of the controller's cache. It reads no other objects by selector.
-struct ControllerPods(PodLookup);
-
-impl ControllerPods {
-    fn select(
-        &self,
-        namespace: &str,
-        selector: &Selector,
-    ) -> Result<Vec<Arc<hpa_calc::Pod>>, ListError> {
-        self.0.select(namespace, selector).ok_or(ListError::NotSynced("pods"))
-    }
-}
-
-#[async_trait]
-impl ObjectLister for ControllerPods {
-    async fn names(
-        &self,
-        resource: &ApiResource,
-        namespace: &str,
-        selector: &Selector,
-    ) -> Result<Vec<String>, ListError> {
-        if resource.group_resource != GroupResource::pods() {
-            return Err(ListError::NotCached(resource.group_resource.to_string()));
-        }
-        let pods = self.select(namespace, selector)?;
-        Ok(pods.iter().map(|pod| pod.name.to_string()).collect())
-    }
-
-    async fn running_pods(
-        &self,
-        namespace: &str,
-        selector: &Selector,
-    ) -> Result<Vec<ObjectMetadata>, ListError> {
-        let pods = self.select(namespace, selector)?;
-        let running = pods.iter().filter(|pod| pod.phase == PodPhase::Running);
-        let metadata = running.map(|pod| ObjectMetadata {
-            key: ObjectKey::new(namespace, &pod.name),
-            labels: pod
-                .labels
-                .iter()
-                .map(|(key, value)| (key.to_string(), value.to_string()))
-                .collect(),
-            creation_timestamp: None,
-        });
-        Ok(metadata.collect())
-    }
-
-    async fn running_pod(&self, pod: &ObjectKey) -> Result<Option<ObjectMetadata>, ListError> {
-        let pods = self.running_pods(&pod.namespace, &Selector::everything()).await?;
-        Ok(pods.into_iter().find(|own| own.key == *pod))
-    }
-
-    async fn nodes(&self, _: &Selector) -> Result<Vec<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
-    }
-
-    async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
-        Err(ListError::NotCached("nodes".to_owned()))
     }
 }

@@ -6,6 +6,7 @@
 
 mod adapter;
 mod args;
+mod cached_pods;
 mod completions;
 mod convert;
 mod dashboard;
@@ -25,6 +26,7 @@ mod otlp;
 mod prometheus_metrics;
 mod query_exports;
 mod rules;
+mod rules_provider;
 mod run;
 mod scaling_schedules;
 mod schedule;

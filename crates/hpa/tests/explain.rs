@@ -2,12 +2,16 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-use std::{fs, sync::Arc};
+use std::{fs, process::Stdio, sync::Arc, time::Duration};
 
 use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{ChildStdout, Command},
+    time::timeout,
+};
 
 /// The CPU usage of every pod, in percent of its request.
 const CPU_PERCENT: i64 = 60;
@@ -17,17 +21,19 @@ const VALUE: i64 = 40;
 /// A testbed whose objects a test sets up, and the program.
 struct Cluster {
     testbed: Testbed,
+    metrics: Arc<SettableMetrics>,
     served: ServedTestbed,
 }
 
 impl Cluster {
     async fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let metrics = Arc::new(SettableMetrics::new(CPU_PERCENT, VALUE));
-        let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+        let config = Config { metrics: Some(metrics.clone()), ..Config::default() };
+        let testbed = Testbed::new(config);
         testbed.apply_all([objects::namespace()]);
         testbed.apply_all(objects);
         let served = ServedTestbed::new(&testbed).await;
-        Self { testbed, served }
+        Self { testbed, metrics, served }
     }
 
     /// The standard output and error of the program, and whether it succeeded.
@@ -277,7 +283,7 @@ async fn pause_counts_only_for_a_controller_that_heeds_it() {
 #[tokio::test]
 async fn json_yaml_and_files_have_the_same_report() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(30)])).await;
-    let live: Value =
+    let mut live: Value =
         serde_json::from_str(&cluster.explain(&["web", "-n", NAMESPACE, "-o", "json"]).await)
             .expect("JSON");
     assert_eq!((&live["scaleTo"], &live["metrics"][0]["utilization"]), (&json!(8), &json!(60)));
@@ -302,6 +308,11 @@ async fn json_yaml_and_files_have_the_same_report() {
         serde_json::from_str(&cluster.explain(&["-f", &file, "-o", "json"]).await).expect("JSON");
     assert_eq!(dump["at"], "2026-01-01T00:00:00Z");
     dump["at"] = live["at"].clone();
+    for report in [&mut dump, &mut live] {
+        for pod in report["metrics"][0]["podList"].as_array_mut().expect("pods") {
+            assert!(pod["sampledAt"].take().is_string());
+        }
+    }
     assert_eq!(dump, live);
 }
 
@@ -315,6 +326,39 @@ async fn works_as_a_plugin_of_kubectl() {
     assert!(is_success && output.starts_with("shop/web stays at 4"), "{output}{error}");
     let (_, error, is_success) = cluster.run(&plugin, &["explain"]).await;
     assert!(!is_success && error.contains("Usage: kubectl hpa explain"), "{error}");
+}
+
+/// The next first line of a report.
+async fn next_sentence(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
+    let sentence = async {
+        loop {
+            let line = lines.next_line().await.expect("output").expect("the program runs");
+            if line.starts_with("shop/web ") {
+                return line;
+            }
+        }
+    };
+    timeout(Duration::from_secs(100), sentence).await.expect("a report")
+}
+
+#[tokio::test]
+async fn watch_prints_again_when_the_sentence_changes() {
+    let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hpa"))
+        .args(["explain", "shop/web", "--watch", "--horizontal-pod-autoscaler-sync-period=1s"])
+        .arg("--kubeconfig")
+        .arg(&cluster.served.kubeconfig)
+        .env_clear()
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    let first = next_sentence(&mut lines).await;
+    assert!(first.starts_with("shop/web stays at 4: cpu is at 60%"), "{first}");
+    cluster.metrics.set_cpu_percent(120);
+    let second = next_sentence(&mut lines).await;
+    assert!(second.starts_with("shop/web scales from 4 to 8: cpu is at 120%"), "{second}");
 }
 
 #[tokio::test]

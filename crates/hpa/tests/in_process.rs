@@ -147,10 +147,58 @@ async fn requests_per_second_scale_both_ways() {
     let load = Load::new(30.into());
     let prometheus = serve(fake_prometheus(&load)).await;
     let cluster = Cluster::new().await;
-    let _controller = cluster.start(&format!("http://{prometheus}/prefix/"));
+    let url = format!("http://{prometheus}/prefix/");
+    let _controller = cluster.start(&url);
     cluster.replicas(6).await;
     load.store(5, Ordering::SeqCst);
     cluster.replicas(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_of_rules_are_explained_and_linted() {
+    let load = Load::new(10.into());
+    let url = format!("http://{}/prefix/", serve(fake_prometheus(&load)).await);
+    let cluster = Cluster::new().await;
+    let kubeconfig = cluster.served.kubeconfig.display().to_string();
+    let rules = cluster.served.dir.path().join("rules.yaml");
+    fs::write(&rules, RULES).unwrap();
+    let rules = rules.display().to_string();
+    let run = async |arguments: &[&str], flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
+            .args(arguments)
+            .args(["--kubeconfig", &kubeconfig])
+            .args(flags)
+            .env_clear()
+            .output()
+            .await
+            .unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let flags = ["--metrics-config", &rules, "--prometheus-url", &url];
+
+    let text = run(&["explain", "shop/web"], &flags).await;
+    let expected = "shop/web stays at 2: http_requests_per_second is at 10 per pod, target 10; \
+                    within tolerance";
+    assert!(text.contains(expected), "{text}");
+    let without = run(&["explain", "shop/web"], &[]).await;
+    assert!(without.contains("http_requests_per_second cannot be read"), "{without}");
+    let needed = run(&["explain", "shop/web"], &flags[..2]).await;
+    assert!(needed.contains("needs a server: add --prometheus-url"), "{needed}");
+
+    let unserved = "spec.metrics[0]: custom.metrics.k8s.io is not served by";
+    let linted = run(&["lint", "-A"], &[]).await;
+    assert!(linted.contains(unserved), "{linted}");
+    let linted = run(&["lint", "-A"], &flags).await;
+    assert!(!linted.contains(unserved) && linted.contains("1 autoscalers"), "{linted}");
+    // Files are checked against the rules alone.
+    let manifest = cluster.served.dir.path().join("hpa.yaml");
+    let metrics =
+        [objects::pods_metric("http_requests_per_second", "10"), objects::pods_metric("no", "1")];
+    fs::write(&manifest, objects::hpa("web", 1..=9, metrics).to_string()).unwrap();
+    let linted = run(&["lint", &manifest.display().to_string()], &flags).await;
+    let expected = "spec.metrics[1]: the metric no of pods in custom.metrics.k8s.io is not served \
+                    by the rules file";
+    assert!(linted.contains(expected) && !linted.contains("spec.metrics[0]"), "{linted}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,8 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use super::{
-    KubectlArguments, boolean::accept_boolean, convert::TargetApi, run::AutoscalingArguments,
+    KubectlArguments, RulesFileArguments, boolean::accept_boolean, convert::TargetApi,
+    run::AutoscalingArguments,
 };
 
 const EXAMPLES: &str = "\
@@ -18,6 +19,11 @@ Examples:
 
   As data:
     hpa explain shop/web -o json
+
+  If the controller reads metrics from Prometheus (hpa run --metrics-config):
+    kubectl port-forward -n monitoring svc/prometheus 9090 &
+    hpa explain shop/web --metrics-config rules.yaml \\
+      --prometheus-url http://localhost:9090
 
   From files, without a cluster:
     kubectl get hpa web -n shop -o yaml > web.yaml
@@ -61,6 +67,8 @@ pub(crate) struct ExplainHpaArguments {
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) rules: RulesFileArguments,
 }
 
 /// How a report is printed.

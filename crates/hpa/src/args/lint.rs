@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::KubectlArguments;
+use super::{KubectlArguments, RulesFileArguments, boolean::accept_boolean};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,10 @@ Examples:
   Check all autoscalers of the cluster:
     hpa lint -A
 
+  Check also that a rule serves each metric:
+    hpa lint manifests/*.yaml --metrics-config rules.yaml \\
+      --prometheus-url http://prometheus.monitoring:9090
+
   For code scanning:
     hpa lint manifests/*.yaml -o sarif > hpa.sarif
 
@@ -28,7 +32,7 @@ unless --warnings-as-notes, 2 if the command failed.";
 
 /// The arguments of `hpa lint`.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_args(accept_boolean))]
 pub(crate) struct LintArguments {
     /// Manifests in YAML or JSON; - reads standard input
     #[arg(value_name = "FILE", required_unless_present = "all_namespaces")]
@@ -44,6 +48,8 @@ pub(crate) struct LintArguments {
     pub(crate) warnings_as_notes: bool,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
+    #[command(flatten)]
+    pub(crate) rules: RulesFileArguments,
 }
 
 /// How findings are printed.

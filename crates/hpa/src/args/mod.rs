@@ -18,6 +18,7 @@ mod man;
 mod prometheus;
 mod rules;
 mod rules_compare;
+mod rules_file;
 mod run;
 mod scaling_schedule;
 mod schedule;
@@ -57,6 +58,7 @@ pub(crate) use self::{
         RulesArguments, RulesCommand,
     },
     rules_compare::RulesCompareArguments,
+    rules_file::RulesFileArguments,
     run::{
         AutoscalingArguments, ClusterArguments, LogArguments, LogFormat, ObservationArguments,
         RunArguments,

@@ -1,6 +1,6 @@
 //! Reads the inputs of a decision from a cluster.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc, time::Instant};
 
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
@@ -15,6 +15,7 @@ use hpa_controller::{
 use hpa_metrics_client::{
     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
 };
+use hpa_provider::{DiscoveryMapper, PrometheusProvider, ProviderSource};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -22,8 +23,10 @@ use serde_json::Value;
 use super::{Controller, Subject, usable_selector};
 use crate::{
     args::{ExplainHpaArguments, TargetApi, to_std},
+    cached_pods::{CachedPods, ReadPods},
     kubectl::{self, escape, get},
     manifests::text,
+    rules_provider,
 };
 
 /// How many scales are read at once, to find other autoscalers of the same pods.
@@ -35,10 +38,33 @@ pub(super) struct Cluster {
     client: Client,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
-    metrics: Coalescing<KubeMetricsClient>,
+    metrics: Box<dyn MetricsClient>,
+    rules: Option<Rules>,
+    /// The pods of the autoscaler, for rules.
+    pods: Arc<ReadPods>,
     api: TargetApi,
     namespace: String,
     name: String,
+}
+
+/// The rules of `--metrics-config`.
+struct Rules {
+    provider: Arc<PrometheusProvider>,
+    /// When the series were read last.
+    relisted: Cell<Option<Instant>>,
+}
+
+impl Rules {
+    /// Reads the series if that is due.
+    async fn relist(&self) -> anyhow::Result<()> {
+        let interval = self.provider.settings().relist_interval;
+        if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
+            return Ok(());
+        }
+        rules_provider::relist(&self.provider).await?;
+        self.relisted.set(Some(Instant::now()));
+        Ok(())
+    }
 }
 
 impl Cluster {
@@ -62,9 +88,25 @@ impl Cluster {
         // Each explanation reads new values.
         let settings = CoalescingSettings::for_sync_period(period);
         let settings = settings.with_freshness(std::time::Duration::ZERO);
+        let pods = Arc::new(ReadPods::default());
+        let provider = rules_provider::from_flags(
+            &arguments.rules,
+            Arc::new(DiscoveryMapper(clients.api.clone())),
+            Arc::new(CachedPods(pods.clone())),
+        );
+        let provider = provider.await?;
+        let metrics: Box<dyn MetricsClient> = match &provider {
+            None => Box::new(Coalescing::new(metrics, settings)),
+            Some(provider) => {
+                let source = ProviderSource::new(provider.clone(), mapper.clone(), metrics);
+                Box::new(Coalescing::new(source, settings))
+            }
+        };
         Ok(Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),
-            metrics: Coalescing::new(metrics, settings),
+            metrics,
+            rules: provider.map(|provider| Rules { provider, relisted: Cell::default() }),
+            pods,
             client: clients.api.clone(),
             mapper,
             api: arguments.autoscaler_api,
@@ -98,6 +140,10 @@ impl Cluster {
             now: Timestamp::now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };
+        if let Some(rules) = &self.rules {
+            rules.relist().await?;
+        }
+        self.pods.set(inputs.selected.pods.clone());
         let readings = self.readings(&inputs).await;
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: Timestamp::now(), ..inputs };

@@ -69,18 +69,33 @@ async fn explain(
 ) -> anyhow::Result<()> {
     let cluster = Cluster::new(arguments, name).await?;
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
-    let mut last = None;
+    let subject = cluster.read(settings).await?;
+    print(&subject, arguments.output)?;
+    let (mut sentence, mut failure) = (subject.inputs.report().sentence, None);
+    if !arguments.watch {
+        return Ok(());
+    }
     loop {
-        let subject = cluster.read(settings).await?;
-        let sentence = subject.inputs.report().sentence;
-        if last.as_ref() != Some(&sentence) {
-            print(&subject, arguments.output)?;
-            last = Some(sentence);
-        }
-        if !arguments.watch {
-            return Ok(());
-        }
         tokio::time::sleep(period.max(Duration::from_secs(1))).await;
+        match cluster.read(settings).await {
+            Ok(subject) => {
+                failure = None;
+                let new = subject.inputs.report().sentence;
+                if sentence != new {
+                    print_separator(arguments.output)?;
+                    print(&subject, arguments.output)?;
+                    sentence = new;
+                }
+            }
+            // The API server may be back in the next period.
+            Err(error) => {
+                let error = format!("{error:#}");
+                if failure.as_ref() != Some(&error) {
+                    eprintln!("hpa: {error}");
+                    failure = Some(error);
+                }
+            }
+        }
     }
 }
 
@@ -90,9 +105,23 @@ fn usable_selector(scale: &Scale) -> Option<Selector> {
     Selector::parse(text).ok()
 }
 
+/// Separates reports of `--watch`. JSON objects need nothing between them.
+fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
+    let separator = match format {
+        ReportFormat::Text => "\n",
+        ReportFormat::Yaml => "---\n",
+        ReportFormat::Json => "",
+    };
+    write(separator)
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+}
+
 fn print(subject: &Subject, format: ReportFormat) -> anyhow::Result<()> {
     let text = render(subject, format, style::is_wanted(std::io::stdout().is_terminal()))?;
-    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
+    write(&text)
 }
 
 fn render(subject: &Subject, format: ReportFormat, colored: bool) -> anyhow::Result<String> {

@@ -34,3 +34,39 @@ pub(super) fn color(text: &str, report: &Report) -> String {
     }
     colored
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{explain::dump::Dump, manifests::Manifest};
+
+    fn report() -> Report {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let object = json!({
+            "kind": "HorizontalPodAutoscaler", "metadata": { "name": "web" },
+            "spec": { "scaleTargetRef": target, "maxReplicas": 3 },
+        });
+        let manifest = Manifest { file: "f".to_owned(), line: 1, object };
+        let subject = Dump::new(vec![manifest]).subject(None, <_>::default(), None);
+        subject.expect("an autoscaler").inputs.report()
+    }
+
+    #[test]
+    fn colors_change_no_text() {
+        let report = report();
+        let text = report.to_string();
+        let colored = color(&text, &report);
+        assert!(colored.starts_with(RED) && colored.contains(&format!("{BOLD}Target{RESET}\n")));
+        let plain = [BOLD, RED, RESET]
+            .into_iter()
+            .fold(colored, |colored, escape| colored.replace(escape, ""));
+        assert_eq!(plain, text);
+    }
+
+    #[test]
+    fn only_a_terminal_has_colors() {
+        assert!(!is_wanted(false));
+    }
+}

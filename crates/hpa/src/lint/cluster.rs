@@ -1,32 +1,39 @@
 //! Reads what is checked from a cluster.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use anyhow::Context;
+use hpa_provider::DiscoveryMapper;
 use kube::Client;
 use serde_json::Value;
 
-use super::workspace::{ServedMetrics, Workspace};
+use super::{
+    served::{self, CUSTOM, EXTERNAL, METRICS_APIS},
+    workspace::{ServedMetrics, Workspace},
+};
 use crate::{
-    args::KubectlArguments,
+    args::LintArguments,
     kubectl,
     manifests::{Manifest, text},
 };
 
-const METRICS_APIS: [&str; 3] =
-    ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+/// What KEDA lists instead of its metrics.
+const PLACEHOLDER: &str = "externalmetrics";
 
 /// What is listed: path and kind. The kinds after the first may be missing or forbidden.
-const LISTS: [(&str, &str); 6] = [
+const LISTS: [(&str, &str); 7] = [
     ("/apis/autoscaling/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     ("/apis/autoscaling.hpa-rs.dev/v2/horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     ("/apis/apps/v1/deployments", "Deployment"),
     ("/apis/apps/v1/statefulsets", "StatefulSet"),
+    ("/api/v1/limitranges", "LimitRange"),
     ("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", "VerticalPodAutoscaler"),
     ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "CustomResourceDefinition"),
 ];
 
 /// Lists the autoscalers of all namespaces, their usual targets, and what the metrics APIs serve.
-pub(super) async fn read(arguments: &KubectlArguments) -> anyhow::Result<Workspace> {
-    let client = kubectl::clients(arguments).await?.api;
+pub(super) async fn read(arguments: &LintArguments) -> anyhow::Result<Workspace> {
+    let client = kubectl::clients(&arguments.cluster).await?.api;
     let mut objects = Vec::new();
     for (index, (path, kind)) in LISTS.into_iter().enumerate() {
         match list(&client, path, kind).await {
@@ -38,7 +45,11 @@ pub(super) async fn read(arguments: &KubectlArguments) -> anyhow::Result<Workspa
             Err(_) => {}
         }
     }
-    let served = served(&client).await?;
+    let mut served = served_by_apis(&client).await?;
+    let mapper = Arc::new(DiscoveryMapper(client));
+    if let Some(of_rules) = served::by_rules(&arguments.rules, mapper).await? {
+        served.add(of_rules);
+    }
     Ok(Workspace::from_cluster(objects, served))
 }
 
@@ -63,25 +74,35 @@ async fn list(client: &Client, path: &str, kind: &str) -> anyhow::Result<Vec<Man
     }
 }
 
-async fn served(client: &Client) -> anyhow::Result<ServedMetrics> {
+/// The metrics APIs with the metrics of their discovery.
+async fn served_by_apis(client: &Client) -> anyhow::Result<ServedMetrics> {
     let groups: Value =
         kubectl::get(client, "/apis").await.context("unable to list the API groups")?;
     let groups = groups.get("groups").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut served = ServedMetrics::default();
+    let mut served = ServedMetrics { by: "the cluster", ..ServedMetrics::default() };
     for group in groups {
         let name = text(&group, "/name");
         if !METRICS_APIS.contains(&name) {
             continue;
         }
         served.groups.insert(name.to_owned());
-        if name != "custom.metrics.k8s.io" {
-            continue;
-        }
         let version = text(&group, "/preferredVersion/groupVersion");
-        let resources: Value = kubectl::get(client, &format!("/apis/{version}")).await?;
-        let resources = resources.get("resources").and_then(Value::as_array).cloned();
-        let names = resources.into_iter().flatten();
-        served.custom.extend(names.map(|resource| text(&resource, "/name").to_owned()));
+        match name {
+            CUSTOM => served.custom = listed(client, version).await,
+            EXTERNAL => served.external = listed(client, version).await,
+            _ => {}
+        }
     }
     Ok(served)
+}
+
+/// The metrics that the discovery of an API lists. `None` if the API is down, or if its server
+/// doesn't list them.
+async fn listed(client: &Client, version: &str) -> Option<BTreeSet<String>> {
+    let resources: Value = kubectl::get(client, &format!("/apis/{version}")).await.ok()?;
+    let resources = resources.get("resources")?.as_array()?;
+    let names: BTreeSet<String> =
+        resources.iter().map(|resource| text(resource, "/name").to_owned()).collect();
+    let is_listed = !names.is_empty() && !names.contains(PLACEHOLDER);
+    is_listed.then_some(names)
 }

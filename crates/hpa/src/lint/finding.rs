@@ -56,6 +56,7 @@ macro_rules! rules {
 
 rules! {
     INVALID = "invalid", Error, "The API server refuses the object";
+    UNKNOWN_FIELD = "unknown-field", Warning, "A field has no meaning";
     MISSING_REQUEST = "missing-request", Warning,
         "A container lacks the request that a utilization is a percentage of";
     MISSING_SELECTOR = "missing-selector", Warning, "The target's scale has no selector";
@@ -72,7 +73,7 @@ rules! {
     UNUSED_BEHAVIOR = "unused-behavior", Warning, "A part of behavior never acts";
     WIDE_TOLERANCE = "wide-tolerance", Warning,
         "The tolerance is wider than every step between the bounds";
-    UNSERVED_METRIC = "unserved-metric", Warning, "No API serves the metric";
+    UNSERVED_METRIC = "unserved-metric", Warning, "No API and no rule serves the metric";
 }
 
 /// A violation of a rule.

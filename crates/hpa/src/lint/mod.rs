@@ -4,6 +4,7 @@ mod cluster;
 mod finding;
 mod output;
 mod rules;
+mod served;
 mod validity;
 mod workspace;
 
@@ -16,11 +17,12 @@ use anyhow::Context;
 
 use self::{
     finding::{Finding, Severity},
-    workspace::Workspace,
+    workspace::{ServedMetrics, Workspace},
 };
 use crate::{
     args::{LintArguments, LintFormat},
     manifests,
+    rules::builtin_mapper,
 };
 
 /// Exit status if nothing could be checked.
@@ -28,12 +30,15 @@ pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
 
 /// Checks the autoscalers of files or of a cluster, and prints the findings.
 pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
     let workspace = if arguments.all_namespaces {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("unable to start the runtime")?;
-        runtime.block_on(cluster::read(&arguments.cluster))?
+        runtime.block_on(cluster::read(arguments))?
     } else {
-        Workspace::from_manifests(manifests::read(&arguments.files)?)
+        let mut workspace = Workspace::from_manifests(manifests::read(&arguments.files)?);
+        let served = served::by_rules(&arguments.rules, builtin_mapper());
+        workspace.served = runtime.block_on(served)?.map(ServedMetrics::beside_any_cluster);
+        workspace
     };
     let findings = check(&workspace);
     let text = match arguments.output {

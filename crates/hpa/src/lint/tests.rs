@@ -119,6 +119,8 @@ const DOWN: &str = "/spec/behavior/scaleDown";
     ],
     "unused-behavior"
 )]
+#[case::misspelled(&[(0, "/spec/minReplica", json!(2))], "unknown-field")]
+#[case::misplaced(&[(0, "/spec/behavior/stabilizationWindowSeconds", json!(60))], "unknown-field")]
 #[case::wide_tolerance(&[(0, "/spec/behavior/scaleUp/tolerance", json!("4"))], "wide-tolerance")]
 #[case::default_tolerance(
     &[(0, "/spec/minReplicas", json!(10)), (0, "/spec/maxReplicas", json!(11))],
@@ -162,6 +164,9 @@ fn advice_is_given(#[case] changes: &[(usize, &str, Value)], #[case] id: &str) {
         (0, UP, json!({ "policies": [{ "type": "Pods", "value": 4, "periodSeconds": 15 }] })),
     ]
 )]
+#[case::null_is_absent(
+    &[(0, "/spec/metrics/0/resource/target/averageValue", Value::Null), (0, DOWN, Value::Null)]
+)]
 #[case::no_window(&[(0, "/spec/behavior/scaleUp/stabilizationWindowSeconds", json!(0))])]
 #[case::exactly_the_request(
     &[(0, "/spec/metrics/0/resource/target/averageUtilization", json!(100))]
@@ -177,6 +182,27 @@ fn with(object: Value) -> Vec<Value> {
     let mut objects = manifests();
     objects.push(object);
     objects
+}
+
+#[rstest]
+#[case::of_containers("Container", "cpu", "shop", false)]
+#[case::of_pods("Pod", "cpu", "shop", true)]
+#[case::of_another_resource("Container", "memory", "shop", true)]
+#[case::of_another_namespace("Container", "cpu", "bank", true)]
+fn request_by_a_limit_range_is_not_missing(
+    #[case] kind: &str,
+    #[case] resource: &str,
+    #[case] namespace: &str,
+    #[case] reported: bool,
+) {
+    let mut objects = set(&[(1, CONTAINERS, json!([{ "name": "app" }]))]);
+    objects.push(json!({
+        "apiVersion": "v1", "kind": "LimitRange",
+        "metadata": { "name": "defaults", "namespace": namespace },
+        "spec": { "limits": [{ "type": kind, "defaultRequest": { resource: "100m" } }] },
+    }));
+    let findings = lint(objects);
+    assert_eq!(ids(&findings) == ["missing-request"], reported, "{findings:?}");
 }
 
 fn other_autoscaler(target: &str) -> Value {
@@ -245,24 +271,70 @@ fn custom_resource_without_selector_is_reported(#[case] scale: Value, #[case] re
     assert_eq!(ids(&findings) == ["missing-selector"], reported, "{findings:?}");
 }
 
+fn names(names: &[&str]) -> std::collections::BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+const CUSTOM: &[&str] = &["custom.metrics.k8s.io"];
+const EXTERNAL: &[&str] = &["external.metrics.k8s.io"];
+
 #[rstest]
-#[case::no_api(&[], &[], true)]
-#[case::no_metric(&["custom.metrics.k8s.io"], &["pods/other"], true)]
-#[case::served(&["custom.metrics.k8s.io"], &["pods/requests"], false)]
-#[case::no_discovery(&["custom.metrics.k8s.io"], &[], false)]
+#[case::no_api("Pods", &[], None, true)]
+#[case::no_metric("Pods", CUSTOM, Some(names(&["services/requests"])), true)]
+#[case::of_pods("Pods", CUSTOM, Some(names(&["pods/requests"])), false)]
+#[case::no_list("Pods", CUSTOM, None, false)]
+#[case::no_metric_of_objects("Object", CUSTOM, Some(names(&["services/other"])), true)]
+#[case::of_an_object("Object", CUSTOM, Some(names(&["services/requests"])), false)]
+#[case::no_external_api("External", CUSTOM, None, true)]
+#[case::no_external_metric("External", EXTERNAL, Some(names(&["other"])), true)]
+#[case::external("External", EXTERNAL, Some(names(&["requests"])), false)]
+#[case::no_external_list("External", EXTERNAL, None, false)]
 fn unserved_metric_is_reported(
+    #[case] kind: &str,
     #[case] groups: &[&str],
-    #[case] custom: &[&str],
+    #[case] listed: Option<std::collections::BTreeSet<String>>,
     #[case] reported: bool,
 ) {
-    let metric = json!({ "type": "Pods", "pods": {
+    let mut source = json!({
         "metric": { "name": "requests" }, "target": { "type": "AverageValue", "averageValue": "1" },
-    } });
+    });
+    if kind == "Object" {
+        source["describedObject"] = json!({ "apiVersion": "v1", "kind": "Service", "name": "s" });
+    }
+    let metric = json!({ "type": kind, kind.to_lowercase(): source });
     let objects = set(&[(0, "/spec/metrics", json!([metric]))]);
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let served = ServedMetrics { groups: names(groups), custom: names(custom) };
+    let is_external = kind == "External";
+    let served = ServedMetrics {
+        by: "the cluster",
+        groups: names(groups),
+        custom: listed.clone().filter(|_| !is_external),
+        external: listed.filter(|_| is_external),
+    };
     let findings = check(&Workspace::from_cluster(numbered(objects), served));
     assert_eq!(ids(&findings) == ["unserved-metric"], reported, "{findings:?}");
+}
+
+#[test]
+fn rules_serve_metrics_beside_the_apis() {
+    let rules = || ServedMetrics {
+        by: "the rules file",
+        groups: names(CUSTOM),
+        custom: Some(names(&["pods/own"])),
+        external: None,
+    };
+    let added = |groups, custom| {
+        let mut served = ServedMetrics { groups: names(groups), custom, ..<_>::default() };
+        served.add(rules());
+        assert_eq!(served.groups, names(CUSTOM));
+        served.custom
+    };
+    let both = Some(names(&["pods/own", "pods/other"]));
+    assert_eq!(added(CUSTOM, Some(names(&["pods/other"]))), both);
+    assert_eq!(added(&[], None), Some(names(&["pods/own"])));
+    // The API may serve metrics that it doesn't list.
+    assert_eq!(added(CUSTOM, None), None);
+    let alone = rules().beside_any_cluster();
+    assert_eq!(alone.groups.len(), 3);
 }
 
 #[test]
@@ -274,7 +346,7 @@ fn replicas_of_a_stored_object_are_not_advised_against() {
 
 #[rstest]
 #[case::refused(&[(0, "/spec/maxReplicas", json!(1))], "spec.maxReplicas")]
-#[case::undecodable(&[(0, "/spec/maxReplicas", json!("many"))], "spec")]
+#[case::of_another_type(&[(0, "/spec/maxReplicas", json!("many"))], "spec.maxReplicas")]
 #[case::removed_version(&[(0, "/apiVersion", json!("autoscaling/v2beta1"))], "apiVersion")]
 fn invalid_autoscaler_has_errors_and_no_advice(
     #[case] changes: &[(usize, &str, Value)],
@@ -283,6 +355,23 @@ fn invalid_autoscaler_has_errors_and_no_advice(
     let findings = lint(set(changes));
     assert_eq!(ids(&findings), ["invalid"]);
     assert_eq!((findings[0].severity(), &*findings[0].field), (Severity::Error, field));
+}
+
+#[test]
+fn required_field_that_is_null_is_an_error_of_that_field() {
+    let findings = lint(set(&[(0, "/spec/maxReplicas", Value::Null)]));
+    let errors: Vec<_> =
+        findings.iter().map(|one| (one.field.as_str(), one.message.as_str())).collect();
+    let required = ("spec.maxReplicas", "Required value: must be set and greater than 0");
+    assert!(errors.contains(&required), "{errors:?}");
+    assert!(errors.iter().all(|(field, _)| *field == required.0), "{errors:?}");
+}
+
+/// The words of a message. The API server lists the values of an enumeration in any order.
+fn sorted_words(message: &str) -> String {
+    let mut words: Vec<&str> = message.split([' ', ',']).collect();
+    words.sort_unstable();
+    words.join(" ")
 }
 
 /// The errors are those of the API server on every recorded admission.
@@ -302,19 +391,16 @@ fn errors_are_those_of_the_api_server() {
         let mut found: Vec<_> = lint(vec![object])
             .into_iter()
             .filter(|finding| finding.severity() == Severity::Error)
-            .map(|finding| (finding.field, finding.message))
+            .map(|finding| (finding.field, sorted_words(&finding.message)))
             .collect();
         let text = |cause: &Value, name: &str| cause[name].as_str().unwrap_or_default().to_owned();
+        let words = |cause: &Value, name: &str| sorted_words(&text(cause, name));
         let causes = line["causes"].as_array().into_iter().flatten();
         let mut expected: Vec<_> =
-            causes.map(|cause| (text(cause, "field"), text(cause, "message"))).collect();
+            causes.map(|cause| (text(cause, "field"), words(cause, "message"))).collect();
         found.sort();
         expected.sort();
-        // The API server lists the values of an enumeration in any order.
-        let fields = |list: &[(String, String)]| {
-            list.iter().map(|(field, _)| field.clone()).collect::<Vec<_>>()
-        };
-        assert_eq!(fields(&found), fields(&expected), "{line}");
+        assert_eq!(found, expected, "{line}");
         checked += 1;
     }
     assert_eq!(checked, 400);
@@ -331,7 +417,7 @@ fn every_rule_is_documented() {
         assert!(document.contains(&severity), "the severity of {}", rule.id);
     }
     let headings = document.lines().filter(|line| line.starts_with("## ")).count();
-    assert_eq!(headings, RULES.len() + 1, "a section for each rule, and one on usage");
+    assert_eq!(headings, RULES.len() + 2, "a section for each rule, usage and charts");
 }
 
 fn capitalized(text: &str) -> String {

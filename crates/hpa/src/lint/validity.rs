@@ -7,10 +7,10 @@ use hpa_calc::{
 };
 use serde_json::{Value, json};
 
-use super::finding::{Finding, INVALID};
+use super::finding::{Finding, INVALID, UNKNOWN_FIELD};
 use crate::manifests::{Manifest, text};
 
-/// Reports every error of an autoscaler. Returns it with the API server's defaults if it can be
+/// Reports every error and unknown field of an autoscaler. Returns it with the API server's defaults if it can be
 /// decoded and is valid.
 pub(super) fn check(
     manifest: &Manifest,
@@ -31,6 +31,23 @@ pub(super) fn check(
     if text(&object, "/apiVersion") == "autoscaling/v2beta2" {
         report("apiVersion", "autoscaling/v2beta2 was removed in Kubernetes 1.26".to_owned());
     }
+    let object = without_nulls(object);
+    for error in hpa_crd::type_errors(&object).unwrap_or_default() {
+        let (field, message) = error.split_once(": ").unwrap_or(("spec", &error));
+        report(field, message.to_owned());
+    }
+    if findings.len() > before {
+        return None;
+    }
+    for field in hpa_crd::unknown_fields(&object).unwrap_or_default() {
+        let message = "kubectl refuses a manifest with this unknown field, and the API server \
+                       drops it: check its spelling and indentation";
+        findings.push(Finding::new(&UNKNOWN_FIELD, manifest, field, message));
+    }
+    let before = findings.len();
+    let mut report = |field: &str, message: String| {
+        findings.push(Finding::new(&INVALID, manifest, field, message));
+    };
     let mut hpa: HorizontalPodAutoscaler = match serde_json::from_value(object) {
         Ok(hpa) => hpa,
         Err(error) => {
@@ -46,6 +63,19 @@ pub(super) fn check(
         report(&cause.field, cause.message);
     }
     (findings.len() == before).then_some(hpa)
+}
+
+/// An object without the fields that are null, which templates leave behind. The API server treats
+/// them as absent.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let present = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(present.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        value => value,
+    }
 }
 
 /// An `autoscaling/v1` object as v2: its only metric is a CPU utilization.

@@ -9,32 +9,38 @@ use crate::manifests::{Manifest, text};
 /// Objects of files or of a cluster.
 pub(super) struct Workspace {
     objects: Vec<Manifest>,
-    /// The metrics APIs that the cluster serves, with the metrics of their discovery. `None` for
-    /// files.
+    /// Whether the objects are manifests, as opposed to what a cluster has stored.
+    is_files: bool,
+    /// The metrics that the cluster or a rules file serves, if that is known.
     pub(super) served: Option<ServedMetrics>,
 }
 
-/// What the metrics APIs of a cluster serve.
+/// The metrics that are served.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ServedMetrics {
-    /// The groups.
+    /// What serves them, for messages.
+    pub(super) by: &'static str,
+    /// The metrics APIs.
     pub(super) groups: BTreeSet<String>,
-    /// The resources of `custom.metrics.k8s.io`, such as `pods/http_requests`.
-    pub(super) custom: BTreeSet<String>,
+    /// The metrics of `custom.metrics.k8s.io`, such as `pods/http_requests`. `None` if they are not
+    /// listed.
+    pub(super) custom: Option<BTreeSet<String>>,
+    /// The metrics of `external.metrics.k8s.io`. `None` if they are not listed.
+    pub(super) external: Option<BTreeSet<String>>,
 }
 
 impl Workspace {
     pub(super) fn from_manifests(objects: Vec<Manifest>) -> Self {
-        Self { objects, served: None }
+        Self { objects, is_files: true, served: None }
     }
 
     pub(super) fn from_cluster(objects: Vec<Manifest>, served: ServedMetrics) -> Self {
-        Self { objects, served: Some(served) }
+        Self { objects, is_files: false, served: Some(served) }
     }
 
     /// Whether the objects are manifests, as opposed to what a cluster has stored.
     pub(super) fn is_files(&self) -> bool {
-        self.served.is_none()
+        self.is_files
     }
 
     pub(super) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Manifest> {

@@ -8,23 +8,19 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{io::Write, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_controller::k8s::{ClientConfig, ClientSource, Clients};
-use hpa_prometheus::Client;
 use hpa_provider::{
-    DiscoveryMapper, FixedMapper, PrometheusProvider, ResourceMapper, Servers,
-    test_doubles::FixedObjects,
+    DiscoveryMapper, FixedMapper, PrometheusProvider, ResourceMapper, test_doubles::FixedObjects,
 };
-use hpa_rules::{Compat, Config, config::JSON_SCHEMA, generate::default_rules};
+use hpa_rules::{Config, config::JSON_SCHEMA, generate::default_rules};
 
-use crate::args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand};
+use crate::{
+    args::{GenerateArguments, PrometheusArguments, ResourceArguments, RulesCommand},
+    rules_provider::{self, read_config},
+};
 
 /// Runs a subcommand. Reports go to standard output.
 pub(crate) fn run(command: RulesCommand) -> anyhow::Result<ExitCode> {
@@ -52,16 +48,15 @@ fn generate(arguments: &GenerateArguments) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn read_config(path: &Path) -> anyhow::Result<Config> {
-    let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(name)?;
-    Config::parse(&text).with_context(name)
+/// The resources of Kubernetes itself.
+pub(crate) fn builtin_mapper() -> Arc<dyn ResourceMapper> {
+    Arc::new(FixedMapper(builtin::resources()))
 }
 
 async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn ResourceMapper>> {
     let ResourceArguments { kubeconfig, context } = arguments;
     if kubeconfig.is_none() && context.is_none() {
-        return Ok(Arc::new(FixedMapper(builtin::resources())));
+        return Ok(builtin_mapper());
     }
     let path: Option<PathBuf> = kubeconfig.clone();
     let source = ClientSource::Kubeconfig { path, context: context.clone() };
@@ -69,27 +64,14 @@ async fn mapper(arguments: &ResourceArguments) -> anyhow::Result<Arc<dyn Resourc
     Ok(Arc::new(DiscoveryMapper(Clients::new(&config).await?.api)))
 }
 
-/// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
-/// to the file's servers, because another person may have written the file.
+/// A provider for the file, if there is a server to connect to.
 async fn provider(
     config: &Config,
     prometheus: &PrometheusArguments,
     connect: bool,
     resources: &ResourceArguments,
 ) -> anyhow::Result<Option<PrometheusProvider>> {
-    let server = prometheus.server(Compat::Off)?;
-    if server.is_none() && (config.servers.is_empty() || !connect) {
-        return Ok(None);
-    }
-    let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
-    let provider = PrometheusProvider::new(
-        config.clone(),
-        Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
-        prometheus.discovery(Compat::Off),
-        mapper(resources).await?,
-        // Nothing is selected through the API server.
-        Arc::new(FixedObjects::default()),
-    )?;
-    provider.check_files().await?;
-    Ok(Some(provider))
+    // Nothing is selected through the API server.
+    let objects = Arc::new(FixedObjects::default());
+    rules_provider::provider(config, prometheus, connect, mapper(resources).await?, objects).await
 }

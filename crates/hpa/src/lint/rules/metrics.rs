@@ -1,5 +1,7 @@
 //! Checks of metrics, against the pods and the metrics APIs.
 
+use std::collections::BTreeSet;
+
 use hpa_calc::api::{MetricSourceType, MetricSpec, MetricTarget};
 use serde_json::Value;
 
@@ -60,7 +62,7 @@ fn check_utilization(subject: &mut Subject<'_>, field: &str, utilization: &Utili
     let target = subject.workspace.referenced(subject.manifest, "/spec/scaleTargetRef");
     if let Some(target) = target {
         let without = containers_without_request(&target.object, resource, *container);
-        if !without.is_empty() {
+        if !without.is_empty() && !has_default(subject, resource) {
             subject.report(
                 &MISSING_REQUEST,
                 field,
@@ -108,6 +110,23 @@ fn containers_without_request(
         .collect()
 }
 
+/// Whether a `LimitRange` of the namespace gives containers a request for the resource. It takes one
+/// of these members for it, if the others are absent.
+fn has_default(subject: &Subject<'_>, resource: &str) -> bool {
+    let is_near = |limits: &&Manifest| namespace(limits) == namespace(subject.manifest);
+    let mut limits = subject.workspace.of_kind("LimitRange").filter(is_near).flat_map(|limits| {
+        let limits = limits.object.pointer("/spec/limits").and_then(Value::as_array);
+        limits.into_iter().flatten()
+    });
+    limits.any(|limit| {
+        let members = ["defaultRequest", "default", "min", "max"];
+        text(limit, "/type") == "Container"
+            && members
+                .iter()
+                .any(|member| limit.get(member).is_some_and(|m| m.get(resource).is_some()))
+    })
+}
+
 /// The names of the `VerticalPodAutoscaler`s that change the requests of the target's pods.
 fn conflicting_vpas(subject: &Subject<'_>, utilization: &Utilization<'_>) -> Vec<String> {
     let target = &subject.hpa.spec.scale_target_ref;
@@ -148,7 +167,7 @@ fn changes_request(vpa: &Value, utilization: &Utilization<'_>) -> bool {
     })
 }
 
-/// Why no API of the cluster serves a metric.
+/// Why nothing serves a metric.
 fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
     let api = match metric.source_type {
         MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
@@ -156,11 +175,27 @@ fn unserved(metric: &MetricSpec, served: &ServedMetrics) -> Option<String> {
         MetricSourceType::External => "external.metrics.k8s.io",
         _ => return None,
     };
+    let by = served.by;
     if !served.groups.contains(api) {
-        return Some(format!("the cluster doesn't serve {api}"));
+        return Some(format!("{api} is not served by {by}"));
     }
-    let name = &metric.pods.as_ref()?.metric.name;
-    let is_listed = served.custom.contains(&format!("pods/{name}"));
-    (!served.custom.is_empty() && !is_listed)
-        .then(|| format!("custom.metrics.k8s.io has no metric {name} of pods"))
+    let is_unlisted = |listed: &Option<BTreeSet<String>>, is_it: &dyn Fn(&str) -> bool| {
+        listed.as_ref().is_some_and(|all| !all.iter().any(|name| is_it(name)))
+    };
+    if let Some(source) = &metric.pods {
+        let name = &source.metric.name;
+        let listed = format!("pods/{name}");
+        return is_unlisted(&served.custom, &|one| one == listed)
+            .then(|| format!("the metric {name} of pods in {api} is not served by {by}"));
+    }
+    if let Some(source) = &metric.object {
+        let name = &source.metric.name;
+        // The kind's resource is not known here, so that of any resource counts.
+        let is_it = |one: &str| one.split_once('/').is_some_and(|(_, metric)| metric == name);
+        return is_unlisted(&served.custom, &is_it)
+            .then(|| format!("the metric {name} in {api} is not served by {by}"));
+    }
+    let name = &metric.external.as_ref()?.metric.name;
+    is_unlisted(&served.external, &|one| one == name)
+        .then(|| format!("the metric {name} in {api} is not served by {by}"))
 }

@@ -1,0 +1,67 @@
+//! The metrics that rules serve.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use hpa_provider::{Provider, ResourceMapper, test_doubles::FixedObjects};
+
+use super::workspace::ServedMetrics;
+use crate::{args::RulesFileArguments, rules_provider};
+
+pub(super) const RESOURCE: &str = "metrics.k8s.io";
+pub(super) const CUSTOM: &str = "custom.metrics.k8s.io";
+pub(super) const EXTERNAL: &str = "external.metrics.k8s.io";
+pub(super) const METRICS_APIS: [&str; 3] = [RESOURCE, CUSTOM, EXTERNAL];
+
+/// The metrics of `--metrics-config`. `None` without that flag.
+pub(super) async fn by_rules(
+    arguments: &RulesFileArguments,
+    mapper: Arc<dyn ResourceMapper>,
+) -> anyhow::Result<Option<ServedMetrics>> {
+    // Metrics are listed, not read.
+    let objects = Arc::new(FixedObjects::default());
+    let Some(provider) = rules_provider::from_flags(arguments, mapper, objects).await? else {
+        return Ok(None);
+    };
+    rules_provider::relist(&provider).await?;
+    let groups = provider.groups();
+    let served =
+        [(groups.resource, RESOURCE), (groups.custom, CUSTOM), (groups.external, EXTERNAL)];
+    let custom = provider.custom_metrics().into_iter();
+    let external = provider.external_metrics().into_iter();
+    Ok(Some(ServedMetrics {
+        by: "the rules file",
+        groups: served
+            .into_iter()
+            .filter(|(is_served, _)| *is_served)
+            .map(|(_, group)| group.to_owned())
+            .collect(),
+        custom: groups
+            .custom
+            .then(|| custom.map(|one| format!("{}/{}", one.resource, one.metric)).collect()),
+        external: groups.external.then(|| external.map(|one| one.metric).collect()),
+    }))
+}
+
+impl ServedMetrics {
+    /// What rules serve, where nothing is known about a cluster: its APIs may serve anything that
+    /// the rules have no list for.
+    pub(super) fn beside_any_cluster(self) -> Self {
+        Self { groups: METRICS_APIS.map(str::to_owned).into(), ..self }
+    }
+
+    /// Adds what rules serve to what the APIs of a cluster serve.
+    pub(super) fn add(&mut self, rules: Self) {
+        // An API whose metrics are not known may serve any.
+        let merge = |own: &mut Option<BTreeSet<String>>, is_served: bool, other| match own {
+            Some(names) => names.extend(Option::into_iter(other).flatten()),
+            None if is_served => {}
+            None => *own = other,
+        };
+        let serves = |group: &str| self.groups.contains(group);
+        let (custom, external) = (serves(CUSTOM), serves(EXTERNAL));
+        merge(&mut self.custom, custom, rules.custom);
+        merge(&mut self.external, external, rules.external);
+        self.groups.extend(rules.groups);
+        self.by = "the cluster or the rules file";
+    }
+}

@@ -1,0 +1,73 @@
+//! A provider of the metrics of a rules file, for a command that reads them once.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::{Context, bail};
+use hpa_prometheus::Client;
+use hpa_provider::{ObjectLister, PrometheusProvider, RelistError, ResourceMapper, Servers};
+use hpa_rules::{Compat, Config};
+
+use crate::args::{PrometheusArguments, RulesFileArguments};
+
+/// Reads a rules file.
+pub(crate) fn read_config(path: &Path) -> anyhow::Result<Config> {
+    let name = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(name)?;
+    Config::parse(&text).with_context(name)
+}
+
+/// A provider for the file. `None` if there is no server, or if the user hasn't allowed connections
+/// to the file's servers, because another person may have written the file.
+pub(crate) async fn provider(
+    config: &Config,
+    prometheus: &PrometheusArguments,
+    connect: bool,
+    mapper: Arc<dyn ResourceMapper>,
+    objects: Arc<dyn ObjectLister>,
+) -> anyhow::Result<Option<PrometheusProvider>> {
+    let server = prometheus.server(Compat::Off)?;
+    if server.is_none() && (config.servers.is_empty() || !connect) {
+        return Ok(None);
+    }
+    let client = server.map(|server| Client::new(server, Arc::new(()))).transpose()?;
+    let provider = PrometheusProvider::new(
+        config.clone(),
+        Servers::new(client, Arc::new(())).permitting(prometheus.server_permissions()),
+        prometheus.discovery(Compat::Off),
+        mapper,
+        objects,
+    )?;
+    provider.check_files().await?;
+    Ok(Some(provider))
+}
+
+/// The provider of `--metrics-config`, without metrics until [`relist`]. `None` without that flag.
+pub(crate) async fn from_flags(
+    arguments: &RulesFileArguments,
+    mapper: Arc<dyn ResourceMapper>,
+    objects: Arc<dyn ObjectLister>,
+) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
+    let RulesFileArguments { metrics_config, connect, prometheus } = arguments;
+    let Some(path) = metrics_config else { return Ok(None) };
+    let name = || format!("--metrics-config {}", path.display());
+    let config = read_config(path).with_context(name)?;
+    let provider = provider(&config, prometheus, *connect, mapper, objects).await;
+    let Some(provider) = provider.with_context(name)? else {
+        let is_named = !config.servers.is_empty();
+        let connect = if is_named { ", or --connect for the file's servers" } else { "" };
+        bail!("{} needs a server: add --prometheus-url{connect}", name());
+    };
+    Ok(Some(Arc::new(provider)))
+}
+
+/// Reads the series of all rules. A rule that fails is reported, and the others work.
+pub(crate) async fn relist(provider: &PrometheusProvider) -> anyhow::Result<()> {
+    match provider.relist().await {
+        Ok(()) => Ok(()),
+        Err(error @ RelistError::Mapper(_)) => Err(error.into()),
+        Err(error) => {
+            eprintln!("hpa: {:#}", anyhow::Error::from(error));
+            Ok(())
+        }
+    }
+}
