@@ -23,6 +23,7 @@ mod man;
 mod manifests;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod plugin_completion;
 mod prometheus_metrics;
 mod query_exports;
 mod rules;
@@ -48,6 +49,9 @@ use crate::args::{Arguments, Command};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(words) = plugin_completion::requested(std::env::args_os()) {
+        return plugin_completion::print(&words);
+    }
     let Arguments { command } = Arguments::parse_or_exit();
     let failure = match &command {
         #[cfg(feature = "demo")]

@@ -328,6 +328,18 @@ async fn works_as_a_plugin_of_kubectl() {
     assert!(!is_success && error.contains("Usage: kubectl hpa explain"), "{error}");
 }
 
+#[tokio::test]
+async fn completes_the_words_of_the_plugin() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let completer = dir.path().join("kubectl_complete-hpa");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hpa"), &completer).expect("a link");
+    let output = Command::new(completer).args(["explain", "web", "--watc"]).output().await;
+    let output = String::from_utf8(output.expect("the program runs").stdout).expect("UTF-8");
+    let (candidates, directive) = output.split_once('\n').expect("a candidate");
+    assert!(candidates.starts_with("--watch\tExplain again in each sync period"), "{output}");
+    assert_eq!(directive, ":4\n");
+}
+
 /// The next first line of a report.
 async fn next_sentence(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     let sentence = async {

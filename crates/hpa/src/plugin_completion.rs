@@ -1,0 +1,198 @@
+//! Completions of `kubectl hpa`. For a plugin, kubectl runs `kubectl_complete-hpa` with the words
+//! that the user has typed, and reads the candidates as programs with Cobra print them: one per
+//! line with an optional description, then a directive.
+
+use std::{ffi::OsString, fmt::Write as _, io::Write as _, path::Path, process::ExitCode};
+
+use clap::{Arg, Command, CommandFactory, builder::PossibleValue};
+
+use crate::args::Arguments;
+
+/// The name of the program as a completer.
+const NAME: &str = "kubectl_complete-hpa";
+
+/// How the shell proceeds. The numbers are those of Cobra's `ShellCompDirective`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Directive {
+    /// Without a candidate, the shell completes names of files.
+    Files = 0,
+    NoFiles = 4,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Completion {
+    /// The candidates, some with descriptions.
+    candidates: Vec<(String, String)>,
+    directive: Directive,
+}
+
+/// The typed words, if the program was started as a completer.
+pub(crate) fn requested(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<String>> {
+    let program = arguments.next()?;
+    let is_completer = Path::new(&program).file_stem().is_some_and(|name| name == NAME);
+    is_completer.then(|| arguments.map(|word| word.to_string_lossy().into_owned()).collect())
+}
+
+/// Prints the completions of the last word.
+pub(crate) fn print(words: &[String]) -> ExitCode {
+    let mut root = Arguments::command();
+    // Adds `--help` and flags that all subcommands have.
+    root.build();
+    let Completion { candidates, directive } = complete(&root, words);
+    let mut text = String::new();
+    for (candidate, description) in candidates {
+        text.push_str(&candidate);
+        if !description.is_empty() {
+            text.push('\t');
+            text.push_str(&description);
+        }
+        text.push('\n');
+    }
+    // Writing to a string doesn't fail.
+    let _ = writeln!(text, ":{}", directive as u8);
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn complete(root: &Command, words: &[String]) -> Completion {
+    let (last, before) = match words.split_last() {
+        Some((last, before)) => (last.as_str(), before),
+        None => ("", words),
+    };
+    let mut command = root;
+    // The flag whose value is the next word.
+    let mut flag: Option<&Arg> = None;
+    for word in before {
+        if flag.take().is_some() {
+            continue;
+        }
+        if word.starts_with('-') {
+            flag = flag_of(command, word).filter(|_| !word.contains('='));
+        } else if let Some(inner) = command.find_subcommand(word) {
+            command = inner;
+        }
+    }
+    match (flag, last.split_once('=')) {
+        (Some(flag), _) => values(flag, last, ""),
+        (None, Some((name, value))) if name.starts_with("--") => match flag_of(command, name) {
+            Some(flag) => values(flag, value, &format!("{name}=")),
+            None => Completion { candidates: Vec::new(), directive: Directive::NoFiles },
+        },
+        (None, _) if last.starts_with('-') => flags(command, last),
+        (None, _) if command.has_subcommands() => subcommands(command, last),
+        (None, _) => match command.get_positionals().next() {
+            Some(positional) => values(positional, last, ""),
+            None => flags(command, last),
+        },
+    }
+}
+
+/// The flag of a word, if it takes a value.
+fn flag_of<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let word = word.split('=').next().unwrap_or_default();
+    let is_it = |flag: &&Arg| {
+        let long = flag.get_long().is_some_and(|name| word.strip_prefix("--") == Some(name));
+        let mut short = [0; 4];
+        let short = flag.get_short().map(|name| &*name.encode_utf8(&mut short));
+        long || short.is_some_and(|name| word.strip_prefix('-') == Some(name))
+    };
+    // A flag whose value is optional takes it after `=` only.
+    let needs_value = |flag: &&Arg| {
+        flag.get_action().takes_values() && flag.get_num_args().is_none_or(|n| n.min_values() > 0)
+    };
+    command.get_arguments().filter(needs_value).find(is_it)
+}
+
+fn values(argument: &Arg, typed: &str, prefix: &str) -> Completion {
+    let possible = argument.get_possible_values();
+    let directive = if possible.is_empty() { Directive::Files } else { Directive::NoFiles };
+    let visible = possible.iter().filter(|value| !value.is_hide_set());
+    let matching = visible.filter(|value| value.get_name().starts_with(typed));
+    let candidate = |value: &PossibleValue| {
+        let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+        (format!("{prefix}{}", value.get_name()), first_line(&help))
+    };
+    Completion { candidates: matching.map(candidate).collect(), directive }
+}
+
+fn flags(command: &Command, typed: &str) -> Completion {
+    let visible = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let candidate = |flag: &Arg| {
+        let name = format!("--{}", flag.get_long()?);
+        let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+        name.starts_with(typed).then(|| (name, first_line(&help)))
+    };
+    Completion {
+        candidates: visible.filter_map(candidate).collect(),
+        directive: Directive::NoFiles,
+    }
+}
+
+fn subcommands(command: &Command, typed: &str) -> Completion {
+    let visible = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let matching = visible.filter(|inner| inner.get_name().starts_with(typed));
+    let candidate = |inner: &Command| {
+        let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+        (inner.get_name().to_owned(), first_line(&about))
+    };
+    Completion { candidates: matching.map(candidate).collect(), directive: Directive::NoFiles }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn completed(words: &[&str]) -> (Vec<String>, Directive) {
+        let mut root = Arguments::command();
+        root.build();
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let Completion { candidates, directive } = complete(&root, &words);
+        (candidates.into_iter().map(|(candidate, _)| candidate).collect(), directive)
+    }
+
+    #[rstest]
+    #[case::subcommand(&["ex"], &["explain"])]
+    #[case::inner_subcommand(&["rules", "ex"], &["explain"])]
+    #[case::flag(&["explain", "web", "--wat"], &["--watch"])]
+    #[case::value_after_a_space(&["explain", "web", "-o", ""], &["text", "json", "yaml"])]
+    #[case::value_of_a_long_flag(&["explain", "--output", "y"], &["yaml"])]
+    #[case::value_after_an_equals_sign(&["lint", "--output=s"], &["--output=sarif"])]
+    #[case::value_named_like_a_subcommand(&["--help", "explain", "-n", "lint", "--watc"], &["--watch"])]
+    #[case::positional_value(&["completions", "ba"], &["bash"])]
+    #[case::unknown_flag(&["explain", "--nothing=x"], &[])]
+    fn last_word_is_completed(#[case] words: &[&str], #[case] expected: &[&str]) {
+        let (candidates, directive) = completed(words);
+        assert_eq!(candidates, expected);
+        assert_eq!(directive, Directive::NoFiles);
+    }
+
+    #[test]
+    fn files_are_left_to_the_shell() {
+        for words in [&["lint", ""][..], &["explain", "-f", ""], &["explain", "--filename=w"]] {
+            assert_eq!(completed(words), (Vec::new(), Directive::Files), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_typed_lists_the_commands() {
+        for words in [&[][..], &[""]] {
+            let (candidates, _) = completed(words);
+            assert!(["explain", "lint"].iter().all(|name| candidates.contains(&(*name).into())));
+        }
+    }
+
+    #[test]
+    fn only_the_completer_completes() {
+        let requested = |words: &[&str]| requested(words.iter().map(OsString::from));
+        assert_eq!(requested(&["/bin/kubectl_complete-hpa", "ex"]), Some(vec!["ex".to_owned()]));
+        assert_eq!(requested(&["/bin/kubectl-hpa", "explain"]), None);
+    }
+}
