@@ -325,10 +325,9 @@ impl Cluster {
     /// Stops the controller as SIGTERM does. An elected one may have lost the lease by then.
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(instance) = self.controller.take() {
-            match instance.controller.terminate().await {
-                Ok(()) => {}
-                Err(RunError::LeadershipLost) if self.shape.is_elected => {}
-                Err(error) => panic!("{} did not stop orderly: {error}", instance.name),
+            let outcome = instance.controller.terminate().await;
+            if !(self.shape.is_elected && matches!(outcome, Err(RunError::LeadershipLost))) {
+                outcome.expect("an orderly shutdown");
             }
             self.journal.ended(&instance.name);
         }

@@ -105,6 +105,7 @@ impl CompatArgument {
 /// Which of several adapters writes the status of schedules.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
+#[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct AdapterElectionArguments {
     /// Acquire a lease before writing the status of schedules. All replicas serve metrics. Set to
     /// false only if there is a single one

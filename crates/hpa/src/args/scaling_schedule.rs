@@ -18,6 +18,7 @@ pub(crate) struct ScalingScheduleArguments {
 
 /// What applies to schedules that don't say otherwise.
 #[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct ScheduleDefaults {
     /// Duration of the ramps of schedules that don't set scalingWindowDurationMinutes
     #[arg(
