@@ -4,9 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, User, Version,
-    authorization::AuthorizerOptions,
-    reviews::{Access, AccessReviews, ReviewError},
+    Access, AccessReviews, Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions,
+    Metrics, ReviewError, Trust, User, Version,
 };
 use hpa_calc::settings::Settings;
 use hpa_controller::{Dependencies, Options, k8s::Clients};

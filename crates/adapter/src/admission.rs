@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
+use hpa_reviews::ReviewLimit;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::reviews::ReviewError;
 
 /// Who sends a request, as far as limits are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,30 +66,6 @@ impl Limits {
     }
 }
 
-/// Bounds reviews that run, and those that wait until they may.
-pub(crate) struct ReviewLimit {
-    /// Those that run or wait.
-    started: Semaphore,
-    running: Semaphore,
-}
-
-impl ReviewLimit {
-    pub(crate) fn new(running: usize, waiting: usize) -> Self {
-        let started = Semaphore::new(running + waiting);
-        Self { started, running: Semaphore::new(running) }
-    }
-
-    /// Runs a review as soon as it may. Fails at once if too many wait.
-    pub(crate) async fn run<T>(
-        &self,
-        review: impl Future<Output = Result<T, ReviewError>>,
-    ) -> Result<T, ReviewError> {
-        let _started = self.started.try_acquire().map_err(|_| ReviewError::TooMany)?;
-        let _running = self.running.acquire().await.map_err(|_| ReviewError::TooMany)?;
-        review.await
-    }
-}
-
 /// Bounds the bytes of responses that have not been sent yet.
 pub(crate) struct UnreadLimit {
     free_kib: Arc<Semaphore>,
@@ -127,22 +102,7 @@ impl UnreadLimit {
 
 #[cfg(test)]
 mod tests {
-    use futures::{FutureExt, future::pending};
-
     use super::*;
-
-    #[tokio::test]
-    async fn reviews_wait_for_others_and_are_refused_if_too_many_wait() {
-        let limit = ReviewLimit::new(1, 1);
-        let mut running = Box::pin(limit.run(pending::<Result<(), _>>()));
-        assert!(running.as_mut().now_or_never().is_none());
-        let mut waiting = Box::pin(limit.run(async { Ok(()) }));
-        assert!(waiting.as_mut().now_or_never().is_none(), "one runs already");
-        let refused = limit.run(async { Ok(()) }).now_or_never();
-        assert!(matches!(refused, Some(Err(ReviewError::TooMany))));
-        drop(running);
-        assert!(matches!(waiting.now_or_never(), Some(Ok(()))));
-    }
 
     #[test]
     fn bytes_count_until_they_are_dropped() {

@@ -24,7 +24,6 @@ mod admission;
 mod api;
 pub mod api_service;
 pub mod authentication;
-pub mod authorization;
 pub mod certificates;
 mod connections;
 mod der;
@@ -34,17 +33,15 @@ mod log_limit;
 pub mod metrics;
 mod request_labels;
 mod response;
-pub mod reviews;
 pub mod server;
 pub mod service;
 #[cfg(test)]
 mod test_certificates;
-mod ttl_cache;
-pub mod user;
 
 pub use authentication::{Authenticator, Trust};
-pub use authorization::Authorizer;
+pub use hpa_reviews::{
+    Access, AccessReviews, Authorizer, AuthorizerOptions, ReviewError, TokenAuthenticator, User,
+};
 pub use metrics::Metrics;
 pub use server::Server;
 pub use service::{Adapter, AdapterOptions, Version};
-pub use user::User;

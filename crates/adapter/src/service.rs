@@ -16,6 +16,7 @@ use hpa_metrics_api::{
     status::Forbidden,
 };
 use hpa_provider::Provider;
+use hpa_reviews::{ANONYMOUS, Authorizer, MASTERS, ReviewError, User};
 use hpa_rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use hyper::body::Bytes;
@@ -26,15 +27,12 @@ use tracing::{debug, warn};
 use crate::{
     admission::{Admission, Caller, Limits},
     authentication::{Authenticator, Peer, Unauthenticated},
-    authorization::Authorizer,
     describe::describe,
     health::{self, Check},
     log_limit::LogLimit,
     metrics::{CONTENT_TYPE, Metrics},
     request_labels::RequestLabels,
     response::{Preferences, Reply, for_method, json, reply, text},
-    reviews::ReviewError,
-    user::{ANONYMOUS, MASTERS, User},
 };
 
 /// How long a request may take.

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, Version,
-    authorization::AuthorizerOptions,
+    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Trust, Version,
 };
 use hpa_metrics_api::InstalledGroups;
 use hpa_prometheus::{Client, Settings, Verb, parse_header};

@@ -11,8 +11,7 @@ mod provider;
 use std::sync::Arc;
 
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Trust, Version,
-    authorization::AuthorizerOptions,
+    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Trust, Version,
 };
 use hpa_metrics_api::InstalledGroups;
 use http::Request;

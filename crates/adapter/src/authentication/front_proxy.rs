@@ -3,11 +3,11 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use hpa_reviews::User;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use super::authority::Authority;
-use crate::user::User;
 
 /// Which front proxies are trusted, and which headers they set.
 #[derive(Clone, Debug)]

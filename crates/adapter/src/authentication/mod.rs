@@ -11,12 +11,12 @@ mod front_proxy;
 mod peer;
 #[cfg(test)]
 mod tests;
-mod token;
 mod trust;
 mod trust_source;
 
 use std::sync::Arc;
 
+use hpa_reviews::{ReviewError, TokenAuthenticator, TokenError, User};
 use http::HeaderMap;
 use parking_lot::RwLock;
 
@@ -24,11 +24,10 @@ pub use authority::{Authority, AuthorityError};
 pub use client_verifier::RequestedCertificates;
 pub use front_proxy::FrontProxy;
 pub use peer::Peer;
-pub use token::{TokenAuthenticator, TokenError};
 pub use trust::{Trust, TrustError};
 pub use trust_source::{FrontProxyFlags, Lookup, TrustSettings, TrustSource, TrustSourceError};
 
-use crate::{describe::describe, reviews::ReviewError, user::User};
+use crate::describe::describe;
 
 /// Determines the user of a request.
 pub struct Authenticator {

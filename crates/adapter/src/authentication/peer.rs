@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use hpa_reviews::User;
 use http::HeaderMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{front_proxy::FrontProxy, trust::Trust};
-use crate::{der::Subject, user::User};
+use crate::der::Subject;
 
 /// How long a verification holds, so that a certificate that expires ends the access of an open
 /// connection.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use hpa_reviews::{ReviewError, TokenReviews, User};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::Mutex;
 use rcgen::ExtendedKeyUsagePurpose;
@@ -12,11 +13,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::{Authenticator, Peer, RequestedCertificates, TokenAuthenticator, Trust};
-use crate::{
-    reviews::{ReviewError, TokenReviews},
-    test_certificates::{Cluster, Leaf, authority, leaf},
-    user::User,
-};
+use crate::test_certificates::{Cluster, Leaf, authority, leaf};
 
 /// Knows two tokens. The API server fails for another one.
 #[derive(Default)]

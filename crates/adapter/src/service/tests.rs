@@ -5,16 +5,12 @@ use std::{collections::HashSet, pin::Pin};
 use async_trait::async_trait;
 use futures::{FutureExt, future::pending};
 use hpa_provider::test_doubles::FixedProvider;
+use hpa_reviews::{Access, AccessReviews, AuthorizerOptions, TokenAuthenticator, TokenReviews};
 use http::Request;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{
-    authentication::TokenAuthenticator,
-    authorization::AuthorizerOptions,
-    reviews::{Access, AccessReviews, TokenReviews},
-    test_certificates::{Cluster, leaf},
-};
+use crate::test_certificates::{Cluster, leaf};
 
 /// An API server that reviews only what it is prepared for, and never answers other requests.
 #[derive(Default)]

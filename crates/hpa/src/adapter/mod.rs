@@ -8,9 +8,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use hpa_adapter::{
-    Adapter, AdapterOptions, Authenticator, Authorizer, Metrics, Server, Version,
-    authentication::{FrontProxyFlags, Lookup, TokenAuthenticator, TrustSettings, TrustSource},
-    authorization::AuthorizerOptions,
+    Adapter, AdapterOptions, Authenticator, Authorizer, AuthorizerOptions, Metrics, Server,
+    TokenAuthenticator, Version,
+    authentication::{FrontProxyFlags, Lookup, TrustSettings, TrustSource},
     server::ServerOptions,
 };
 use hpa_controller::{

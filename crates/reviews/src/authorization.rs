@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use hpa_metrics_api::RequestInfo;
 
 use crate::{
-    admission::ReviewLimit,
-    reviews::{Access, AccessReviews, ReviewError},
+    limit::ReviewLimit,
+    review::{Access, AccessReviews, ReviewError},
     ttl_cache::TtlCache,
     user::{MASTERS, User},
 };
@@ -64,7 +64,7 @@ impl Authorizer {
     }
 
     /// Whether a user may send a request. The API server may have to review it, within the limit.
-    pub(crate) async fn authorize(
+    pub async fn authorize(
         &self,
         user: &User,
         request: &RequestInfo,
@@ -100,7 +100,7 @@ impl Authorizer {
     }
 
     /// Whether everybody may send a request.
-    pub(crate) fn is_always_allowed(&self, request: &RequestInfo) -> bool {
+    pub fn is_always_allowed(&self, request: &RequestInfo) -> bool {
         let path = request.path.trim_start_matches('/');
         request.resource.is_none()
             && self.always_allowed.iter().any(|allowed| {

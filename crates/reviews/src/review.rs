@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hpa_metrics_api::RequestInfo;
 use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec},
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
     authorization::v1::{
         NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
     },
@@ -67,19 +67,57 @@ pub trait AccessReviews: Send + Sync {
 impl TokenReviews for Client {
     async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
-        let review = TokenReview { spec, ..TokenReview::default() };
-        let reviews: Api<TokenReview> = Api::all(self.clone());
-        let parameters = PostParams::default();
-        let created = timeout(TIMEOUT, reviews.create(&parameters, &review)).await;
-        let created = created.map_err(|_| ReviewError::Timeout)??;
-        let status = created.status.filter(|status| status.authenticated == Some(true));
-        let Some(user) = status.and_then(|status| status.user) else { return Ok(None) };
-        Ok(Some(User {
-            name: user.username.unwrap_or_default(),
-            uid: user.uid.unwrap_or_default(),
-            groups: user.groups.unwrap_or_default(),
-            extra: user.extra.unwrap_or_default(),
-        }))
+        Ok(review(self, spec).await?.and_then(|status| status.user).map(user))
+    }
+}
+
+/// Reviews tokens that were issued for an audience. Other tokens of the same user are not valid.
+#[derive(Clone)]
+pub struct AudienceReviews {
+    client: Client,
+    audience: String,
+}
+
+impl AudienceReviews {
+    /// Reviews by this client.
+    pub fn new(client: Client, audience: &str) -> Self {
+        Self { client, audience: audience.to_owned() }
+    }
+}
+
+#[async_trait]
+impl TokenReviews for AudienceReviews {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        let audiences = Some(vec![self.audience.clone()]);
+        let spec = TokenReviewSpec { token: token.to_owned(), audiences };
+        let status = review(&self.client, spec).await?;
+        // An authenticator that ignores audiences returns none.
+        let is_for_audience = |status: &TokenReviewStatus| {
+            status.audiences.iter().flatten().any(|audience| *audience == self.audience)
+        };
+        Ok(status.filter(is_for_audience).and_then(|status| status.user).map(user))
+    }
+}
+
+/// The status of a review, if the token is valid.
+async fn review(
+    client: &Client,
+    spec: TokenReviewSpec,
+) -> Result<Option<TokenReviewStatus>, ReviewError> {
+    let review = TokenReview { spec, ..TokenReview::default() };
+    let reviews: Api<TokenReview> = Api::all(client.clone());
+    let parameters = PostParams::default();
+    let created = timeout(TIMEOUT, reviews.create(&parameters, &review)).await;
+    let created = created.map_err(|_| ReviewError::Timeout)??;
+    Ok(created.status.filter(|status| status.authenticated == Some(true)))
+}
+
+fn user(info: UserInfo) -> User {
+    User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra: info.extra.unwrap_or_default(),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
 use crate::{
-    admission::ReviewLimit,
-    reviews::{ReviewError, TokenReviews},
+    limit::ReviewLimit,
+    review::{ReviewError, TokenReviews},
     ttl_cache::TtlCache,
     user::User,
 };
@@ -57,12 +57,16 @@ impl TokenAuthenticator {
         Self { reviews, lifetime, limit, valid, invalid }
     }
 
-    /// The user of the token in the headers. `None` if there is no token.
-    pub(super) async fn authenticate(
-        &self,
-        headers: &HeaderMap,
-    ) -> Result<Option<User>, TokenError> {
-        let Some(token) = bearer_token(headers) else { return Ok(None) };
+    /// The user of the token in the header `Authorization`. `None` if there is no token.
+    pub async fn authenticate(&self, headers: &HeaderMap) -> Result<Option<User>, TokenError> {
+        match bearer_token(headers, &header::AUTHORIZATION) {
+            Some(token) => self.user(token).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The user of a token.
+    pub async fn user(&self, token: String) -> Result<User, TokenError> {
         if token.len() > MAX_TOKEN_BYTES {
             return Err(TokenError::Invalid);
         }
@@ -71,7 +75,7 @@ impl TokenAuthenticator {
             None => self.limit.run(self.review(token)).await?,
         };
         match reviewed {
-            Reviewed::Valid(user) => Ok(Some(user)),
+            Reviewed::Valid(user) => Ok(user),
             Reviewed::Invalid => Err(TokenError::Invalid),
         }
     }
@@ -96,9 +100,9 @@ impl TokenAuthenticator {
     }
 }
 
-/// The token of `Authorization: Bearer TOKEN`.
-fn bearer_token(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::AUTHORIZATION)?;
+/// The token of `NAME: Bearer TOKEN`, for example with the name `Authorization`.
+pub fn bearer_token(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let value = headers.get(name)?;
     let value = String::from_utf8_lossy(value.as_bytes());
     let (scheme, rest) = value.trim().split_once(' ')?;
     let token = rest.split(' ').next().unwrap_or_default();
