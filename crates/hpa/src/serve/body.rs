@@ -8,22 +8,22 @@ use std::{
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-use super::connections::Scrape;
+use super::connections::LongResponse;
 
 /// Bytes per frame. hyper takes the next frame only after it has sent most of the ones before, so
-/// that a scrape lasts until its client has read the response.
+/// that a response lasts until its client has read it.
 const FRAME_BYTES: usize = 64 << 10;
 
 /// A text.
-pub(super) struct Text {
+pub(crate) struct Text {
     rest: Bytes,
     /// Ends with this body.
-    _scrape: Option<Scrape>,
+    _response: Option<LongResponse>,
 }
 
 impl Text {
-    pub(super) fn new(text: impl Into<Bytes>, scrape: Option<Scrape>) -> Self {
-        Self { rest: text.into(), _scrape: scrape }
+    pub(crate) fn new(text: impl Into<Bytes>, response: Option<LongResponse>) -> Self {
+        Self { rest: text.into(), _response: response }
     }
 }
 

@@ -10,30 +10,32 @@ use tokio_util::sync::CancellationToken;
 /// connections can't keep the kubelet's probes out.
 pub(super) const MAX_CONNECTIONS: usize = 64;
 
-/// How many connections may wait for `/metrics`, or receive it. Each may hold megabytes until its
-/// client has read them. Another one replaces the oldest.
-pub(super) const MAX_SCRAPES: usize = 4;
-
 /// The open connections.
-#[derive(Default)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     open: Mutex<OpenConnections<Activity>>,
+    max_long_responses: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Activity {
     /// Waits for a request head, or for the client to read a short response.
     Idle,
-    /// A scrape of `/metrics` is in progress.
-    Scrape,
+    /// A long response is in progress.
+    LongResponse,
 }
 
 impl Connections {
+    /// `max_long_responses` connections may wait for a long response, or receive one. Each may hold
+    /// megabytes until its client has read them. Another one replaces the oldest.
+    pub(super) fn new(max_long_responses: usize) -> Self {
+        Self { open: Mutex::default(), max_long_responses }
+    }
+
     /// Adds a connection. If there are too many, closes the oldest idle one.
     pub(super) fn open(self: &Arc<Self>) -> Connection {
         let mut open = self.open.lock();
         if open.len() >= MAX_CONNECTIONS {
-            // Fewer than all connections have a scrape, so one is idle.
+            // Fewer than all connections have a long response, so one is idle.
             open.close_oldest(Activity::Idle);
         }
         let (id, close) = open.add(Activity::Idle);
@@ -42,7 +44,7 @@ impl Connections {
 }
 
 /// An open connection. Dropping it removes it.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     connections: Arc<Connections>,
     id: u64,
     close: CancellationToken,
@@ -55,18 +57,18 @@ impl Connection {
     }
 
     /// A request arrived that is answered at once.
-    pub(super) fn touch(&self) {
+    pub(crate) fn touch(&self) {
         self.connections.open.lock().set(self.id, Activity::Idle);
     }
 
-    /// Starts a scrape. If there are too many, closes the connection with the oldest one.
-    pub(super) fn begin_scrape(&self) -> Scrape {
+    /// Starts a long response. If there are too many, closes the connection with the oldest one.
+    pub(crate) fn begin_long_response(&self) -> LongResponse {
         let mut open = self.connections.open.lock();
-        if open.count(Activity::Scrape) >= MAX_SCRAPES {
-            open.close_oldest(Activity::Scrape);
+        if open.count(Activity::LongResponse) >= self.connections.max_long_responses {
+            open.close_oldest(Activity::LongResponse);
         }
-        open.set(self.id, Activity::Scrape);
-        Scrape { connections: self.connections.clone(), id: self.id }
+        open.set(self.id, Activity::LongResponse);
+        LongResponse { connections: self.connections.clone(), id: self.id }
     }
 }
 
@@ -76,13 +78,13 @@ impl Drop for Connection {
     }
 }
 
-/// A scrape in progress. It ends when this is dropped.
-pub(super) struct Scrape {
+/// A long response in progress. It ends when this is dropped.
+pub(crate) struct LongResponse {
     connections: Arc<Connections>,
     id: u64,
 }
 
-impl Drop for Scrape {
+impl Drop for LongResponse {
     fn drop(&mut self) {
         self.connections.open.lock().set(self.id, Activity::Idle);
     }
@@ -92,15 +94,17 @@ impl Drop for Scrape {
 mod tests {
     use super::*;
 
+    const MAX_LONG: usize = 4;
+
     fn is_replaced(connection: &Connection) -> bool {
         connection.close.is_cancelled()
     }
 
     #[test]
     fn oldest_idle_connection_is_replaced_when_all_are_taken() {
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(Connections::new(MAX_LONG));
         let open: Vec<_> = (0..MAX_CONNECTIONS).map(|_| connections.open()).collect();
-        let _scrape = open[0].begin_scrape();
+        let _response = open[0].begin_long_response();
         open[1].touch();
         let _next = connections.open();
         let replaced: Vec<_> = (0..MAX_CONNECTIONS).filter(|at| is_replaced(&open[*at])).collect();
@@ -109,7 +113,7 @@ mod tests {
 
     #[test]
     fn closed_connection_makes_room() {
-        let connections = Arc::new(Connections::default());
+        let connections = Arc::new(Connections::new(MAX_LONG));
         let mut open: Vec<_> = (0..MAX_CONNECTIONS).map(|_| connections.open()).collect();
         open.pop();
         open.push(connections.open());
@@ -117,15 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn oldest_scrape_is_replaced_when_there_are_too_many() {
-        let connections = Arc::new(Connections::default());
-        let open: Vec<_> = (0..=MAX_SCRAPES).map(|_| connections.open()).collect();
-        let mut scrapes: Vec<_> =
-            open.iter().take(MAX_SCRAPES).map(Connection::begin_scrape).collect();
-        scrapes.remove(0);
-        scrapes.push(open[MAX_SCRAPES].begin_scrape());
+    fn oldest_long_response_is_replaced_when_there_are_too_many() {
+        let connections = Arc::new(Connections::new(MAX_LONG));
+        let open: Vec<_> = (0..=MAX_LONG).map(|_| connections.open()).collect();
+        let mut responses: Vec<_> =
+            open.iter().take(MAX_LONG).map(Connection::begin_long_response).collect();
+        responses.remove(0);
+        responses.push(open[MAX_LONG].begin_long_response());
         assert!(!open.iter().any(is_replaced));
-        scrapes.push(open[0].begin_scrape());
+        responses.push(open[0].begin_long_response());
         assert!(is_replaced(&open[1]) && !is_replaced(&open[2]));
     }
 }

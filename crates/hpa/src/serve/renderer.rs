@@ -1,4 +1,4 @@
-//! Renders `/metrics`, once at a time.
+//! Renders long responses, one at a time.
 
 use std::sync::Arc;
 
@@ -7,23 +7,26 @@ use tokio::{
     task::{JoinError, spawn_blocking},
 };
 
-/// Renders `/metrics` outside the runtime's threads: with many autoscalers it takes long, and must
-/// not block the workers.
-pub(super) struct Renderer {
-    render: Arc<dyn Fn() -> String + Send + Sync>,
+/// Renders long responses outside the runtime's threads: with many autoscalers it takes long, and
+/// must not block the workers.
+pub(crate) struct Renderer {
     permit: Arc<Semaphore>,
 }
 
-impl Renderer {
-    pub(super) fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self { render: Arc::new(render), permit: Arc::new(Semaphore::new(1)) }
+impl Default for Renderer {
+    fn default() -> Self {
+        Self { permit: Arc::new(Semaphore::new(1)) }
     }
+}
 
+impl Renderer {
     /// Renders after the renderings before have finished, also those whose client is gone.
-    pub(super) async fn render(&self) -> Result<String, JoinError> {
+    pub(crate) async fn render<T: Send + 'static>(
+        &self,
+        render: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
         // The semaphore is never closed, so this doesn't fail.
         let permit = self.permit.clone().acquire_owned().await.ok();
-        let render = self.render.clone();
         spawn_blocking(move || {
             let _permit = permit;
             render()
@@ -47,16 +50,17 @@ mod tests {
         let (finish, finished) = mpsc::channel::<()>();
         let finished = parking_lot::Mutex::new(finished);
         let running = AtomicUsize::new(0);
-        let renderer = Arc::new(Renderer::new(move || {
+        let renderer = Arc::new(Renderer::default());
+        let text = Arc::new(move || {
             let concurrent = running.fetch_add(1, Ordering::SeqCst) + 1;
             started.send(concurrent).expect("a test");
             finished.lock().recv().expect("a test");
             running.fetch_sub(1, Ordering::SeqCst);
             concurrent.to_string()
-        }));
+        });
         let render = || {
-            let renderer = renderer.clone();
-            tokio::spawn(async move { renderer.render().await })
+            let (renderer, text) = (renderer.clone(), text.clone());
+            tokio::spawn(async move { renderer.render(move || text()).await })
         };
         let abandoned = render();
         assert_eq!(starts.recv().await, Some(1));

@@ -1,7 +1,11 @@
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
@@ -33,7 +37,8 @@ async fn get(address: SocketAddr, request: &str) -> String {
 #[tokio::test]
 async fn endpoints_report_the_state_of_the_controller() {
     let telemetry = Arc::new(Telemetry::default());
-    let (server, address) = serve(LOOPBACK, None, telemetry.clone()).await.expect("a port");
+    let (server, address) =
+        serve_telemetry(LOOPBACK, None, telemetry.clone()).await.expect("a port");
     let response = get(address, "GET /readyz").await;
     assert!(response.starts_with("HTTP/1.1 503") && response.ends_with("caches not synced\n"));
     telemetry.set_synced();
@@ -65,7 +70,7 @@ async fn read_to_end(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn idle_connections_do_not_block_probes() {
-    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let (_server, address) = serve_telemetry(LOOPBACK, None, Arc::default()).await.expect("a port");
     let mut idle = Vec::new();
     for _ in 0..64 {
         idle.push(TcpStream::connect(address).await.expect("a server"));
@@ -80,7 +85,7 @@ async fn idle_connections_do_not_block_probes() {
 
 #[tokio::test]
 async fn request_head_must_arrive_in_time() {
-    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let (_server, address) = serve_telemetry(LOOPBACK, None, Arc::default()).await.expect("a port");
     let mut silent = TcpStream::connect(address).await.expect("a server");
     let mut slow = TcpStream::connect(address).await.expect("a server");
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.expect("a server");
@@ -95,8 +100,9 @@ async fn request_head_must_arrive_in_time() {
 
 #[tokio::test]
 async fn port_in_use_is_reported_with_the_flag() {
-    let (_server, address) = serve(LOOPBACK, None, Arc::default()).await.expect("a port");
-    let error = serve(address, None, Arc::default()).await.err().expect("the port is taken");
+    let (_server, address) = serve_telemetry(LOOPBACK, None, Arc::default()).await.expect("a port");
+    let error =
+        serve_telemetry(address, None, Arc::default()).await.err().expect("the port is taken");
     assert!(error.to_string().contains("--metrics-port"), "{error}");
 }
 
@@ -133,7 +139,7 @@ async fn changed_certificate_is_reloaded() {
         ServingCertificate::from_files(path("tls.crt"), path("tls.key"), Handshake::default())
             .expect("certificates");
     let (_server, address) =
-        serve(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
+        serve_telemetry(LOOPBACK, Some(certificates), Arc::default()).await.expect("a port");
     let response = get_trusting(address, first.clone()).await.expect("it is trusted");
     assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 
