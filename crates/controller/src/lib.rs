@@ -38,6 +38,7 @@
 //! | [`leader_election`], `leader_task` | which instance may write |
 //! | `health` | probes |
 //! | [`metrics`] | Prometheus metrics |
+//! | [`debug`] | what the debug API serves |
 //! | `peer_check` | looks for another controller at the start |
 //! | `suspension` | relists after the machine was suspended |
 //! | `config`, `worker`, `controller` | wiring |
@@ -47,6 +48,7 @@ pub mod cache;
 mod clock;
 mod config;
 mod controller;
+pub mod debug;
 pub mod events;
 mod foresight;
 mod hash;

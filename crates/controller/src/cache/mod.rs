@@ -13,7 +13,10 @@ mod watch_age;
 use std::sync::Arc;
 
 pub use hpas::{Autoscaler, Autoscalers, Change, ErrorClass, FailureChange, Origin};
-pub(crate) use hpas::{MetricProposal, NextDue, PeerWrite, ReconcileDetail, desired_state_eq};
+pub(crate) use hpas::{
+    DecisionRun, DecisionSample, Decisions, MetricProposal, NextDue, PeerWrite, ReconcileDetail,
+    RecordedDecision, desired_state_eq,
+};
 pub use pods::{PodIndex, PodLookup, Pods};
 pub(crate) use scales::ScaleCache;
 pub use selectors::SelectorIndex;

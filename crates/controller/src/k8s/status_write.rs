@@ -33,6 +33,20 @@ impl FieldManager {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether a field manager is one of this project.
+    pub fn is_hpa_rs(manager: &str) -> bool {
+        let rest = manager.strip_prefix(FIELD_MANAGER);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+    }
+
+    /// The namespace and name of the lease in the name of a field manager, if it is one of this
+    /// project with leader election.
+    pub fn parse_lease(manager: &str) -> Option<(&str, &str)> {
+        let lease = manager.strip_prefix(FIELD_MANAGER)?.strip_prefix(':')?;
+        // A name that was cut off names another lease, or none.
+        lease.split_once('/').filter(|_| manager.len() < MAX_FIELD_MANAGER)
+    }
 }
 
 /// The last write of an autoscaler's status by one field manager.
@@ -46,8 +60,7 @@ pub struct StatusWrite {
 impl StatusWrite {
     /// Whether an instance of this project wrote it.
     pub fn is_by_hpa_rs(&self) -> bool {
-        let rest = self.manager.strip_prefix(FIELD_MANAGER);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        FieldManager::is_hpa_rs(&self.manager)
     }
 }
 
@@ -138,6 +151,10 @@ mod tests {
         assert_eq!(manager.as_str(), "hpa-controller:autoscaling/hpa-controller");
         let long = FieldManager::for_lease(&"n".repeat(63), &"l".repeat(63));
         assert_eq!(long.as_str().len(), MAX_FIELD_MANAGER);
+        let lease = FieldManager::parse_lease;
+        assert_eq!(lease(manager.as_str()), Some(("autoscaling", "hpa-controller")));
+        let none = [long.as_str(), "hpa-controller", "hpa-controllers:a/b", "hpa-controller:a"];
+        assert_eq!(none.map(lease), [None; 4]);
     }
 
     #[test]

@@ -22,12 +22,14 @@ mod text;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},
+    time::Duration,
 };
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use prometheus::core::Collector;
+use tokio::time::Instant;
 
 use crate::{
     cache::{Autoscalers, WatchAges},
@@ -126,6 +128,33 @@ impl Telemetry {
 
     pub fn attach(&self, sources: Sources) {
         *self.sources.lock() = sources;
+    }
+
+    /// The parts of the controller that documents of the debug API are read from.
+    pub(crate) fn sources(&self) -> Sources {
+        self.sources.lock().clone()
+    }
+
+    pub(crate) fn build_info(&self) -> &BuildInfo {
+        &self.options.build
+    }
+
+    /// The name of the lease, and whether this process holds it. Without leader election, there is
+    /// no name, and the process counts as the leader.
+    pub(crate) fn leadership(&self) -> (Option<String>, bool) {
+        let leader = self.leader.lock();
+        let first = leader.iter().next();
+        first.map_or((None, true), |(name, is_leader)| (Some(name.clone()), *is_leader))
+    }
+
+    /// When the workers were started, if they run.
+    pub(crate) fn working_since(&self) -> Option<Instant> {
+        self.health.working_since()
+    }
+
+    /// How long writes of histories have been failing.
+    pub(crate) fn history_unsaved(&self) -> Duration {
+        self.history.lock().unsaved_for().unwrap_or_default()
     }
 
     /// Exports the metrics of a collector, too. Their names must not be those of other metrics.

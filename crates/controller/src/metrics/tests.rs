@@ -91,6 +91,7 @@ fn reconcile(telemetry: &Telemetry, name: &str, proposals: &[Result<i32, &str>])
         key: &key,
         hpa: &hpa,
         conclusion: &conclusion,
+        at: Timestamp::UNIX_EPOCH,
         duration: Duration::ZERO,
         read_durations: &read_durations,
     });
@@ -115,7 +116,7 @@ async fn exposition_matches_the_recorded_one() {
     sources.queue.add(key("web"));
     telemetry.dequeued(&key("web"), Duration::from_micros(3), seconds(15));
     telemetry.processed(Duration::from_millis(2));
-    telemetry.scheduled(&key("web"), tokio::time::Instant::now() + seconds(15));
+    telemetry.scheduled(&key("web"), Instant::now() + seconds(15));
     advance(seconds(18)).await;
     telemetry.dequeued(&key("web"), seconds(3), seconds(15));
     let requests = &telemetry.counters;
@@ -183,7 +184,7 @@ async fn only_periodic_reconciles_have_a_delay_ratio() {
     let period = seconds(10);
     telemetry.dequeued(&key("web"), Duration::ZERO, period);
     assert_eq!(ratio(&telemetry, "count"), None, "the first reconcile");
-    telemetry.scheduled(&key("web"), tokio::time::Instant::now() + period);
+    telemetry.scheduled(&key("web"), Instant::now() + period);
     advance(seconds(4)).await;
     telemetry.dequeued(&key("web"), seconds(1), period);
     assert_eq!(ratio(&telemetry, "count"), None, "a changed spec");

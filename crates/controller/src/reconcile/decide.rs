@@ -197,6 +197,7 @@ impl<'a> Attempt<'a> {
             key,
             hpa,
             conclusion: &conclusion,
+            at: at.wall,
             duration: self.duration(),
             read_durations: &read_durations,
         });

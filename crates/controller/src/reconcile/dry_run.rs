@@ -1,6 +1,6 @@
 //! A reconcile in dry run: decides, compares the decision with the peer's, writes nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hpa_calc::{
     api::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, Scale},
@@ -77,7 +77,14 @@ impl Reconciler {
             conclude_unwritten(decision, now.wall)
         };
         let duration = self.clock.instants().monotonic.saturating_sub(started);
-        self.report_dry_run(key, hpa, &conclusion, duration, &read_durations);
+        self.report_dry_run(&Reconciled {
+            key,
+            hpa,
+            conclusion: &conclusion,
+            at: now.wall,
+            duration,
+            read_durations: &read_durations,
+        });
         autoscaler.set_history(conclusion.history, now);
     }
 
@@ -108,16 +115,10 @@ impl Reconciler {
         }
     }
 
-    fn report_dry_run(
-        &self,
-        key: &HpaKey,
-        hpa: &HorizontalPodAutoscaler,
-        conclusion: &Conclusion,
-        duration: Duration,
-        read_durations: &[Duration],
-    ) {
+    fn report_dry_run(&self, reconciled: &Reconciled<'_>) {
+        let Reconciled { key, conclusion, duration, .. } = *reconciled;
         let error = conclusion.error.as_ref();
-        self.observer.reconciled(&Reconciled { key, hpa, conclusion, duration, read_durations });
+        self.observer.reconciled(reconciled);
         let is_decided = error.is_none_or(ReconcileError::is_partial);
         self.observer.finished(&Finished {
             key,

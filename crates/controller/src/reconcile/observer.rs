@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{api::HorizontalPodAutoscaler, conclude::Conclusion, history::Direction};
+use jiff::Timestamp;
 
 use crate::{cache::ErrorClass, key::HpaKey, shadow::Verdict};
 
@@ -13,6 +14,8 @@ pub struct Reconciled<'a> {
     /// The autoscaler that was decided on.
     pub hpa: &'a HorizontalPodAutoscaler,
     pub conclusion: &'a Conclusion,
+    /// The time that the decision was made with.
+    pub at: Timestamp,
     /// From the start of the reconcile until now.
     pub duration: Duration,
     /// How long the read of each metric took, by metric index; zero for metrics that weren't read.

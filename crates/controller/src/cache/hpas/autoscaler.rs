@@ -17,6 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::time::Instant;
 
 use super::{
+    decisions::Decisions,
     early_retries::{EarlyRetries, NextDue},
     last_reconcile::LastReconcile,
     peer_writes::{PeerWrite, PeerWrites},
@@ -51,6 +52,8 @@ pub struct Autoscaler {
     /// Start of the last reconcile that wrote the status, in monotonic time.
     status_written_at: Mutex<Option<Duration>>,
     pub(crate) last_reconcile: Mutex<LastReconcile>,
+    /// The last decisions. Only recorded for the debug API.
+    pub(crate) decisions: Mutex<Option<Box<Decisions>>>,
 }
 
 /// The latest known version of an object.
@@ -133,6 +136,7 @@ impl Autoscaler {
             peer_writes: PeerWrites::default(),
             status_written_at: Mutex::default(),
             last_reconcile: Mutex::default(),
+            decisions: Mutex::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The cache of autoscalers, with the state that reconciles keep for each of them.
 
 mod autoscaler;
+mod decisions;
 mod early_retries;
 mod last_reconcile;
 mod peer_writes;
@@ -15,6 +16,7 @@ use parking_lot::RwLock;
 
 pub(crate) use autoscaler::desired_state_eq;
 pub use autoscaler::{Autoscaler, Change, FailureChange, Origin};
+pub(crate) use decisions::{DecisionRun, DecisionSample, Decisions, RecordedDecision};
 pub(crate) use early_retries::NextDue;
 pub use last_reconcile::ErrorClass;
 pub(crate) use last_reconcile::{MetricProposal, ReconcileDetail};

@@ -1,0 +1,276 @@
+//! The last decisions on an autoscaler, within a number of bytes.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+/// A value that is absent.
+const NONE: i64 = i64::MIN;
+/// The numbers of a sample before the values of its metrics: time, current, desired, proposed.
+const FIXED: usize = 4;
+/// What an allocation costs beside its bytes.
+const ALLOCATION: usize = 16;
+
+/// The last decisions of one autoscaler: what was decided, for each run of decisions with the same
+/// outcome, and the numbers of every reconcile. The oldest ones are dropped first.
+#[derive(Debug, Default)]
+pub(crate) struct Decisions {
+    runs: VecDeque<DecisionRun>,
+    /// The bytes of all texts.
+    text_bytes: usize,
+    metrics: Box<[Box<str>]>,
+    /// `FIXED` and the number of metrics for each sample.
+    samples: VecDeque<i64>,
+}
+
+/// Consecutive decisions with the same outcome.
+#[derive(Clone, Debug)]
+pub(crate) struct DecisionRun {
+    /// The time of the first one.
+    pub(crate) from: Timestamp,
+    /// The time of the last one.
+    pub(crate) until: Timestamp,
+    pub(crate) count: u32,
+    /// A hash of what the decisions have in common.
+    outcome: u64,
+    /// The last one, as JSON.
+    pub(crate) decision: Box<str>,
+    /// Its explanation, as JSON.
+    pub(crate) explanation: Box<str>,
+}
+
+/// A decision to record.
+#[derive(Debug)]
+pub(crate) struct RecordedDecision {
+    pub(crate) at: Timestamp,
+    /// A hash. A decision with the hash of the one before belongs to the same run.
+    pub(crate) outcome: u64,
+    pub(crate) decision: Box<str>,
+    pub(crate) explanation: Box<str>,
+}
+
+/// The numbers of one reconcile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecisionSample {
+    pub(crate) at: Timestamp,
+    pub(crate) current: i32,
+    pub(crate) desired: Option<i32>,
+    pub(crate) proposed: Option<i32>,
+    /// By metric: percent for a utilization target, else milli-units.
+    pub(crate) values: Vec<Option<i64>>,
+}
+
+impl Decisions {
+    /// Adds a decision, and drops the oldest ones until all take at most `limit` bytes. Samples
+    /// take at most half of them.
+    pub(crate) fn record(
+        &mut self,
+        decision: RecordedDecision,
+        sample: &DecisionSample,
+        metrics: &[&str],
+        limit: usize,
+    ) {
+        if !self.metrics.iter().map(AsRef::as_ref).eq(metrics.iter().copied()) {
+            // The values of other metrics can't be compared with earlier ones.
+            self.metrics = metrics.iter().map(|name| Box::from(*name)).collect();
+            self.samples = VecDeque::new();
+        }
+        self.add_to_runs(decision);
+        self.add_sample(sample, limit / 2);
+        while self.bytes() > limit && self.drop_oldest_run() {}
+        if self.bytes() > limit {
+            *self = Self::default();
+        }
+    }
+
+    /// The runs, oldest first.
+    pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = &DecisionRun> {
+        self.runs.iter()
+    }
+
+    /// The names of the metrics whose values the samples have.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.metrics.iter().map(AsRef::as_ref)
+    }
+
+    /// The samples, oldest first.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = DecisionSample> {
+        let stride = self.stride();
+        let at = |index: usize| self.samples.get(index).copied().unwrap_or(NONE);
+        let some = |number: i64| (number != NONE).then_some(number);
+        let replicas = |number: i64| i32::try_from(number).ok();
+        (0..self.samples.len() / stride).map(move |sample| {
+            let start = sample * stride;
+            DecisionSample {
+                at: Timestamp::from_millisecond(at(start)).unwrap_or(Timestamp::MIN),
+                current: replicas(at(start + 1)).unwrap_or_default(),
+                desired: replicas(at(start + 2)),
+                proposed: replicas(at(start + 3)),
+                values: (start + FIXED..start + stride).map(|index| some(at(index))).collect(),
+            }
+        })
+    }
+
+    /// The memory that the decisions take.
+    pub(crate) fn bytes(&self) -> usize {
+        let runs = self.runs.capacity() * size_of::<DecisionRun>() + self.text_bytes;
+        let names = self.metrics.iter().map(|name| name.len() + size_of::<Box<str>>() + ALLOCATION);
+        runs + names.sum::<usize>() + self.samples.capacity() * size_of::<i64>()
+    }
+
+    fn stride(&self) -> usize {
+        FIXED + self.metrics.len()
+    }
+
+    fn add_to_runs(&mut self, recorded: RecordedDecision) {
+        let RecordedDecision { at, outcome, decision, explanation } = recorded;
+        let mut run = DecisionRun { from: at, until: at, count: 1, outcome, decision, explanation };
+        self.text_bytes += run.text_bytes();
+        let last = self.runs.back_mut().filter(|last| last.outcome == outcome);
+        match last {
+            Some(last) => {
+                self.text_bytes -= last.text_bytes();
+                (run.from, run.count) = (last.from, last.count.saturating_add(1));
+                *last = run;
+            }
+            None => self.runs.push_back(run),
+        }
+    }
+
+    fn add_sample(&mut self, sample: &DecisionSample, limit: usize) {
+        let stride = self.stride();
+        let max = limit / (stride * size_of::<i64>()) * stride;
+        while self.samples.len() + stride > max && !self.samples.is_empty() {
+            self.samples.drain(..stride.min(self.samples.len()));
+        }
+        if self.samples.capacity() > max {
+            self.samples.shrink_to(max);
+        }
+        if max == 0 {
+            return;
+        }
+        if self.samples.len() + stride > self.samples.capacity() {
+            // Doubled, but not beyond the limit, as a vector on its own would.
+            let capacity = (self.samples.capacity() * 2).clamp(stride * 8, max.max(stride * 8));
+            self.samples.reserve_exact(capacity.min(max) - self.samples.len());
+        }
+        let replicas = |number: Option<i32>| number.map_or(NONE, i64::from);
+        self.samples.extend([
+            sample.at.as_millisecond(),
+            sample.current.into(),
+            replicas(sample.desired),
+            replicas(sample.proposed),
+        ]);
+        let values = sample.values.iter().map(|value| value.unwrap_or(NONE));
+        self.samples.extend(values.chain(std::iter::repeat(NONE)).take(stride - FIXED));
+    }
+
+    /// Returns whether there was one.
+    fn drop_oldest_run(&mut self) -> bool {
+        let Some(oldest) = self.runs.pop_front() else { return false };
+        self.text_bytes -= oldest.text_bytes();
+        self.runs.shrink_to(self.runs.len() + 1);
+        true
+    }
+}
+
+impl DecisionRun {
+    fn text_bytes(&self) -> usize {
+        self.decision.len() + self.explanation.len() + 2 * ALLOCATION
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn sample(second: i64, values: &[Option<i64>]) -> DecisionSample {
+        let values = values.to_vec();
+        DecisionSample { at: at(second), current: 2, desired: None, proposed: Some(3), values }
+    }
+
+    fn record(decisions: &mut Decisions, second: i64, outcome: u64, limit: usize) {
+        let text = || format!("{second:0>100}").into_boxed_str();
+        let decision =
+            RecordedDecision { at: at(second), outcome, decision: text(), explanation: text() };
+        decisions.record(decision, &sample(second, &[Some(second)]), &["cpu"], limit);
+    }
+
+    #[test]
+    fn decisions_with_the_same_outcome_are_one_run_with_the_last_explanation() {
+        let mut decisions = Decisions::default();
+        for (second, outcome) in [(0, 1), (15, 1), (30, 2), (45, 1)] {
+            record(&mut decisions, second, outcome, 10_000);
+        }
+        let runs: Vec<_> = decisions
+            .runs()
+            .map(|run| (run.from.as_second(), run.until.as_second(), run.count))
+            .collect();
+        assert_eq!(runs, [(0, 15, 2), (30, 30, 1), (45, 45, 1)]);
+        assert!(decisions.runs().next().unwrap().explanation.ends_with("15"));
+        assert_eq!(decisions.samples().count(), 4);
+    }
+
+    #[test]
+    fn samples_keep_absent_values() {
+        let mut decisions = Decisions::default();
+        let text = || Box::from("{}");
+        let decision =
+            RecordedDecision { at: at(1), outcome: 1, decision: text(), explanation: text() };
+        let values = sample(1, &[None, Some(-7)]);
+        decisions.record(decision, &values, &["cpu", "queue"], 10_000);
+        assert_eq!(decisions.samples().collect::<Vec<_>>(), [values]);
+        assert_eq!(decisions.metrics().collect::<Vec<_>>(), ["cpu", "queue"]);
+    }
+
+    #[test]
+    fn samples_of_other_metrics_are_dropped() {
+        let mut decisions = Decisions::default();
+        record(&mut decisions, 0, 1, 10_000);
+        let text = || Box::from("{}");
+        let decision =
+            RecordedDecision { at: at(15), outcome: 1, decision: text(), explanation: text() };
+        decisions.record(decision, &sample(15, &[]), &["memory"], 10_000);
+        let samples: Vec<_> = decisions.samples().collect();
+        assert_eq!(samples, [sample(15, &[None])]);
+        assert_eq!(decisions.runs().count(), 1);
+    }
+
+    #[test]
+    fn bytes_stay_within_the_limit_and_the_oldest_are_dropped() {
+        for limit in [5000, 2000, 900] {
+            let mut decisions = Decisions::default();
+            for second in 0..1000 {
+                record(&mut decisions, second, u64::try_from(second / 3).unwrap(), limit);
+                assert!(decisions.bytes() <= limit, "{} of {limit}", decisions.bytes());
+            }
+            let last = decisions.runs().next_back().unwrap();
+            assert_eq!((last.until.as_second(), last.count), (999, 1));
+            assert_eq!(decisions.samples().last().unwrap().at, at(999));
+            assert!(decisions.bytes() > limit / 3, "{} of {limit}", decisions.bytes());
+        }
+    }
+
+    #[test]
+    fn smaller_limit_applies_at_the_next_decision() {
+        let mut decisions = Decisions::default();
+        for second in 0..200 {
+            record(&mut decisions, second, 1, 100_000);
+        }
+        record(&mut decisions, 200, 1, 1500);
+        assert!(decisions.bytes() <= 1500);
+        assert_eq!(decisions.runs().next().unwrap().count, 201);
+    }
+
+    #[test]
+    fn nothing_is_kept_that_exceeds_the_limit_alone() {
+        let mut decisions = Decisions::default();
+        record(&mut decisions, 0, 1, 100);
+        assert_eq!((decisions.runs().count(), decisions.samples().count()), (0, 0));
+        assert!(decisions.bytes() <= 100);
+    }
+}

@@ -1,0 +1,17 @@
+//! What the debug API serves: the last decisions, histories, cache ages and the queue.
+//!
+//! Without a [`DecisionRecorder`] among the observers, nothing is recorded, and a reconcile does
+//! nothing for it.
+
+mod recorder;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use recorder::DecisionRecorder;
+pub use schema::{
+    ApiName, AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, Decision,
+    DecisionMemory, DecisionSettings, QueueState, Run, Sample,
+};
+pub use view::{DebugView, ListFilter, ViewSettings};

@@ -1,0 +1,130 @@
+//! Records decisions for the debug API.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
+
+use hpa_calc::{
+    Conclusion, Explanation, HorizontalPodAutoscaler, MilliValue, ReconcileError,
+    api::MetricSpec,
+    explain::{MetricExplanation, Reason},
+};
+use serde::Serialize;
+
+use super::schema::Decision;
+use crate::{
+    cache::{DecisionSample, Decisions, RecordedDecision},
+    metrics::Telemetry,
+    reconcile::{Observer, Reconciled},
+};
+
+/// The most bytes for the decisions of one autoscaler, so that a document about it stays short.
+const MAX_PER_AUTOSCALER: usize = 256 << 10;
+
+/// Records every decision with the cached autoscaler. Each one gets an equal share of the memory.
+pub struct DecisionRecorder {
+    telemetry: Arc<Telemetry>,
+    limit: usize,
+}
+
+impl DecisionRecorder {
+    /// Records in at most `limit` bytes. If autoscalers are created, their shares become free when
+    /// the others are reconciled the next time.
+    pub fn new(telemetry: Arc<Telemetry>, limit: usize) -> Self {
+        Self { telemetry, limit }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The share of each autoscaler if there are so many.
+    pub(super) fn share(&self, autoscalers: usize) -> usize {
+        (self.limit / autoscalers.max(1)).min(MAX_PER_AUTOSCALER)
+    }
+}
+
+impl Observer for DecisionRecorder {
+    fn reconciled(&self, reconciled: &Reconciled<'_>) {
+        let Reconciled { key, hpa, conclusion, at, .. } = *reconciled;
+        let sources = self.telemetry.sources();
+        let Some(autoscaler) = sources.autoscalers.get(key) else { return };
+        let decision = decision(hpa, conclusion);
+        let explanation = &conclusion.explanation;
+        let sample = DecisionSample {
+            at,
+            current: explanation.current_replicas,
+            desired: decision.desired_replicas,
+            proposed: decision.proposed_replicas,
+            values: explanation.metrics.iter().map(comparable_value).collect(),
+        };
+        let (Some(decision_json), Some(explanation_json)) = (json(&decision), json(explanation))
+        else {
+            return;
+        };
+        let recorded = RecordedDecision {
+            at,
+            outcome: outcome(&decision, explanation),
+            decision: decision_json,
+            explanation: explanation_json,
+        };
+        let names: Vec<&str> = hpa.spec.metrics.iter().map(MetricSpec::metric_name).collect();
+        let mut decisions = autoscaler.decisions.lock();
+        let decisions = decisions.get_or_insert_with(Box::<Decisions>::default);
+        decisions.record(recorded, &sample, &names, self.share(sources.autoscalers.len()));
+    }
+}
+
+fn decision(hpa: &HorizontalPodAutoscaler, conclusion: &Conclusion) -> Decision {
+    let Conclusion { explanation, scaled_to, error, .. } = conclusion;
+    let has_scale = !matches!(
+        error,
+        Some(
+            ReconcileError::InvalidApiVersion(_)
+                | ReconcileError::UnknownKind(_)
+                | ReconcileError::ReadScale { .. }
+        )
+    );
+    let is_decided = explanation.reason() != Reason::Failed;
+    Decision {
+        current_replicas: has_scale.then_some(explanation.current_replicas),
+        desired_replicas: is_decided.then_some(explanation.desired_replicas),
+        scaled_to: *scaled_to,
+        proposed_replicas: explanation.proposed_replicas,
+        reason: reason_name(explanation.reason()),
+        sentence: explanation.sentence(hpa),
+        error: error.as_ref().map(ToString::to_string),
+    }
+}
+
+/// What decisions of a run have in common. The measured values are not part of it, because they
+/// differ with each reconcile, and neither are the texts of failed metrics, which may have times.
+fn outcome(decision: &Decision, explanation: &Explanation) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let Decision { current_replicas, desired_replicas, scaled_to, reason, error, .. } = decision;
+    (current_replicas, desired_replicas, scaled_to, reason, error.is_some()).hash(&mut hasher);
+    let failures = || explanation.metrics.iter().map(|metric| metric.failure);
+    failures().for_each(|failure| failure.hash(&mut hasher));
+    if failures().all(|failure| failure.is_none()) {
+        error.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// The value that is compared with the target.
+fn comparable_value(metric: &MetricExplanation) -> Option<i64> {
+    let percent = metric.utilization.map(i64::from);
+    percent.or(metric.usage.map(MilliValue::as_milli))
+}
+
+fn reason_name(reason: Reason) -> String {
+    serde_json::to_value(reason)
+        .ok()
+        .and_then(|name| name.as_str().map(ToOwned::to_owned))
+        .unwrap_or_default()
+}
+
+fn json(value: &impl Serialize) -> Option<Box<str>> {
+    serde_json::to_string(value).ok().map(String::into_boxed_str)
+}

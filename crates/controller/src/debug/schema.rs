@@ -1,0 +1,245 @@
+//! The documents of the debug API. `docs/debugging.md` describes them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hpa_calc::{History, Settings};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::key::AutoscalerApi;
+
+/// The state of one instance.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerStatus {
+    pub build: Build,
+    pub now: Timestamp,
+    /// Whether the instance holds the lease. Without leader election, always true.
+    pub is_leader: bool,
+    /// The name of the lease. Absent without leader election.
+    pub lease: Option<String>,
+    /// Whether the workers run: not on a standby, and not yet while histories are restored.
+    pub is_working: bool,
+    pub dry_run: bool,
+    pub sync_period_seconds: f64,
+    pub settings: DecisionSettings,
+    /// Why the readiness probe fails, if it does.
+    pub not_ready: Option<String>,
+    /// Why the liveness probe fails, if it does.
+    pub not_alive: Option<String>,
+    pub queue: QueueState,
+    /// The longest time since an autoscaler's last reconcile. Absent on a standby.
+    pub oldest_reconcile_seconds: Option<f64>,
+    /// The time since the API server last confirmed that the cache of a resource has all changes.
+    pub cache_ages_seconds: BTreeMap<String, f64>,
+    pub undecodable_objects: u64,
+    /// How long writes of histories have been failing; 0 if they succeed.
+    pub history_unsaved_seconds: f64,
+    pub autoscalers: usize,
+    /// The number of autoscalers whose last reconcile failed.
+    pub failing: usize,
+    pub decision_memory: DecisionMemory,
+}
+
+/// The build of the binary.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Build {
+    pub version: String,
+    pub revision: String,
+    pub date: String,
+}
+
+/// The settings of decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionSettings {
+    pub tolerance: f64,
+    pub downscale_stabilization_seconds: f64,
+    pub cpu_initialization_period_seconds: f64,
+    pub initial_readiness_delay_seconds: f64,
+    pub scale_to_zero: bool,
+}
+
+/// The state of the work queue.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueState {
+    /// Autoscalers that are due and wait for a worker.
+    pub due: usize,
+    /// Queued autoscalers, due or not.
+    pub queued: usize,
+    pub in_progress: usize,
+    pub longest_running_seconds: f64,
+}
+
+/// The memory for the last decisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionMemory {
+    pub limit_bytes: usize,
+    pub used_bytes: usize,
+    /// The share of each autoscaler.
+    pub per_autoscaler_bytes: usize,
+}
+
+/// Autoscalers, sorted by namespace and name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalerList {
+    pub now: Timestamp,
+    pub items: Vec<AutoscalerItem>,
+    /// Requests the next page. Absent on the last one.
+    #[serde(rename = "continue")]
+    pub next: Option<String>,
+}
+
+/// An autoscaler in a list.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalerItem {
+    pub api: ApiName,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Whether the last reconcile failed, or could not read all metrics.
+    pub is_failing: bool,
+    /// Absent before the first one on this instance.
+    pub last_reconcile_seconds_ago: Option<f64>,
+    /// Negative if it is late. Absent on a standby.
+    pub next_due_in_seconds: Option<f64>,
+    /// The last decisions, without their explanation.
+    pub last: Option<Run>,
+}
+
+/// An autoscaler with its past.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalerDetail {
+    /// [`AutoscalerDetail::API_VERSION`] and [`AutoscalerDetail::KIND`], so that a saved document
+    /// can be told from others.
+    pub api_version: String,
+    pub kind: String,
+    pub now: Timestamp,
+    pub autoscaler: AutoscalerItem,
+    /// The settings of decisions.
+    pub settings: DecisionSettings,
+    /// Recommendations and scale events. Absent on a standby, which doesn't know them.
+    pub history: Option<History>,
+    /// The last decisions, oldest first.
+    pub runs: Vec<Run>,
+    /// The metrics that the samples have values of.
+    pub metric_names: Vec<String>,
+    /// The numbers of the last reconciles, oldest first.
+    pub samples: Vec<Sample>,
+}
+
+impl AutoscalerDetail {
+    pub const API_VERSION: &str = "debug.hpa-rs.dev/v1";
+    pub const KIND: &str = "AutoscalerDetail";
+}
+
+/// Consecutive decisions with the same outcome.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// The time of the first decision.
+    pub from: Timestamp,
+    /// The time of the last decision.
+    pub until: Timestamp,
+    /// The number of decisions.
+    pub count: u32,
+    /// The last decision.
+    pub decision: Decision,
+    /// Its explanation, an [`Explanation`](hpa_calc::Explanation) as JSON. Absent in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Value>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Absent if the scale could not be read.
+    pub current_replicas: Option<i32>,
+    /// After all limits. Absent if it could not be decided.
+    pub desired_replicas: Option<i32>,
+    /// The replicas that were written to the scale, if any.
+    pub scaled_to: Option<i32>,
+    /// The largest proposal.
+    pub proposed_replicas: Option<i32>,
+    /// What determined the desired replicas, see [`Reason`](hpa_calc::explain::Reason).
+    pub reason: String,
+    /// Why, in one sentence.
+    pub sentence: String,
+    /// Why the reconcile failed, or which metrics did.
+    pub error: Option<String>,
+}
+
+/// The numbers of one reconcile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sample {
+    pub at: Timestamp,
+    pub current: i32,
+    pub desired: Option<i32>,
+    pub proposed: Option<i32>,
+    /// By metric: percent for a utilization target, else milli-units.
+    pub values: Vec<Option<i64>>,
+}
+
+/// The API of an autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ApiName {
+    /// `autoscaling/v2`
+    Core,
+    /// `autoscaling.hpa-rs.dev/v2`
+    Custom,
+}
+
+impl From<AutoscalerApi> for ApiName {
+    fn from(api: AutoscalerApi) -> Self {
+        match api {
+            AutoscalerApi::Core => Self::Core,
+            AutoscalerApi::Custom => Self::Custom,
+        }
+    }
+}
+
+impl From<ApiName> for AutoscalerApi {
+    fn from(api: ApiName) -> Self {
+        match api {
+            ApiName::Core => Self::Core,
+            ApiName::Custom => Self::Custom,
+        }
+    }
+}
+
+impl From<Settings> for DecisionSettings {
+    fn from(settings: Settings) -> Self {
+        Self {
+            tolerance: settings.tolerance,
+            downscale_stabilization_seconds: settings.downscale_stabilization.as_secs_f64(),
+            cpu_initialization_period_seconds: settings.cpu_initialization_period.as_secs_f64(),
+            initial_readiness_delay_seconds: settings.initial_readiness_delay.as_secs_f64(),
+            scale_to_zero: settings.scale_to_zero,
+        }
+    }
+}
+
+impl From<DecisionSettings> for Settings {
+    fn from(settings: DecisionSettings) -> Self {
+        let duration = |seconds: f64| {
+            let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+        };
+        Self::default()
+            .with_tolerance(settings.tolerance)
+            .with_downscale_stabilization(duration(settings.downscale_stabilization_seconds))
+            .with_cpu_initialization_period(duration(settings.cpu_initialization_period_seconds))
+            .with_initial_readiness_delay(duration(settings.initial_readiness_delay_seconds))
+            .with_scale_to_zero(settings.scale_to_zero)
+    }
+}

@@ -1,0 +1,258 @@
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::{
+    Conclusion, Explanation, History, HorizontalPodAutoscaler, MilliValue, ReconcileError,
+    api::{HorizontalPodAutoscalerStatus, MetricSourceType, MetricSpec, ResourceMetricSource},
+    explain::{MetricExplanation, Summary, TargetValue},
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::*;
+use crate::{
+    cache::Origin,
+    clock::SystemClock,
+    key::{AutoscalerApi, HpaKey},
+    metrics::{Sources, Telemetry},
+    reconcile::{Observer, Reconciled},
+};
+
+const START: Timestamp = Timestamp::constant(1_780_000_000, 0);
+
+/// A controller with cached autoscalers whose decisions are recorded.
+struct Controller {
+    sources: Sources,
+    telemetry: Arc<Telemetry>,
+    recorder: Arc<DecisionRecorder>,
+    view: DebugView,
+}
+
+impl Controller {
+    fn new(keys: &[HpaKey], limit: usize) -> Self {
+        let (telemetry, sources) = (Arc::new(Telemetry::default()), Sources::default());
+        for key in keys {
+            sources.autoscalers.apply(key, hpa(&key.to_string()), Origin::Watch);
+        }
+        telemetry.attach(sources.clone());
+        let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
+        let settings = ViewSettings {
+            sync_period: Duration::from_secs(15),
+            decisions: hpa_calc::Settings::default(),
+            dry_run: false,
+        };
+        let clock = Arc::new(SystemClock::default());
+        let view = DebugView::new(telemetry.clone(), recorder.clone(), clock, settings);
+        Self { sources, telemetry, recorder, view }
+    }
+
+    fn record(&self, key: &HpaKey, second: i64, conclusion: &Conclusion) {
+        self.recorder.reconciled(&Reconciled {
+            key,
+            hpa: &hpa(&key.to_string()),
+            conclusion,
+            at: START + SignedDuration::from_secs(second),
+            duration: Duration::ZERO,
+            read_durations: &[],
+        });
+    }
+}
+
+fn hpa(uid: &str) -> HorizontalPodAutoscaler {
+    let mut hpa = HorizontalPodAutoscaler::default();
+    uid.clone_into(&mut hpa.metadata.uid);
+    hpa.spec.max_replicas = 10;
+    hpa.spec.metrics = vec![MetricSpec {
+        source_type: MetricSourceType::Resource,
+        resource: Some(Box::new(ResourceMetricSource {
+            name: "cpu".into(),
+            ..ResourceMetricSource::default()
+        })),
+        ..MetricSpec::default()
+    }];
+    hpa
+}
+
+/// A decision on a usage of CPU in percent of the requests, with a target of 50 %.
+fn conclusion(current: i32, desired: i32, percent: i32) -> Conclusion {
+    let metric = MetricExplanation {
+        metric: "cpu resource utilization (percentage of request)".into(),
+        usage: Some(MilliValue::from_milli(i64::from(percent) * 10)),
+        utilization: Some(percent),
+        target: Some(TargetValue::Utilization(50)),
+        ratio: Some(f64::from(percent) / 50.0),
+        proposed_replicas: Some(desired),
+        ..MetricExplanation::default()
+    };
+    let summary = if current == desired {
+        Summary::NoChange
+    } else {
+        Summary::Rescale("cpu above target".into())
+    };
+    let explanation = Explanation {
+        current_replicas: current,
+        desired_replicas: desired,
+        metrics: vec![metric],
+        winner: Some(0),
+        proposed_replicas: Some(desired),
+        summary,
+        ..Explanation::default()
+    };
+    Conclusion {
+        status: HorizontalPodAutoscalerStatus::default(),
+        events: Vec::new(),
+        history: History::default(),
+        explanation,
+        scaled_to: (current != desired).then_some(desired),
+        error: None,
+    }
+}
+
+fn failed(message: &str) -> Conclusion {
+    let error = ReconcileError::ReadScale {
+        reference: "Deployment/shop/web".into(),
+        message: message.into(),
+    };
+    let explanation =
+        Explanation { summary: Summary::Failed(error.to_string()), ..Explanation::default() };
+    Conclusion { explanation, scaled_to: None, error: Some(error), ..conclusion(0, 0, 0) }
+}
+
+#[test]
+fn detail_has_the_past_of_an_autoscaler() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    controller.record(&key, 0, &conclusion(2, 2, 50));
+    controller.record(&key, 15, &conclusion(2, 2, 52));
+    controller.record(&key, 30, &conclusion(2, 4, 99));
+    controller.record(&key, 45, &failed("gone"));
+    let detail = controller.view.autoscaler(&key, None).unwrap();
+    let runs: Vec<_> = detail
+        .runs
+        .iter()
+        .map(|run| {
+            let Decision { current_replicas, scaled_to, sentence, .. } = &run.decision;
+            (run.count, *current_replicas, *scaled_to, sentence.as_str())
+        })
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            (2, Some(2), None, "cpu is at 52% of requests, target 50%; metrics ask for 2"),
+            (1, Some(2), Some(4), "cpu is at 99% of requests, target 50%"),
+            (1, None, None, "failed to query scale subresource for Deployment/shop/web: gone"),
+        ]
+    );
+    let values: Vec<_> = detail.samples.iter().map(|sample| sample.values.clone()).collect();
+    assert_eq!(values, [[Some(50)], [Some(52)], [Some(99)], [None]]);
+    assert_eq!(detail.metric_names, ["cpu"]);
+    let json = serde_json::to_value(&detail).unwrap();
+    let explanation = json.pointer("/runs/1/explanation/metrics/0/utilization");
+    assert_eq!(explanation, Some(&99.into()));
+    assert_eq!(json.pointer("/runs/1/decision/reason"), Some(&"metrics".into()));
+    assert!(detail.history.is_none(), "a standby doesn't know it");
+    controller.telemetry.set_working(true);
+    assert!(controller.view.autoscaler(&key, None).unwrap().history.is_some());
+}
+
+#[test]
+fn detail_since_a_time_has_the_run_of_that_time() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    for (second, current) in [(0, 2), (15, 3), (30, 3), (45, 4)] {
+        controller.record(&key, second, &conclusion(current, current, 50));
+    }
+    let since = START + SignedDuration::from_secs(20);
+    let detail = controller.view.autoscaler(&key, Some(since)).unwrap();
+    assert_eq!(detail.runs.iter().map(|run| run.count).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(detail.samples.len(), 2);
+    assert!(controller.view.autoscaler(&HpaKey::new("shop", "other"), None).is_none());
+}
+
+#[test]
+fn errors_that_only_differ_in_metric_texts_are_one_run() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    for (second, text) in [(0, "timeout after 10.001s"), (15, "timeout after 10.002s")] {
+        let mut conclusion = conclusion(2, 2, 50);
+        let metric = &mut conclusion.explanation.metrics[0];
+        metric.failure = Some(hpa_calc::explain::MetricFailure::Fetch);
+        metric.error = Some(text.to_owned());
+        conclusion.error = Some(ReconcileError::SomeMetrics(text.to_owned()));
+        controller.record(&key, second, &conclusion);
+    }
+    controller.record(&key, 30, &failed("gone"));
+    controller.record(&key, 45, &failed("forbidden"));
+    let detail = controller.view.autoscaler(&key, None).unwrap();
+    assert_eq!(detail.runs.iter().map(|run| run.count).collect::<Vec<_>>(), [2, 1, 1]);
+}
+
+#[test]
+fn lists_have_pages_in_order() {
+    let mut keys: Vec<_> = ["b/x", "a/z", "a/y", "a-b/x"]
+        .map(|key| key.split_once('/').unwrap())
+        .map(|(namespace, name)| HpaKey::new(namespace, name))
+        .to_vec();
+    keys.push(HpaKey::for_api(AutoscalerApi::Custom, "a", "y"));
+    let controller = Controller::new(&keys, 1 << 20);
+    controller.record(&keys[0], 0, &conclusion(2, 4, 99));
+    let (mut pages, mut after) = (Vec::new(), None);
+    loop {
+        let filter = ListFilter { limit: 2, after, ..ListFilter::default() };
+        let page = controller.view.autoscalers(&filter);
+        pages.push(page.items.iter().map(|item| item.uid.clone()).collect::<Vec<_>>());
+        after = page.next;
+        if after.is_none() {
+            let last = page.items.last().unwrap().last.as_ref().unwrap();
+            assert!(last.explanation.is_none() && last.decision.scaled_to == Some(4));
+            break;
+        }
+    }
+    let expected: [&[&str]; 3] = [&["a-b/x", "a/y"], &["rhpa/a/y", "a/z"], &["b/x"]];
+    assert_eq!(pages, expected);
+    let filter = ListFilter { namespace: Some("a".into()), limit: 9, after: None };
+    assert_eq!(controller.view.autoscalers(&filter).items.len(), 3);
+}
+
+#[test]
+fn all_autoscalers_stay_within_the_limit() {
+    let keys: Vec<_> = (0..500).map(|index| HpaKey::new("shop", format!("web-{index}"))).collect();
+    let limit = 2 << 20;
+    let controller = Controller::new(&keys, limit);
+    for second in 0..100 {
+        for key in &keys {
+            let replicas = i32::try_from(second).unwrap() / 3;
+            controller.record(key, second * 15, &conclusion(replicas, replicas, 50));
+        }
+    }
+    let DecisionMemory { used_bytes, limit_bytes, per_autoscaler_bytes } =
+        controller.view.status().decision_memory;
+    assert_eq!((limit_bytes, per_autoscaler_bytes), (limit, limit / 500));
+    assert!(used_bytes <= limit && used_bytes > limit / 2, "{used_bytes}");
+}
+
+#[test]
+fn nothing_is_recorded_without_a_recorder() {
+    let key = HpaKey::new("shop", "web");
+    let controller = Controller::new(std::slice::from_ref(&key), 1 << 20);
+    let hpa = hpa("web");
+    controller.telemetry.reconciled(&Reconciled {
+        key: &key,
+        hpa: &hpa,
+        conclusion: &conclusion(2, 2, 50),
+        at: START,
+        duration: Duration::ZERO,
+        read_durations: &[Duration::ZERO],
+    });
+    let autoscaler = controller.sources.autoscalers.get(&key).unwrap();
+    assert!(autoscaler.decisions.lock().is_none());
+}
+
+#[test]
+fn settings_survive_the_document() {
+    let settings = hpa_calc::Settings::default()
+        .with_tolerance(0.05)
+        .with_downscale_stabilization(SignedDuration::from_millis(90_500))
+        .with_scale_to_zero(false);
+    let json = serde_json::to_string(&DecisionSettings::from(settings)).unwrap();
+    let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
+    assert_eq!(hpa_calc::Settings::from(decoded), settings);
+}

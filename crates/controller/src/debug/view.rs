@@ -1,0 +1,214 @@
+//! Reads the documents of the debug API from a running controller.
+
+use std::{sync::Arc, time::Duration};
+
+use hpa_calc::Settings;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::{
+    recorder::DecisionRecorder,
+    schema::{
+        AutoscalerDetail, AutoscalerItem, AutoscalerList, Build, ControllerStatus, DecisionMemory,
+        QueueState, Run, Sample,
+    },
+};
+use crate::{
+    cache::{Autoscaler, DecisionRun, DecisionSample},
+    clock::Clock,
+    key::{AutoscalerApi, HpaKey},
+    metrics::Telemetry,
+};
+
+/// The documents of the debug API.
+pub struct DebugView {
+    telemetry: Arc<Telemetry>,
+    recorder: Arc<DecisionRecorder>,
+    clock: Arc<dyn Clock>,
+    settings: ViewSettings,
+}
+
+/// What the controller was started with.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewSettings {
+    pub sync_period: Duration,
+    pub decisions: Settings,
+    pub dry_run: bool,
+}
+
+/// Which autoscalers a list has.
+#[derive(Clone, Debug, Default)]
+pub struct ListFilter {
+    /// Only those of this namespace.
+    pub namespace: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// What [`AutoscalerList::next`] of the last page says.
+    pub after: Option<String>,
+}
+
+impl DebugView {
+    pub fn new(
+        telemetry: Arc<Telemetry>,
+        recorder: Arc<DecisionRecorder>,
+        clock: Arc<dyn Clock>,
+        settings: ViewSettings,
+    ) -> Self {
+        Self { telemetry, recorder, clock, settings }
+    }
+
+    /// The state of this instance.
+    pub fn status(&self) -> ControllerStatus {
+        let sources = self.telemetry.sources();
+        let (stats, build) = (sources.queue.stats(), self.telemetry.build_info());
+        let autoscalers = sources.autoscalers.all();
+        let (lease, is_leader) = self.telemetry.leadership();
+        let working_since = self.telemetry.working_since();
+        let finished = |autoscaler: &Autoscaler| autoscaler.last_reconcile.lock().finished;
+        let oldest = working_since.map(|since| {
+            let times = autoscalers.iter().map(|(_, autoscaler)| finished(autoscaler).max(since));
+            times.min().map_or(Duration::ZERO, |oldest| oldest.elapsed()).as_secs_f64()
+        });
+        let used = |autoscaler: &Autoscaler| {
+            autoscaler.decisions.lock().as_ref().map_or(0, |decisions| decisions.bytes())
+        };
+        ControllerStatus {
+            build: Build {
+                version: build.version.clone(),
+                revision: build.revision.clone(),
+                date: build.date.clone(),
+            },
+            now: self.clock.now(),
+            is_leader,
+            lease,
+            is_working: working_since.is_some(),
+            dry_run: self.settings.dry_run,
+            sync_period_seconds: self.settings.sync_period.as_secs_f64(),
+            settings: self.settings.decisions.into(),
+            not_ready: self.telemetry.ready().err().map(|error| error.to_string()),
+            not_alive: self.telemetry.alive().err().map(|error| error.to_string()),
+            queue: QueueState {
+                due: stats.depth,
+                queued: sources.queue.len(),
+                in_progress: sources.queue.in_progress(),
+                longest_running_seconds: stats.longest_running.as_secs_f64(),
+            },
+            oldest_reconcile_seconds: oldest,
+            cache_ages_seconds: sources
+                .watch_ages
+                .by_resource()
+                .into_iter()
+                .map(|(resource, age)| (resource, age.as_secs_f64()))
+                .collect(),
+            undecodable_objects: sources.undecodable.load(std::sync::atomic::Ordering::Relaxed),
+            history_unsaved_seconds: self.telemetry.history_unsaved().as_secs_f64(),
+            autoscalers: autoscalers.len(),
+            failing: autoscalers.iter().filter(|(_, autoscaler)| is_failing(autoscaler)).count(),
+            decision_memory: DecisionMemory {
+                limit_bytes: self.recorder.limit(),
+                used_bytes: autoscalers.iter().map(|(_, autoscaler)| used(autoscaler)).sum(),
+                per_autoscaler_bytes: self.recorder.share(autoscalers.len()),
+            },
+        }
+    }
+
+    /// A page of the autoscalers.
+    pub fn autoscalers(&self, filter: &ListFilter) -> AutoscalerList {
+        let sources = self.telemetry.sources();
+        let mut all = sources.autoscalers.all();
+        all.retain(|(key, _)| {
+            filter.namespace.as_ref().is_none_or(|namespace| *namespace == *key.namespace)
+                && filter.after.as_ref().is_none_or(|after| page_token(key) > *after)
+        });
+        all.sort_unstable_by_key(|(key, _)| page_token(key));
+        let is_last = all.len() <= filter.limit;
+        all.truncate(filter.limit);
+        let next = all.last().filter(|_| !is_last).map(|(key, _)| page_token(key));
+        let items = all.iter().map(|(key, autoscaler)| self.item(key, autoscaler));
+        AutoscalerList { now: self.clock.now(), items: items.collect(), next }
+    }
+
+    /// One autoscaler, with its decisions since a time. `None` if it isn't cached.
+    pub fn autoscaler(&self, key: &HpaKey, since: Option<Timestamp>) -> Option<AutoscalerDetail> {
+        let sources = self.telemetry.sources();
+        let autoscaler = sources.autoscalers.get(key)?;
+        let is_recent = |at: Timestamp| since.is_none_or(|since| at >= since);
+        let (mut runs, mut samples, mut metric_names) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(decisions) = autoscaler.decisions.lock().as_ref() {
+            let recent = decisions.runs().filter(|run| is_recent(run.until));
+            runs = recent.filter_map(|run| decode(run, true)).collect();
+            let recent = decisions.samples().filter(|sample| is_recent(sample.at));
+            samples = recent.map(Sample::from).collect();
+            metric_names = decisions.metrics().map(ToOwned::to_owned).collect();
+        }
+        let is_working = self.telemetry.working_since().is_some();
+        Some(AutoscalerDetail {
+            api_version: AutoscalerDetail::API_VERSION.to_owned(),
+            kind: AutoscalerDetail::KIND.to_owned(),
+            now: self.clock.now(),
+            settings: self.settings.decisions.into(),
+            autoscaler: self.item(key, &autoscaler),
+            history: is_working.then(|| autoscaler.history(self.clock.instants())),
+            runs,
+            metric_names,
+            samples,
+        })
+    }
+
+    fn item(&self, key: &HpaKey, autoscaler: &Autoscaler) -> AutoscalerItem {
+        let (finished, next_due) = {
+            let last = autoscaler.last_reconcile.lock();
+            (last.finished, last.next_due)
+        };
+        let decisions = autoscaler.decisions.lock();
+        let last = decisions.as_ref().and_then(|decisions| decisions.runs().next_back().cloned());
+        drop(decisions);
+        let is_working = self.telemetry.working_since().is_some();
+        let now = Instant::now();
+        let due_in = |due: Instant| match due.checked_duration_since(now) {
+            Some(rest) => rest.as_secs_f64(),
+            None => -now.duration_since(due).as_secs_f64(),
+        };
+        AutoscalerItem {
+            api: key.api.into(),
+            namespace: key.namespace.to_string(),
+            name: key.name.to_string(),
+            uid: autoscaler.object().metadata.uid.clone(),
+            is_failing: is_failing(autoscaler),
+            last_reconcile_seconds_ago: last.as_ref().map(|_| finished.elapsed().as_secs_f64()),
+            next_due_in_seconds: next_due.filter(|_| is_working).map(due_in),
+            last: last.as_ref().and_then(|run| decode(run, false)),
+        }
+    }
+}
+
+fn is_failing(autoscaler: &Autoscaler) -> bool {
+    autoscaler.last_reconcile.lock().error.is_some()
+}
+
+/// The position of an autoscaler in a list. No name has a slash.
+fn page_token(key: &HpaKey) -> String {
+    let api = match key.api {
+        AutoscalerApi::Core => "core",
+        AutoscalerApi::Custom => "custom",
+    };
+    format!("{}/{}/{api}", key.namespace, key.name)
+}
+
+fn decode(run: &DecisionRun, has_explanation: bool) -> Option<Run> {
+    let explanation = has_explanation.then(|| serde_json::from_str(&run.explanation));
+    Some(Run {
+        from: run.from,
+        until: run.until,
+        count: run.count,
+        decision: serde_json::from_str(&run.decision).ok()?,
+        explanation: explanation.transpose().ok()?,
+    })
+}
+
+impl From<DecisionSample> for Sample {
+    fn from(sample: DecisionSample) -> Self {
+        let DecisionSample { at, current, desired, proposed, values } = sample;
+        Self { at, current, desired, proposed, values }
+    }
+}
