@@ -64,6 +64,12 @@
 - {{ printf "--share-queries=%s" .shareQueries | quote }}
 {{- end }}
 {{- end }}
+{{- if .Values.debug.enabled }}
+- {{ printf "--debug-port=%v" .Values.debug.port | quote }}
+{{- with .Values.debug.memoryLimit }}
+- {{ printf "--debug-memory-limit=%s" . | quote }}
+{{- end }}
+{{- end }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -6,6 +6,9 @@
 {{- if and .Values.client.burst (not .Values.client.qps) }}
 {{- fail "client.burst needs client.qps" }}
 {{- end }}
+{{- if and .Values.debug.enabled (eq (int .Values.debug.port) (int .Values.metrics.port)) }}
+{{- fail "debug.port must not be metrics.port" }}
+{{- end }}
 {{- with .Values.metrics.prometheus }}
 {{- $own := or .rules.custom .rules.external .rules.resource }}
 {{- if and .url (not (or $own .rules.existing)) }}

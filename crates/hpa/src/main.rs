@@ -10,6 +10,8 @@ mod cached_pods;
 mod completions;
 mod convert;
 mod dashboard;
+mod debug_api;
+mod debug_client;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
@@ -35,6 +37,7 @@ mod serve;
 mod shadow;
 mod signals;
 mod simulate;
+mod status;
 mod version;
 
 use std::{io::Write, process::ExitCode};
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "demo")]
         Command::Demo(_) => ExitCode::from(demo::EXIT_CANNOT_RUN),
         Command::Lint(_) => ExitCode::from(lint::EXIT_CANNOT_RUN),
+        Command::Status(_) => ExitCode::from(status::EXIT_CANNOT_RUN),
         _ => ExitCode::FAILURE,
     };
     let logs = matches!(command, Command::Run(_) | Command::Adapter(_));
@@ -80,6 +84,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::ShadowReport(arguments) => return shadow::report(&arguments),
         Command::Explain(arguments) => return explain::run(&arguments),
         Command::Dashboard(arguments) => return dashboard::run(&arguments),
+        Command::Status(arguments) => return status::run(&arguments),
         Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Simulate(arguments) => return simulate::run(&arguments),

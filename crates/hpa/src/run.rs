@@ -18,7 +18,7 @@ use tracing::info;
 use crate::otlp::Traces;
 use crate::{
     args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
-    in_process, logging, scaling_schedules, serve, version,
+    debug_api, in_process, logging, scaling_schedules, serve, version,
 };
 
 /// The exit status after a second signal, as shells report SIGINT.
@@ -74,9 +74,10 @@ async fn run_controller(arguments: RunArguments) -> anyhow::Result<()> {
     let dependencies = scaling_schedules::attach(&arguments.schedules, &options, dependencies)?;
     #[cfg(feature = "otlp")]
     let dependencies = Dependencies { observer: Traces::observer(), ..dependencies };
+    let (dependencies, debug_server) = debug_api::start(&arguments, dependencies, &options).await?;
     let outcome = hpa_controller::run(dependencies, options, shutdown).await;
-    if let Some(serving) = serving {
-        serving.stop().await;
+    for server in [debug_server, serving].into_iter().flatten() {
+        server.stop().await;
     }
     outcome.map_err(|error| match error {
         RunError::OtherController(peer) => anyhow!("{}", refusal(&peer)),
@@ -122,7 +123,7 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
         name: election.leader_elect_resource_name.clone(),
-        identity: leader_election::identity(),
+        identity: leader_election::identity(election.pod_name.as_deref()),
         lease_duration: to_std(election.leader_elect_lease_duration),
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),

@@ -313,7 +313,78 @@ async fn json_yaml_and_files_have_the_same_report() {
             assert!(pod["sampledAt"].take().is_string());
         }
     }
+    let missing = |report: &Value| report["pastMissing"].as_str().unwrap_or_default().to_owned();
+    assert!(missing(&live).starts_with("there is no lease kube-system/hpa-controller: "), "{live}");
+    assert!(missing(&dump).starts_with("the files have no document of the debug API"), "{dump}");
+    dump["pastMissing"] = live["pastMissing"].clone();
     assert_eq!(dump, live);
+}
+
+/// A document of the debug API about `web`, one minute after a recommendation of four replicas. Its
+/// stabilization window is that of the controller's flag.
+fn past(window_seconds: f64) -> Value {
+    let at = |time: &str| format!("2025-12-31T23:{time}Z");
+    let decision = json!({
+        "currentReplicas": 4, "desiredReplicas": 4, "scaledTo": null, "proposedReplicas": 4,
+        "reason": "metrics", "sentence": "cpu is at 119% of requests, target 120%",
+    });
+    json!({
+        "apiVersion": "debug.hpa-rs.dev/v1", "kind": "AutoscalerDetail", "now": at("59:59"),
+        "autoscaler": { "api": "core", "namespace": NAMESPACE, "name": "web", "uid": "u",
+            "isFailing": false },
+        "settings": {
+            "tolerance": 0.1, "downscaleStabilizationSeconds": window_seconds,
+            "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+            "scaleToZero": true,
+        },
+        "history": {
+            "recommendations": [{ "replicas": 4, "at": at("59:00") }],
+            "scale_ups": [], "scale_downs": [],
+        },
+        "runs": [{ "from": at("30:00"), "until": at("59:00"), "count": 117, "decision": decision }],
+        "metricNames": ["cpu"], "samples": [],
+    })
+}
+
+#[tokio::test]
+async fn past_of_a_dump_holds_the_replicas_and_is_printed() {
+    let cluster = Cluster::new([]).await;
+    let explain = async |past: Option<Value>, more: &[&str]| {
+        let pod_metrics = |index: i64| {
+            json!({
+                "kind": "PodMetrics", "apiVersion": "metrics.k8s.io/v1beta1",
+                "metadata": { "name": format!("web-{index}"), "namespace": NAMESPACE },
+                "timestamp": "2026-01-01T00:00:00Z", "window": "15s",
+                "containers": [{ "name": "app", "usage": { "cpu": "600m" } }],
+            })
+        };
+        let mut items = web(4, vec![objects::cpu_metric(120)]);
+        items.extend((0..4).map(pod_metrics));
+        items.extend(past);
+        let file = cluster.served.dir.path().join("dump.json");
+        fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
+        let file = file.display().to_string();
+        cluster.explain(&[&["-f", &*file], more].concat()).await
+    };
+    let without = explain(None, &["--since=1h"]).await;
+    assert!(without.starts_with("shop/web scales from 4 to 2"), "{without}");
+    assert!(without.contains("decisions are missing: the files have no document"), "{without}");
+
+    let held = explain(Some(past(300.0)), &["--since=1h"]).await;
+    assert!(held.starts_with("shop/web stays at 4"), "{held}");
+    assert!(!held.contains("not known") && !held.contains("missing"), "{held}");
+    let line =
+        "  2025-12-31 23:30:00 to 2025-12-31 23:59:00  stays at 4 (117 decisions); last: cpu";
+    assert!(held.contains("decisions before 2025-12-31 23:30:00 are not recorded"), "{held}");
+    assert!(held.contains(line), "{held}");
+
+    // The controller has a shorter window, unless a flag sets one.
+    let shorter = explain(Some(past(30.0)), &[]).await;
+    assert!(shorter.starts_with("shop/web scales from 4 to 2"), "{shorter}");
+    assert!(!shorter.contains("How it came to this"), "{shorter}");
+    let flag = "--horizontal-pod-autoscaler-downscale-stabilization=2m";
+    let flagged = explain(Some(past(30.0)), &[flag]).await;
+    assert!(flagged.starts_with("shop/web stays at 4"), "{flagged}");
 }
 
 #[tokio::test]

@@ -3,10 +3,12 @@
 use uuid::Uuid;
 
 /// A unique identity, in client-go's format: the host name, `_`, and a random UUID. A restarted
-/// instance gets another one.
-pub fn identity() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{host}_{}", Uuid::new_v4())
+/// instance gets another one. `pod_name` replaces the host name, which is cut off after 63
+/// characters.
+pub fn identity(pod_name: Option<&str>) -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    format!("{}_{}", pod_name.unwrap_or(&host), Uuid::new_v4())
 }
 
 #[cfg(test)]
@@ -15,8 +17,9 @@ mod tests {
 
     #[test]
     fn identity_is_unique_and_ends_with_a_uuid() {
-        let (one, other) = (identity(), identity());
-        assert_ne!(one, other);
+        let (one, other) = (identity(None), identity(Some("pod-1")));
+        assert_ne!(one, identity(None));
+        assert!(other.starts_with("pod-1_"), "{other}");
         assert_eq!(one.rsplit('_').next().expect("a UUID").len(), 36);
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn election(arguments: &AdapterElectionArguments, client: Client) -> 
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
         name: arguments.leader_elect_resource_name.clone(),
-        identity: identity(),
+        identity: identity(None),
         lease_duration: to_std(arguments.leader_elect_lease_duration),
         renew_deadline: to_std(arguments.leader_elect_lease_duration) * 2 / 3,
         retry_period: to_std(arguments.leader_elect_lease_duration) * 2 / 15,

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use hpa_controller::AutoscalerApi;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,6 +49,15 @@ impl TargetApi {
         match self {
             Self::Core => "autoscaling/v2",
             Self::Custom => hpa_crd::API_VERSION,
+        }
+    }
+}
+
+impl From<TargetApi> for AutoscalerApi {
+    fn from(api: TargetApi) -> Self {
+        match api {
+            TargetApi::Core => Self::Core,
+            TargetApi::Custom => Self::Custom,
         }
     }
 }

@@ -1,11 +1,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    KubectlArguments, RulesFileArguments, boolean::accept_boolean, convert::TargetApi,
-    run::AutoscalingArguments,
+    ControllerArguments, KubectlArguments, RulesFileArguments, boolean::accept_boolean,
+    convert::TargetApi, run::AutoscalingArguments, values::positive_duration,
 };
 
 const EXAMPLES: &str = "\
@@ -16,6 +16,9 @@ Examples:
 
   Again whenever the answer changes:
     hpa explain shop/web --watch
+
+  How did it come to this?
+    hpa explain shop/web --since 1h
 
   As data:
     hpa explain shop/web -o json
@@ -33,10 +36,11 @@ Examples:
     hpa explain -f web.yaml -f scale.yaml -f pods.yaml -f usage.yaml
 
 The command reads the autoscaler, its target's scale, pods and metrics, decides
-as the controller would, and explains the decision. It writes nothing. The past
-recommendations and scalings are known to the controller only, so the report
-says where they may hold the replicas. Pass the controller's flags if they
-differ from the defaults: they are part of a decision.
+as the controller would, and explains the decision. It writes nothing. Past
+recommendations, scalings and decisions come from the debug API of hpa run, if
+that is on and the user may read it. If not, the report says so, and where the
+past may hold the replicas. Then pass the controller's flags that are not the
+defaults: they are part of a decision.
 
 For kubectl hpa, link the program as kubectl-hpa in a directory of $PATH.";
 
@@ -60,11 +64,16 @@ pub(crate) struct ExplainHpaArguments {
     /// Explain again in each sync period, and print when the first sentence changes
     #[arg(long, short = 'w', conflicts_with = "filename")]
     pub(crate) watch: bool,
+    /// Also print the decisions of this time until now
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration)]
+    pub(crate) since: Option<SignedDuration>,
     /// The API of the autoscaler
     #[arg(long, value_name = "API", default_value = "core")]
     pub(crate) autoscaler_api: TargetApi,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
+    #[command(flatten)]
+    pub(crate) controller: ControllerArguments,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
     #[command(flatten)]

@@ -6,8 +6,10 @@
 mod adapter;
 mod boolean;
 mod completions;
+mod controller;
 mod convert;
 mod dashboard;
+mod debug;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
@@ -25,6 +27,7 @@ mod schedule;
 mod shadow_report;
 mod sharing;
 mod simulate;
+mod status;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "otlp")]
@@ -46,6 +49,7 @@ pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
     adapter::{AdapterArguments, AdapterElectionArguments, ServingArguments},
     completions::CompletionsArguments,
+    controller::ControllerArguments,
     convert::{ConvertArguments, Format, TargetApi},
     dashboard::DashboardArguments,
     explain::{ExplainHpaArguments, ReportFormat},
@@ -68,6 +72,7 @@ pub(crate) use self::{
     shadow_report::ShadowReportArguments,
     sharing::SharingArguments,
     simulate::{SimulateArguments, SimulationFormat},
+    status::StatusArguments,
     values::to_std,
     version::{VersionArguments, VersionFormat},
 };
@@ -95,6 +100,8 @@ pub(crate) enum Command {
     Explain(Box<ExplainHpaArguments>),
     /// Show all autoscalers and why they do (not) scale, in a browser
     Dashboard(Box<DashboardArguments>),
+    /// Check the health of the controller, the metrics APIs and the autoscalers
+    Status(Box<StatusArguments>),
     /// Check autoscalers: what the API server refuses, and what will not work as intended
     Lint(Box<LintArguments>),
     /// Run an autoscaler on a modelled workload in virtual time, and compare variants

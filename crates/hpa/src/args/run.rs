@@ -89,6 +89,8 @@ pub(crate) struct RunArguments {
     pub(crate) log: LogArguments,
     #[command(flatten)]
     pub(crate) observation: ObservationArguments,
+    #[command(flatten)]
+    pub(crate) debug: super::debug::DebugArguments,
     #[cfg(feature = "otlp")]
     #[command(flatten)]
     pub(crate) traces: super::TraceArguments,
@@ -285,6 +287,9 @@ pub(crate) struct ElectionArguments {
         value_parser = namespace
     )]
     pub(crate) leader_elect_resource_namespace: Option<String>,
+    /// Name of this pod, which the lease names as its holder [default: the host name]
+    #[arg(long, env = "HPA_POD_NAME", value_name = "NAME")]
+    pub(crate) pod_name: Option<String>,
     /// Store recommendations and scale events in ConfigMaps, so that stabilization windows survive
     /// a change of leader. Needs --leader-elect
     #[arg(long, env = "HPA_KEEP_HISTORY", value_name = BOOL, default_value_t = true)]

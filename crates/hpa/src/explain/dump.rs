@@ -8,15 +8,18 @@ use hpa_calc::{
     Readings, Scale, ScaleReadError, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference, defaults::apply_defaults,
 };
-use hpa_controller::annotations::AnnotationSettings;
+use hpa_controller::{annotations::AnnotationSettings, debug::AutoscalerDetail};
 use hpa_metrics_client::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Subject, live::controller, usable_selector};
-use crate::manifests::{self, Manifest, text};
+use super::{Subject, effective_settings, live::controller, usable_selector};
+use crate::{
+    debug_client::Unavailable,
+    manifests::{self, Manifest, text},
+};
 
 /// The kinds whose scale follows from the object, as that of the API server does.
 const SCALABLE: [&str; 3] = ["Deployment", "ReplicaSet", "StatefulSet"];
@@ -53,6 +56,8 @@ impl Dump {
             Some(selector) => self.pods(&hpa.metadata.namespace, selector)?,
             None => Vec::new(),
         };
+        let past = self.past(&hpa)?;
+        let settings = effective_settings(settings, past.as_ref().ok());
         let is_reference = controller.is_reference();
         let pause = AnnotationSettings::from_hpa(&hpa).pause;
         let inputs = Inputs {
@@ -60,7 +65,7 @@ impl Dump {
             settings: settings.with_strict_scale_to_zero(!is_reference),
             selected: SelectedPods { autoscalers: self.selecting(&hpa, &pods), pods },
             readings: Readings::new(),
-            history: None,
+            history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: at.or_else(|| self.newest_sample()).unwrap_or_else(Timestamp::now),
             pause: if is_reference { Pause::NONE } else { pause },
             hpa,
@@ -72,7 +77,23 @@ impl Dump {
             .filter_map(|(index, query)| Some((index, self.reading(query, selected)?)))
             .collect();
         let inputs = Inputs { readings, ..inputs.clone() };
-        Ok(Subject { inputs, controller })
+        Ok(Subject { inputs, controller, past })
+    }
+
+    /// The document of the debug API about an autoscaler.
+    fn past(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+    ) -> anyhow::Result<Result<AutoscalerDetail, Unavailable>> {
+        let is_named = |object: &&Value| {
+            text(object, "/autoscaler/name") == hpa.metadata.name
+                && text(object, "/autoscaler/namespace") == hpa.metadata.namespace
+        };
+        let Some(found) = self.of_kind(AutoscalerDetail::KIND).find(is_named) else {
+            return Ok(Err(Unavailable::NotInFiles));
+        };
+        let decoded = serde_json::from_value(found.clone());
+        Ok(Ok(decoded.context("unable to decode the document of the debug API")?))
     }
 
     fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {

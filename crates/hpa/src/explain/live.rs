@@ -10,20 +10,23 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::AnnotationSettings,
+    debug::AutoscalerDetail,
+    k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
 use hpa_metrics_client::{
     ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
 };
 use hpa_provider::{DiscoveryMapper, PrometheusProvider, ProviderSource};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::{Controller, Subject, usable_selector};
+use super::{Controller, Subject, effective_settings, usable_selector};
 use crate::{
-    args::{ExplainHpaArguments, TargetApi, to_std},
+    args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     cached_pods::{CachedPods, ReadPods},
+    debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
     rules_provider,
@@ -45,6 +48,8 @@ pub(super) struct Cluster {
     api: TargetApi,
     namespace: String,
     name: String,
+    location: ControllerArguments,
+    since: Option<SignedDuration>,
 }
 
 /// The rules of `--metrics-config`.
@@ -112,6 +117,8 @@ impl Cluster {
             api: arguments.autoscaler_api,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            location: arguments.controller.clone(),
+            since: arguments.since,
         })
     }
 
@@ -122,6 +129,8 @@ impl Cluster {
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
+        let past = self.past(&hpa, &controller).await;
+        let settings = effective_settings(settings, past.as_ref().ok());
         let scale = self.scale(&hpa).await;
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match &selector {
@@ -136,7 +145,7 @@ impl Cluster {
             settings: settings.with_strict_scale_to_zero(!is_reference),
             selected,
             readings: Readings::new(),
-            history: None,
+            history: past.as_ref().ok().and_then(|past| past.history.clone()),
             now: Timestamp::now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };
@@ -147,7 +156,30 @@ impl Cluster {
         let readings = self.readings(&inputs).await;
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: Timestamp::now(), ..inputs };
-        Ok(Subject { inputs, controller })
+        Ok(Subject { inputs, controller, past })
+    }
+
+    /// What the debug API of the leader says. Without `--since`, only the history matters.
+    async fn past(
+        &self,
+        hpa: &HorizontalPodAutoscaler,
+        controller: &Controller,
+    ) -> Result<AutoscalerDetail, Unavailable> {
+        let manager = controller.name.as_deref();
+        let is_other = manager.is_some_and(|manager| !FieldManager::is_hpa_rs(manager));
+        if let (true, None, Some(name)) = (is_other, &self.location.controller_url, manager) {
+            return Err(Unavailable::OtherController(name.to_owned()));
+        }
+        let lease = LeaseName::choose(&self.location, manager);
+        let api = DebugClient::find(&self.client, &self.location, &lease).await?;
+        let now = Timestamp::now();
+        let since = now.checked_sub(self.since.unwrap_or_default()).ok();
+        let detail = api.autoscaler(self.api.into(), &self.namespace, &self.name, since).await?;
+        match detail.filter(|detail| detail.autoscaler.uid == hpa.metadata.uid) {
+            Some(detail) if detail.history.is_some() => Ok(detail),
+            Some(_) => Err(Unavailable::NotWorking(api.source)),
+            None => Err(Unavailable::UnknownAutoscaler),
+        }
     }
 
     async fn autoscaler(&self) -> anyhow::Result<Value> {

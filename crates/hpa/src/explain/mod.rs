@@ -2,7 +2,8 @@
 
 mod dump;
 mod live;
-mod style;
+mod past;
+pub(crate) mod style;
 
 use std::{
     io::{IsTerminal, Write},
@@ -11,12 +12,15 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hpa_calc::{Inputs, Report, Scale, Selector};
+use hpa_calc::{Inputs, Report, Scale, Selector, Settings};
+use hpa_controller::debug::AutoscalerDetail;
+use jiff::SignedDuration;
 use serde::Serialize;
 
 use self::{dump::Dump, live::Cluster};
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
+    debug_client::Unavailable,
     run,
 };
 
@@ -24,6 +28,8 @@ use crate::{
 struct Subject {
     inputs: Inputs,
     controller: Controller,
+    /// What the controller's debug API says about it.
+    past: Result<AutoscalerDetail, Unavailable>,
 }
 
 /// The controller that stored the status last, as its field manager says.
@@ -37,10 +43,19 @@ struct Controller {
 
 /// The output of the command.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Output<'a> {
     #[serde(flatten)]
     report: &'a Report,
     controller: &'a Controller,
+    past: Option<&'a AutoscalerDetail>,
+    /// Why there is no past.
+    past_missing: Option<String>,
+}
+
+/// The field manager that stored an autoscaler's status last.
+pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
+    live::controller(object).name
 }
 
 /// Explains an autoscaler of a cluster or of files.
@@ -52,7 +67,7 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
             settings,
             arguments.at,
         )?;
-        print(&subject, arguments.output)?;
+        print(&subject, arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(name) = &arguments.name else { bail!("the name of an autoscaler is required") };
@@ -65,12 +80,12 @@ pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
 async fn explain(
     arguments: &ExplainHpaArguments,
     name: &str,
-    settings: hpa_calc::Settings,
+    settings: Settings,
 ) -> anyhow::Result<()> {
     let cluster = Cluster::new(arguments, name).await?;
     let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
     let subject = cluster.read(settings).await?;
-    print(&subject, arguments.output)?;
+    print(&subject, arguments)?;
     let (mut sentence, mut failure) = (subject.inputs.report().sentence, None);
     if !arguments.watch {
         return Ok(());
@@ -83,7 +98,7 @@ async fn explain(
                 let new = subject.inputs.report().sentence;
                 if sentence != new {
                     print_separator(arguments.output)?;
-                    print(&subject, arguments.output)?;
+                    print(&subject, arguments)?;
                     sentence = new;
                 }
             }
@@ -119,22 +134,59 @@ fn write(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
 }
 
-fn print(subject: &Subject, format: ReportFormat) -> anyhow::Result<()> {
-    let text = render(subject, format, style::is_wanted(std::io::stdout().is_terminal()))?;
+fn print(subject: &Subject, arguments: &ExplainHpaArguments) -> anyhow::Result<()> {
+    let text = render(subject, arguments, style::is_wanted(std::io::stdout().is_terminal()))?;
     write(&text)
 }
 
-fn render(subject: &Subject, format: ReportFormat, colored: bool) -> anyhow::Result<String> {
+fn render(
+    subject: &Subject,
+    arguments: &ExplainHpaArguments,
+    colored: bool,
+) -> anyhow::Result<String> {
     let report = subject.inputs.report();
-    let output = Output { report: &report, controller: &subject.controller };
-    Ok(match format {
+    let output = Output {
+        report: &report,
+        controller: &subject.controller,
+        past: subject.past.as_ref().ok(),
+        past_missing: subject.past.as_ref().err().map(ToString::to_string),
+    };
+    Ok(match arguments.output {
         ReportFormat::Json => serde_json::to_string_pretty(&output)? + "\n",
         ReportFormat::Yaml => serde_saphyr::to_string(&output).context("unable to write YAML")?,
         ReportFormat::Text => {
-            let text = format!("{report}\n{}\n", subject.controller.sentence());
+            let past = subject.describe_past(arguments.since);
+            let text = format!("{report}\n{past}{}\n", subject.controller.sentence());
             if colored { style::color(&text, &report) } else { text }
         }
     })
+}
+
+impl Subject {
+    /// The decisions since a time, or why the past is missing.
+    fn describe_past(&self, since: Option<SignedDuration>) -> String {
+        match (&self.past, since) {
+            (Err(missing), _) => {
+                format!("The controller's past decisions are missing: {missing}.\n")
+            }
+            (Ok(past), Some(since)) => {
+                let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
+                past::section(past, since) + "\n"
+            }
+            (Ok(_), None) => String::new(),
+        }
+    }
+}
+
+/// The settings of the controller, unless flags set others.
+fn effective_settings(flags: Settings, past: Option<&AutoscalerDetail>) -> Settings {
+    let defaults = Settings::default().with_strict_scale_to_zero(flags.strict_scale_to_zero);
+    match past {
+        Some(past) if flags == defaults => {
+            Settings::from(past.settings).with_strict_scale_to_zero(flags.strict_scale_to_zero)
+        }
+        _ => flags,
+    }
 }
 
 impl Controller {

@@ -11,7 +11,7 @@ const GREEN: &str = "\x1b[1;32m";
 const RESET: &str = "\x1b[0m";
 
 /// Whether to color. See <https://no-color.org>.
-pub(super) fn is_wanted(is_terminal: bool) -> bool {
+pub(crate) fn is_wanted(is_terminal: bool) -> bool {
     is_terminal && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

@@ -1,0 +1,34 @@
+use clap::Args;
+use http::Uri;
+
+use super::values::namespace;
+
+/// Where the controller is. By default, the status of the autoscalers says so.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Controller")]
+#[expect(clippy::struct_field_names, reason = "the names of the flags, which are unique")]
+pub(crate) struct ControllerArguments {
+    /// Namespace of the controller's lease [default: as the status of autoscalers says]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    pub(crate) controller_namespace: Option<String>,
+    /// Name of the controller's lease [default: as the status of autoscalers says, else
+    /// hpa-controller]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    pub(crate) controller_lease: Option<String>,
+    /// URL of a debug API on a loopback address, for example that of kubectl port-forward, instead
+    /// of reading the leader's through the API server
+    #[arg(
+        long,
+        value_name = "URL",
+        value_parser = url,
+        conflicts_with_all = ["controller_namespace", "controller_lease"]
+    )]
+    pub(crate) controller_url: Option<Uri>,
+}
+
+/// Tokens are only sent through the API server, so that another server can't get them.
+fn url(text: &str) -> Result<Uri, String> {
+    let uri = text.trim_end_matches('/').parse::<Uri>().ok();
+    let uri = uri.filter(|uri| uri.scheme_str() == Some("http") && uri.path().len() <= 1);
+    uri.ok_or_else(|| "must be a URL such as http://127.0.0.1:8081".to_owned())
+}

@@ -1,0 +1,142 @@
+//! Who may read the debug API.
+
+use std::sync::Arc;
+
+use hpa_metrics_api::{Query, RequestInfo};
+use hpa_reviews::{
+    AccessReviews, AudienceReviews, Authorizer, AuthorizerOptions, ReviewError, ReviewLimit,
+    TokenAuthenticator, TokenError, TokenReviews, User, bearer_token,
+};
+use http::{HeaderMap, HeaderName, header, uri::Authority};
+use kube::Client;
+
+use super::REVIEW_LIFETIME;
+
+/// The audience of tokens in [`TOKEN_HEADER`]. The API server refuses such tokens for itself, so a
+/// pod that pretends to be the controller can't use the ones that it gets.
+pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
+
+/// Has a token if the request comes through kube-apiserver, which removes `Authorization`.
+pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
+
+/// Reviews of accesses that run, and those that wait.
+const RUNNING_REVIEWS: usize = 4;
+const WAITING_REVIEWS: usize = 28;
+
+/// Who may read the debug API.
+pub(super) enum Access {
+    /// Every client of this machine.
+    Local,
+    /// Users who may get the path.
+    Reviewed(Box<Reviewed>),
+}
+
+/// What the API server says about users.
+pub(super) struct Reviewed {
+    /// Tokens for the API server, in `Authorization`.
+    api_tokens: TokenAuthenticator,
+    /// Tokens for [`AUDIENCE`], in [`TOKEN_HEADER`].
+    debug_tokens: TokenAuthenticator,
+    authorizer: Authorizer,
+    limit: ReviewLimit,
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Denied {
+    #[error("a bearer token is required, in Authorization or Hpa-Debug-Authorization")]
+    NoToken,
+    #[error("the bearer token is not valid")]
+    InvalidToken,
+    #[error("user {user} may not get {path}")]
+    Forbidden { user: String, path: String },
+    #[error("too many requests wait for a review")]
+    Busy,
+    #[error("unable to review the request: {0}")]
+    Unreviewed(String),
+    /// Protects from web pages whose name resolves to a loopback address.
+    #[error("the host {0:?} is not a name of the loopback interface")]
+    Host(String),
+}
+
+impl Access {
+    /// Users whom the API server allows to get the path.
+    pub(super) fn reviewed(client: &Client) -> Self {
+        let debug_tokens = Arc::new(AudienceReviews::new(client.clone(), AUDIENCE));
+        let client = Arc::new(client.clone());
+        Self::with_reviews(client.clone(), debug_tokens, client)
+    }
+
+    pub(super) fn with_reviews(
+        api_tokens: Arc<dyn TokenReviews>,
+        debug_tokens: Arc<dyn TokenReviews>,
+        accesses: Arc<dyn AccessReviews>,
+    ) -> Self {
+        let options = AuthorizerOptions {
+            always_allowed: Vec::new(),
+            allowed_lifetime: REVIEW_LIFETIME,
+            denied_lifetime: REVIEW_LIFETIME / 6,
+        };
+        Self::Reviewed(Box::new(Reviewed {
+            api_tokens: TokenAuthenticator::new(api_tokens, REVIEW_LIFETIME),
+            debug_tokens: TokenAuthenticator::new(debug_tokens, REVIEW_LIFETIME),
+            authorizer: Authorizer::new(accesses, &options),
+            limit: ReviewLimit::new(RUNNING_REVIEWS, WAITING_REVIEWS),
+        }))
+    }
+
+    /// Whether a request may get a path.
+    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
+        match self {
+            Self::Local => check_host(headers),
+            Self::Reviewed(reviewed) => reviewed.check(headers, path).await,
+        }
+    }
+}
+
+impl Reviewed {
+    async fn check(&self, headers: &HeaderMap, path: &str) -> Result<(), Denied> {
+        let user = self.user(headers).await?;
+        let request = RequestInfo::new("GET", path, &Query::default())
+            .map_err(|error| Denied::Unreviewed(error.to_string()))?;
+        let access = self.authorizer.authorize(&user, &request, &self.limit).await?;
+        if access.allowed {
+            return Ok(());
+        }
+        Err(Denied::Forbidden { user: user.name, path: path.to_owned() })
+    }
+
+    async fn user(&self, headers: &HeaderMap) -> Result<User, Denied> {
+        let user = if let Some(token) = bearer_token(headers, &TOKEN_HEADER) {
+            self.debug_tokens.user(token).await
+        } else if let Some(token) = bearer_token(headers, &header::AUTHORIZATION) {
+            self.api_tokens.user(token).await
+        } else {
+            return Err(Denied::NoToken);
+        };
+        match user {
+            Ok(user) => Ok(user.authenticated()),
+            Err(TokenError::Review(error)) => Err(error.into()),
+            Err(_) => Err(Denied::InvalidToken),
+        }
+    }
+}
+
+impl From<ReviewError> for Denied {
+    fn from(error: ReviewError) -> Self {
+        match error {
+            ReviewError::TooMany => Self::Busy,
+            error => Self::Unreviewed(hpa_metrics_client::describe(&error)),
+        }
+    }
+}
+
+fn check_host(headers: &HeaderMap) -> Result<(), Denied> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let authority = host.parse::<Authority>().ok();
+    let name = authority.as_ref().map_or("", Authority::host);
+    match name {
+        "localhost" | "127.0.0.1" | "[::1]" => Ok(()),
+        _ => Err(Denied::Host(host.to_owned())),
+    }
+}

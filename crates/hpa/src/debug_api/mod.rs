@@ -1,0 +1,206 @@
+//! The debug API of `hpa run`: the last decisions, histories, cache ages and the queue, as JSON.
+//!
+//! It is off unless a port is set. `docs/debugging.md` describes the documents.
+
+mod access;
+mod route;
+#[cfg(test)]
+mod tests;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use async_trait::async_trait;
+use hpa_adapter::certificates::{Identity, local_names};
+use hpa_controller::{
+    Dependencies, Observer, Options,
+    debug::{DebugView, DecisionRecorder, ViewSettings},
+};
+use hpa_serve::{Handshake, ServingCertificate};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::{Bytes, Incoming};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use tracing::{debug, info, warn};
+
+use self::{
+    access::{Access, Denied},
+    route::Route,
+};
+use crate::{
+    args::RunArguments,
+    serve::{self, Connection, Endpoints, LongResponse, Renderer, Server, Text},
+};
+
+pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
+
+/// Names the API in each of its responses, so that a client can tell them from those of the API
+/// server that passes them on.
+pub(crate) const MARK: &str = "hpa-debug-api";
+
+/// How long a review is cached.
+const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Documents that may be in progress, beside those that wait for their rendering.
+const MAX_RESPONSES: usize = 16;
+
+/// Records the decisions of a controller and starts the server, unless the port is 0. The API
+/// server reviews tokens and accesses.
+pub(crate) async fn start(
+    arguments: &RunArguments,
+    dependencies: Dependencies,
+    options: &Options,
+) -> anyhow::Result<(Dependencies, Option<Server>)> {
+    let flags = &arguments.debug;
+    if flags.debug_port == 0 {
+        return Ok((dependencies, None));
+    }
+    let limit = usize::try_from(flags.debug_memory_limit).unwrap_or(usize::MAX);
+    let telemetry = dependencies.telemetry.clone();
+    let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), limit));
+    let settings = ViewSettings {
+        sync_period: options.sync_period,
+        decisions: options.settings,
+        dry_run: dependencies.dry_run,
+    };
+    let view = DebugView::new(telemetry, recorder.clone(), dependencies.clock.clone(), settings);
+    let address = SocketAddr::new(flags.debug_bind_address, flags.debug_port);
+    let is_local = address.ip().is_loopback();
+    let (certificate, access) = if is_local {
+        (None, Access::Local)
+    } else {
+        let certificate = serve::certificates(&arguments.observation)?;
+        let certificate = certificate.map_or_else(generate_certificate, Ok)?;
+        (Some(certificate), Access::reviewed(&dependencies.clients.api))
+    };
+    let (server, _) = serve_view(address, certificate, access, view).await?;
+    info!(%address, tls = !is_local, "serving the debug API");
+    let observers: Vec<Arc<dyn Observer>> = vec![dependencies.observer, recorder];
+    Ok((Dependencies { observer: Arc::new(observers), ..dependencies }, Some(server)))
+}
+
+/// A certificate that no client can verify: kube-apiserver doesn't verify those of pods. It
+/// protects tokens from being read along the way.
+fn generate_certificate() -> anyhow::Result<ServingCertificate> {
+    let identity = Identity::generate(&local_names(), Timestamp::now());
+    let identity = identity.context("unable to generate a certificate for the debug API")?;
+    let (chain, key) = (identity.chain.as_bytes(), identity.key.as_bytes());
+    Ok(ServingCertificate::from_pem(chain, key, Handshake::default())?)
+}
+
+/// Serves at an address and returns it with the actual port.
+async fn serve_view(
+    address: SocketAddr,
+    certificate: Option<ServingCertificate>,
+    access: Access,
+    view: DebugView,
+) -> anyhow::Result<(Server, SocketAddr)> {
+    let endpoints =
+        DebugEndpoints { view: Arc::new(view), access, renderer: Arc::new(Renderer::default()) };
+    serve::serve(address, certificate, MAX_RESPONSES, endpoints).await.with_context(|| {
+        format!("unable to serve the debug API on {address} (--debug-bind-address, --debug-port)")
+    })
+}
+
+/// The documents, and who may read them.
+struct DebugEndpoints {
+    view: Arc<DebugView>,
+    access: Access,
+    renderer: Arc<Renderer>,
+}
+
+#[async_trait]
+impl Endpoints for DebugEndpoints {
+    async fn respond(
+        &self,
+        request: &Request<Incoming>,
+        connection: &Connection,
+    ) -> Response<Text> {
+        if let Err(denied) = self.access.check(request.headers(), request.uri().path()).await {
+            if let Denied::Unreviewed(error) = &denied {
+                warn!(error, "unable to review a request to the debug API");
+            }
+            debug!(%denied, path = request.uri().path(), "refused a request to the debug API");
+            return refuse(&denied);
+        }
+        if request.method() != Method::GET {
+            return error(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported", None);
+        }
+        let query = request.uri().query().unwrap_or_default();
+        match Route::parse(request.uri().path(), query) {
+            Ok(Some(route)) => self.document(route, connection.begin_long_response()).await,
+            Ok(None) => {
+                let text = "not found; try /debug/v1/status or /debug/v1/autoscalers";
+                error(StatusCode::NOT_FOUND, text, None)
+            }
+            Err(text) => error(StatusCode::BAD_REQUEST, &text, None),
+        }
+    }
+}
+
+impl DebugEndpoints {
+    async fn document(&self, route: Route, response: LongResponse) -> Response<Text> {
+        let view = self.view.clone();
+        let rendered = self.renderer.render(move || render(&view, &route)).await;
+        match rendered {
+            Ok(Some(Ok(text))) => reply(StatusCode::OK, text, Some(response)),
+            Ok(None) => {
+                let text = "no such autoscaler is in the cache of this instance";
+                error(StatusCode::NOT_FOUND, text, Some(response))
+            }
+            Ok(Some(Err(failure))) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string(), Some(response))
+            }
+            Err(failure) => {
+                error(StatusCode::INTERNAL_SERVER_ERROR, &failure.to_string(), Some(response))
+            }
+        }
+    }
+}
+
+/// `None` if there is no such autoscaler.
+fn render(view: &DebugView, route: &Route) -> Option<serde_json::Result<Vec<u8>>> {
+    fn encode(document: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(document)
+    }
+    Some(match route {
+        Route::Status => encode(&view.status()),
+        Route::Autoscalers(filter) => encode(&view.autoscalers(filter)),
+        Route::Autoscaler { key, since } => encode(&view.autoscaler(key, *since)?),
+    })
+}
+
+fn refuse(denied: &Denied) -> Response<Text> {
+    let status = match denied {
+        Denied::NoToken | Denied::InvalidToken => StatusCode::UNAUTHORIZED,
+        Denied::Forbidden { .. } | Denied::Host(_) => StatusCode::FORBIDDEN,
+        Denied::Busy => StatusCode::TOO_MANY_REQUESTS,
+        Denied::Unreviewed(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let mut response = error(status, &denied.to_string(), None);
+    if status == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+    }
+    response
+}
+
+fn error(status: StatusCode, text: &str, long: Option<LongResponse>) -> Response<Text> {
+    reply(status, json!({ "error": text }).to_string(), long)
+}
+
+fn reply(status: StatusCode, body: impl Into<Bytes>, long: Option<LongResponse>) -> Response<Text> {
+    let mut response = Response::new(Text::new(body, long));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::HeaderName::from_static(MARK), "v1"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,192 @@
+use std::sync::Mutex;
+
+use hpa_controller::{SystemClock, Telemetry};
+use hpa_metrics_api::RequestInfo;
+use hpa_reviews::{AccessReviews, ReviewError, TokenReviews, User};
+use rstest::rstest;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::*;
+
+const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// An API server that knows the tokens whose text names a user, and fails for one.
+struct Tokens(&'static str);
+
+#[async_trait]
+impl TokenReviews for Tokens {
+    async fn review_token(&self, token: &str) -> Result<Option<User>, ReviewError> {
+        if token == "unreviewed" {
+            return Err(ReviewError::Timeout);
+        }
+        let name = token.strip_prefix(self.0);
+        Ok(name.map(|name| User::new(name, &[])))
+    }
+}
+
+/// Allows `reader` to get documents. Remembers what was asked for.
+#[derive(Default)]
+struct Accesses(Mutex<Vec<String>>);
+
+#[async_trait]
+impl AccessReviews for Accesses {
+    async fn review_access(
+        &self,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<hpa_reviews::Access, ReviewError> {
+        let User { name, groups, .. } = user;
+        let asked = format!("{name} {groups:?} {} {}", request.verb, request.path);
+        self.0.lock().expect("a lock").push(asked);
+        if name == "unreviewed" {
+            return Err(ReviewError::Timeout);
+        }
+        let allowed = name == "reader" && request.resource.is_none();
+        Ok(hpa_reviews::Access { allowed, reason: String::new() })
+    }
+}
+
+fn view() -> DebugView {
+    let telemetry = Arc::new(Telemetry::default());
+    let recorder = Arc::new(DecisionRecorder::new(telemetry.clone(), 1 << 20));
+    let settings = ViewSettings {
+        sync_period: Duration::from_secs(15),
+        decisions: hpa_calc::Settings::default(),
+        dry_run: false,
+    };
+    DebugView::new(telemetry, recorder, Arc::new(SystemClock::default()), settings)
+}
+
+/// A server with these rules of access, what it asked for, and its address.
+async fn reviewed() -> (Server, Arc<Accesses>, SocketAddr) {
+    let accesses = Arc::<Accesses>::default();
+    let (api, debug) = (Arc::new(Tokens("api-")), Arc::new(Tokens("debug-")));
+    let access = Access::with_reviews(api, debug, accesses.clone());
+    let (server, address) = serve_view(LOOPBACK, None, access, view()).await.expect("a port");
+    (server, accesses, address)
+}
+
+/// The status of a response, and its text.
+async fn send(address: SocketAddr, request: &str, headers: &[&str]) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.expect("a server");
+    let headers = [headers, &["connection: close"]].concat().join("\r\n");
+    let request = format!("{request} HTTP/1.1\r\n{headers}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("a server");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.expect("a response");
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), response)
+}
+
+const STATUS: &str = "GET /debug/v1/status";
+const HOST: &str = "host: x";
+
+#[rstest]
+#[case::nothing(STATUS, &[HOST], 401)]
+#[case::api_token(STATUS, &[HOST, "authorization: Bearer api-reader"], 200)]
+#[case::debug_token(STATUS, &[HOST, "hpa-debug-authorization: Bearer debug-reader"], 200)]
+#[case::scheme_in_lower_case(STATUS, &[HOST, "authorization: bearer api-reader"], 200)]
+#[case::invalid(STATUS, &[HOST, "authorization: Bearer x"], 401)]
+#[case::empty(STATUS, &[HOST, "authorization: Bearer "], 401)]
+#[case::without_scheme(STATUS, &[HOST, "authorization: api-reader"], 401)]
+#[case::basic(STATUS, &[HOST, "authorization: Basic api-reader"], 401)]
+#[case::in_the_query("GET /debug/v1/status?access_token=api-reader", &[HOST], 401)]
+#[case::cookie(STATUS, &[HOST, "cookie: token=api-reader"], 401)]
+#[case::api_token_where_its_audience_is_wrong(
+    STATUS, &[HOST, "hpa-debug-authorization: Bearer api-reader"], 401
+)]
+#[case::debug_token_where_its_audience_is_wrong(
+    STATUS, &[HOST, "authorization: Bearer debug-reader"], 401
+)]
+#[case::invalid_debug_token_beside_a_valid_one(
+    STATUS,
+    &[HOST, "hpa-debug-authorization: Bearer x", "authorization: Bearer api-reader"],
+    401
+)]
+#[case::headers_of_a_front_proxy(
+    STATUS, &[HOST, "x-remote-user: reader", "x-remote-group: system:masters"], 401
+)]
+#[case::impersonation(STATUS, &[HOST, "impersonate-user: reader"], 401)]
+#[case::forwarded_from_loopback(STATUS, &["host: localhost", "x-forwarded-for: 127.0.0.1"], 401)]
+#[case::other_user(STATUS, &[HOST, "authorization: Bearer api-eve"], 403)]
+#[case::anonymous_by_token(STATUS, &[HOST, "authorization: Bearer api-system:anonymous"], 403)]
+#[case::name_of_the_group_of_masters(
+    STATUS, &[HOST, "authorization: Bearer api-system:masters"], 403
+)]
+#[case::token_review_fails(STATUS, &[HOST, "authorization: Bearer unreviewed"], 503)]
+#[case::access_review_fails(STATUS, &[HOST, "authorization: Bearer api-unreviewed"], 503)]
+#[case::path_of_a_resource(
+    "GET /api/v1/namespaces/x/pods/y", &[HOST, "authorization: Bearer api-reader"], 403
+)]
+#[case::unknown_path("GET /debug/v1/x", &[HOST, "authorization: Bearer api-reader"], 404)]
+#[case::unknown_path_without_token("GET /debug/v1/x", &[HOST], 401)]
+#[case::unknown_autoscaler(
+    "GET /debug/v1/autoscalers/shop/web", &[HOST, "authorization: Bearer api-reader"], 404
+)]
+#[case::post("POST /debug/v1/status", &[HOST, "authorization: Bearer api-reader"], 405)]
+#[case::post_without_token("POST /debug/v1/status", &[HOST], 401)]
+#[case::wrong_parameter(
+    "GET /debug/v1/autoscalers?limit=x", &[HOST, "authorization: Bearer api-reader"], 400
+)]
+#[tokio::test]
+async fn only_users_who_may_get_the_path_read_documents(
+    #[case] request: &str,
+    #[case] headers: &[&str],
+    #[case] expected: u16,
+) {
+    let (_server, _, address) = reviewed().await;
+    let (status, text) = send(address, request, headers).await;
+    assert_eq!(status, expected, "{text}");
+    assert!(text.contains("\r\nhpa-debug-api: v1\r\n"), "{text}");
+    assert!(text.contains("\r\ncache-control: no-store\r\n"), "{text}");
+    assert_eq!(text.contains("\"syncPeriodSeconds\":15.0"), expected == 200, "{text}");
+    assert_eq!(text.contains("\r\nwww-authenticate: Bearer\r\n"), expected == 401, "{text}");
+}
+
+#[tokio::test]
+async fn long_token_is_refused_without_a_review() {
+    let (_server, accesses, address) = reviewed().await;
+    // Shorter than what hyper accepts.
+    let header = format!("authorization: Bearer api-{}", "r".repeat(20_000));
+    assert_eq!(send(address, STATUS, &[HOST, &header]).await.0, 401);
+    assert!(accesses.0.lock().expect("a lock").is_empty());
+}
+
+#[tokio::test]
+async fn access_is_reviewed_by_path_with_the_groups_of_the_user() {
+    let (_server, accesses, address) = reviewed().await;
+    for name in ["web", "api", "web"] {
+        let path = format!("GET /debug/v1/autoscalers/shop/{name}?since=x");
+        send(address, &path, &[HOST, "authorization: Bearer api-reader"]).await;
+    }
+    let asked = accesses.0.lock().expect("a lock").clone();
+    let asked_for = |name: &str| {
+        format!("reader [\"system:authenticated\"] get /debug/v1/autoscalers/shop/{name}")
+    };
+    assert_eq!(asked, [asked_for("web"), asked_for("api")], "an equal review is cached");
+}
+
+#[rstest]
+#[case("host: localhost:8081", 200)]
+#[case("host: 127.0.0.1:8081", 200)]
+#[case("host: [::1]:8081", 200)]
+#[case("host: localhost", 200)]
+#[case("host: attacker.example", 403)]
+#[case("host: localhost.attacker.example", 403)]
+#[case("host: 127.0.0.1.attacker.example", 403)]
+#[case("host: x@attacker.example", 403)]
+#[case("host: ", 403)]
+#[tokio::test]
+async fn local_access_is_safe_from_names_that_resolve_to_loopback(
+    #[case] host: &str,
+    #[case] expected: u16,
+) {
+    let (_server, address) =
+        serve_view(LOOPBACK, None, Access::Local, view()).await.expect("a port");
+    let (status, text) = send(address, STATUS, &[host]).await;
+    assert_eq!(status, expected, "{text}");
+}

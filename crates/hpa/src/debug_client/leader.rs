@@ -1,0 +1,98 @@
+//! The holder of a lease, and its pod.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
+use kube::{Api, Client};
+
+use super::{LeaseName, Unavailable};
+
+/// The name of the container port of the debug API.
+const PORT_NAME: &str = "debug";
+
+/// A lease, as it was last renewed.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseHolder {
+    pub(crate) lease: LeaseName,
+    /// The host name of the holder, `_` and a UUID.
+    pub(crate) identity: String,
+    pub(crate) renewed: Option<Timestamp>,
+    pub(crate) duration: SignedDuration,
+    pub(crate) transitions: i32,
+}
+
+/// The pod of the leader.
+#[derive(Clone, Debug)]
+pub(crate) struct Leader {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) is_ready: bool,
+    /// Absent if the debug API is off.
+    pub(crate) debug_port: Option<i32>,
+}
+
+impl LeaseHolder {
+    /// Reads a lease that is held.
+    pub(crate) async fn read(client: &Client, lease: &LeaseName) -> Result<Self, Unavailable> {
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
+        let found = leases.get_opt(&lease.name).await;
+        let what = format!("get the lease {}/{}", lease.namespace, lease.name);
+        let found = found.map_err(|error| Unavailable::request(&what, error))?;
+        let spec = found.ok_or_else(|| Unavailable::NoLease(lease.clone()))?.spec;
+        let spec = spec.unwrap_or_default();
+        let identity = spec.holder_identity.filter(|holder| !holder.is_empty());
+        let seconds = spec.lease_duration_seconds.unwrap_or_default();
+        Ok(Self {
+            lease: lease.clone(),
+            identity: identity.ok_or_else(|| Unavailable::NotHeld(lease.clone()))?,
+            renewed: spec.renew_time.map(|time| time.0),
+            duration: SignedDuration::from_secs(seconds.into()),
+            transitions: spec.lease_transitions.unwrap_or_default(),
+        })
+    }
+
+    /// Whether the holder has let the lease expire.
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.renewed.is_none_or(|renewed| now.duration_since(renewed) > self.duration)
+    }
+
+    /// The name of the holder's pod, which is its host name.
+    pub(crate) fn pod_name(&self) -> &str {
+        self.identity.rsplit_once('_').map_or(&*self.identity, |(host, _)| host)
+    }
+
+    /// The pod of the holder.
+    pub(crate) async fn leader(&self, client: &Client) -> Result<Leader, Unavailable> {
+        let (namespace, name) = (&self.lease.namespace, self.pod_name());
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let what = format!("get the pod {namespace}/{name}");
+        let found = pods.get_opt(name).await.map_err(|error| Unavailable::request(&what, error))?;
+        let pod = found.ok_or_else(|| Unavailable::NoPod { pod: format!("{namespace}/{name}") })?;
+        Ok(Leader {
+            namespace: namespace.clone(),
+            pod: name.to_owned(),
+            is_ready: is_ready(&pod),
+            debug_port: debug_port(&pod),
+        })
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+fn debug_port(pod: &Pod) -> Option<i32> {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.filter_map(|container| container.ports.as_ref()).flatten();
+    let port = ports.find(|port| port.name.as_deref() == Some(PORT_NAME));
+    port.map(|port| port.container_port)
+}
+
+/// `namespace/name` of the pod.
+impl fmt::Display for Leader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.pod)
+    }
+}

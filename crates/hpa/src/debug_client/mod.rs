@@ -1,0 +1,218 @@
+//! A client of the debug API: finds the leader by its lease, and reads the API through the API
+//! server's proxy with a token that is of no use elsewhere.
+
+mod leader;
+#[cfg(test)]
+mod tests;
+mod token;
+mod unavailable;
+
+use hpa_controller::{
+    AutoscalerApi,
+    debug::{AutoscalerDetail, AutoscalerList, ControllerStatus},
+    k8s::FieldManager,
+};
+use http::{Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Limited};
+use jiff::Timestamp;
+use kube::{Client, Config, client::Body};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use self::token::DebugToken;
+pub(crate) use self::{
+    leader::{Leader, LeaseHolder},
+    unavailable::Unavailable,
+};
+use crate::{
+    args::ControllerArguments,
+    debug_api::{MARK, TOKEN_HEADER},
+    kubectl::escape,
+};
+
+/// The name of the lease, if nothing says otherwise.
+const DEFAULT_LEASE: &str = "hpa-controller";
+/// Where to look for it then.
+const DEFAULT_NAMESPACE: &str = "kube-system";
+/// The longest document that is read.
+const MAX_BYTES: usize = 256 << 20;
+
+/// The lease of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// Reads the debug API of one instance.
+pub(crate) struct DebugClient {
+    client: Client,
+    /// Before the path of the API.
+    prefix: String,
+    /// `None` if the API is on a loopback address.
+    token: Option<DebugToken>,
+    /// The pod that is read, or the URL.
+    pub(crate) source: String,
+}
+
+impl LeaseName {
+    /// The lease that the flags name, or else the field managers of statuses. The one that most of
+    /// them name counts.
+    pub(crate) fn choose<'a>(
+        arguments: &ControllerArguments,
+        managers: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let mut named: Vec<(Self, usize)> = Vec::new();
+        for (namespace, name) in managers.into_iter().filter_map(FieldManager::parse_lease) {
+            let lease = Self { namespace: namespace.to_owned(), name: name.to_owned() };
+            match named.iter_mut().find(|(other, _)| *other == lease) {
+                Some((_, count)) => *count += 1,
+                None => named.push((lease, 1)),
+            }
+        }
+        let most = named.into_iter().rev().max_by_key(|(_, count)| *count).map(|(lease, _)| lease);
+        let most = most.unwrap_or_else(|| Self {
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            name: DEFAULT_LEASE.to_owned(),
+        });
+        Self {
+            namespace: arguments.controller_namespace.clone().unwrap_or(most.namespace),
+            name: arguments.controller_lease.clone().unwrap_or(most.name),
+        }
+    }
+}
+
+impl DebugClient {
+    /// The debug API that the flags name, or that of the holder of the lease.
+    pub(crate) async fn find(
+        client: &Client,
+        arguments: &ControllerArguments,
+        lease: &LeaseName,
+    ) -> Result<Self, Unavailable> {
+        if let Some(url) = &arguments.controller_url {
+            return Self::at(url);
+        }
+        let leader = LeaseHolder::read(client, lease).await?.leader(client).await?;
+        Self::of_leader(client, lease, &leader).await
+    }
+
+    /// The debug API of a leader.
+    pub(crate) async fn of_leader(
+        client: &Client,
+        lease: &LeaseName,
+        leader: &Leader,
+    ) -> Result<Self, Unavailable> {
+        let Some(port) = leader.debug_port else {
+            return Err(Unavailable::Off { pod: leader.to_string() });
+        };
+        let token = DebugToken::request(client, lease).await?;
+        let (namespace, pod) = (escape(&leader.namespace), escape(&leader.pod));
+        Ok(Self {
+            client: client.clone(),
+            prefix: format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy"),
+            token: Some(token),
+            source: format!("pod {leader}"),
+        })
+    }
+
+    /// The debug API at a URL.
+    fn at(url: &Uri) -> Result<Self, Unavailable> {
+        let config = Config::new(url.clone());
+        let client = Client::try_from(config).map_err(|error| Unavailable::unreachable(&error))?;
+        let source = url.to_string().trim_end_matches('/').to_owned();
+        Ok(Self { client, prefix: String::new(), token: None, source })
+    }
+
+    /// The state of the instance.
+    pub(crate) async fn status(&self) -> Result<ControllerStatus, Unavailable> {
+        let status = self.get("/debug/v1/status").await?;
+        status.ok_or_else(|| Unavailable::not_the_api(&self.source))
+    }
+
+    /// All autoscalers, or those of a namespace.
+    #[allow(dead_code, reason = "for lists of autoscalers, as in a dashboard")]
+    pub(crate) async fn autoscalers(
+        &self,
+        namespace: Option<&str>,
+    ) -> Result<AutoscalerList, Unavailable> {
+        let namespace = namespace.map(escape).unwrap_or_default();
+        let path = format!("/debug/v1/autoscalers?limit=5000&namespace={namespace}");
+        let mut all: Option<AutoscalerList> = None;
+        let mut next = Some(String::new());
+        while let Some(token) = next {
+            let page: Option<AutoscalerList> =
+                self.get(&format!("{path}&continue={}", escape(&token))).await?;
+            let mut page = page.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
+            next = page.next.take();
+            match &mut all {
+                Some(all) => all.items.extend(page.items),
+                None => all = Some(page),
+            }
+        }
+        all.ok_or_else(|| Unavailable::not_the_api(&self.source))
+    }
+
+    /// An autoscaler with its decisions since a time. `None` if the instance doesn't know it.
+    pub(crate) async fn autoscaler(
+        &self,
+        api: AutoscalerApi,
+        namespace: &str,
+        name: &str,
+        since: Option<Timestamp>,
+    ) -> Result<Option<AutoscalerDetail>, Unavailable> {
+        let api = match api {
+            AutoscalerApi::Core => "core",
+            AutoscalerApi::Custom => "custom",
+        };
+        let since = since.map(|since| format!("&since={}", escape(&since.to_string())));
+        self.get(&format!(
+            "/debug/v1/autoscalers/{}/{}?api={api}{}",
+            escape(namespace),
+            escape(name),
+            since.unwrap_or_default()
+        ))
+        .await
+    }
+
+    /// A document. `None` if the API has none at this path.
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Unavailable> {
+        let mut request = Request::get(format!("{}{path}", self.prefix));
+        if let Some(token) = &self.token {
+            request = request.header(TOKEN_HEADER, format!("Bearer {}", token.current().await?));
+        }
+        let request = request.body(Body::empty());
+        let request = request.map_err(|error| Unavailable::unreachable(&error))?;
+        let response = self.client.send(request).await;
+        let response = response.map_err(|error| Unavailable::unreachable(&error))?;
+        let (status, is_api) = (response.status(), response.headers().contains_key(MARK));
+        let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
+        let body = body.map_err(|error| Unavailable::Unreachable(error.to_string()))?.to_bytes();
+        match (status, is_api) {
+            (StatusCode::OK, true) => serde_json::from_slice(&body)
+                .map(Some)
+                .map_err(|error| Unavailable::Undecodable(error.to_string())),
+            (StatusCode::NOT_FOUND, true) => Ok(None),
+            (_, true) => Err(Unavailable::Refused(message(&body, "/error"))),
+            (StatusCode::FORBIDDEN, false) => Err(Unavailable::Forbidden {
+                what: format!("read {} through the API server", self.source),
+                message: message(&body, "/message"),
+            }),
+            (StatusCode::OK, false) => Err(Unavailable::not_the_api(&self.source)),
+            (status, false) => Err(Unavailable::Unreachable(format!(
+                "{} answered {status}: {}",
+                self.source,
+                message(&body, "/message")
+            ))),
+        }
+    }
+}
+
+/// The message of an error.
+fn message(body: &[u8], pointer: &str) -> String {
+    let json: Option<Value> = serde_json::from_slice(body).ok();
+    let text = json.as_ref().and_then(|json| json.pointer(pointer)).and_then(Value::as_str);
+    match text {
+        Some(text) => text.to_owned(),
+        None => String::from_utf8_lossy(body.get(..200).unwrap_or(body)).trim().to_owned(),
+    }
+}

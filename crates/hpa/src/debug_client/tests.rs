@@ -1,0 +1,39 @@
+use rstest::rstest;
+
+use super::*;
+
+fn arguments(namespace: Option<&str>, lease: Option<&str>) -> ControllerArguments {
+    ControllerArguments {
+        controller_namespace: namespace.map(ToOwned::to_owned),
+        controller_lease: lease.map(ToOwned::to_owned),
+        controller_url: None,
+    }
+}
+
+#[rstest]
+#[case::nothing(&[], None, None, "kube-system/hpa-controller")]
+#[case::other_controllers(&["kube-controller-manager", "kubectl"], None, None,
+    "kube-system/hpa-controller")]
+#[case::status(&["hpa-controller:scaling/hpa"], None, None, "scaling/hpa")]
+#[case::without_election(&["hpa-controller"], None, None, "kube-system/hpa-controller")]
+#[case::most(&["hpa-controller:a/x", "hpa-controller:b/y", "hpa-controller:b/y"], None, None,
+    "b/y")]
+#[case::first_of_equals(&["hpa-controller:a/x", "hpa-controller:b/y"], None, None, "a/x")]
+#[case::flags(&["hpa-controller:a/x"], Some("c"), Some("z"), "c/z")]
+#[case::one_flag(&["hpa-controller:a/x"], Some("c"), None, "c/x")]
+fn lease_is_that_of_the_flags_or_of_most_statuses(
+    #[case] managers: &[&str],
+    #[case] namespace: Option<&str>,
+    #[case] lease: Option<&str>,
+    #[case] expected: &str,
+) {
+    let LeaseName { namespace, name } =
+        LeaseName::choose(&arguments(namespace, lease), managers.iter().copied());
+    assert_eq!(format!("{namespace}/{name}"), expected);
+}
+
+#[test]
+fn error_message_is_that_of_the_document() {
+    assert_eq!(message(br#"{"kind":"Status","message":"no"}"#, "/message"), "no");
+    assert_eq!(message(b"502 Bad Gateway\n", "/message"), "502 Bad Gateway");
+}

@@ -1,0 +1,74 @@
+//! Why the debug API can't be read.
+
+use hpa_metrics_client::describe;
+
+use super::LeaseName;
+
+/// Why there is no document of the debug API, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unavailable {
+    #[error(
+        "there is no lease {}/{}: no controller has run there with leader election. \
+         --controller-namespace and --controller-lease name another lease, --controller-url a \
+         debug API",
+        .0.namespace,
+        .0.name
+    )]
+    NoLease(LeaseName),
+    #[error("no instance holds the lease {}/{}", .0.namespace, .0.name)]
+    NotHeld(LeaseName),
+    #[error(
+        "there is no pod {pod} for the holder of the lease: the controller runs outside of the \
+         cluster, or the pod is gone. If it runs elsewhere, name its debug API with \
+         --controller-url"
+    )]
+    NoPod { pod: String },
+    #[error(
+        "the debug API is off: pod {pod} has no port \"debug\". Turn it on with the chart's value \
+         debug.enabled, or with hpa run --debug-port and a container port of that name"
+    )]
+    Off { pod: String },
+    #[error(
+        "there is no ServiceAccount {account} to request a token for. The chart creates it with \
+         debug.enabled"
+    )]
+    NoAccount { account: String },
+    /// The API server refuses a request.
+    #[error("not permitted to {what}: {message}. See \"Debug API\" in docs/debugging.md")]
+    Forbidden { what: String, message: String },
+    /// The debug API refuses a request.
+    #[error("the debug API refuses the request: {0}")]
+    Refused(String),
+    #[error("the debug API can't be reached: {0}")]
+    Unreachable(String),
+    #[error("the debug API sent another document than this version of hpa expects: {0}")]
+    Undecodable(String),
+    #[error("{0} stored the status, which has no debug API")]
+    OtherController(String),
+    #[error("{0} has not started to work as the leader yet")]
+    NotWorking(String),
+    #[error("the files have no document of the debug API (kind AutoscalerDetail) about it")]
+    NotInFiles,
+    #[error("the leader doesn't know this autoscaler (yet)")]
+    UnknownAutoscaler,
+}
+
+impl Unavailable {
+    pub(super) fn unreachable(error: &dyn std::error::Error) -> Self {
+        Self::Unreachable(describe(error))
+    }
+
+    pub(super) fn not_the_api(source: &str) -> Self {
+        Self::Unreachable(format!("{source} serves something else at this port"))
+    }
+
+    /// A request to the API server that failed. `what` completes "not permitted to".
+    pub(super) fn request(what: &str, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.is_forbidden() => {
+                Self::Forbidden { what: what.to_owned(), message: status.message }
+            }
+            error => Self::Unreachable(describe(&error)),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Results of checks, and how they are printed.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+/// How many autoscalers a line names.
+const MAX_NAMES: usize = 3;
+
+/// How a check ended, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Level {
+    Ok,
+    /// It could not be checked, which is expected in this set-up.
+    Skipped,
+    Warning,
+    Error,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Check {
+    pub(super) level: Level,
+    /// What was found.
+    pub(super) text: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hint: Option<String>,
+}
+
+/// Checks of the same thing.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Section {
+    pub(super) name: &'static str,
+    pub(super) checks: Vec<Check>,
+}
+
+/// All checks.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    /// The worst level.
+    pub(super) level: Level,
+    pub(super) sections: Vec<Section>,
+}
+
+impl Check {
+    pub(super) fn new(level: Level, text: impl Into<String>) -> Self {
+        Self { level, text: text.into(), hint: None }
+    }
+
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl Report {
+    pub(super) fn new(sections: Vec<Section>) -> Self {
+        let levels = sections.iter().flat_map(|section| &section.checks).map(|check| check.level);
+        let level = levels.max().filter(|level| *level > Level::Skipped).unwrap_or(Level::Ok);
+        Self { level, sections }
+    }
+
+    /// One line for each check, and the hints.
+    pub(super) fn text(&self, colored: bool) -> String {
+        let mut text = String::new();
+        // Writing to a string doesn't fail.
+        for Section { name, checks } in &self.sections {
+            let _ = writeln!(text, "{name}");
+            for Check { level, text: what, hint } in checks {
+                let _ = writeln!(text, "{} {what}", level.symbol(colored));
+                if let Some(hint) = hint {
+                    let _ = writeln!(text, "    {hint}");
+                }
+            }
+            text.push('\n');
+        }
+        let count = |level| {
+            let checks = self.sections.iter().flat_map(|section| &section.checks);
+            checks.filter(|check| check.level == level).count()
+        };
+        let summary = match (count(Level::Error), count(Level::Warning)) {
+            (0, 0) => "no problems found".to_owned(),
+            (errors, warnings) => {
+                format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"))
+            }
+        };
+        let _ = writeln!(text, "{} {summary}", self.level.symbol(colored));
+        text
+    }
+}
+
+impl Level {
+    /// The symbols of `linkerd check`.
+    fn symbol(self, colored: bool) -> String {
+        let (symbol, color) = match self {
+            Self::Ok => ("√", "32"),
+            Self::Skipped => ("-", "2"),
+            Self::Warning => ("‼", "33"),
+            Self::Error => ("×", "31"),
+        };
+        if colored { format!("\x1b[{color}m{symbol}\x1b[0m") } else { symbol.to_owned() }
+    }
+}
+
+/// `1 error`, `2 errors`.
+pub(super) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// The first names, and how many more there are.
+pub(super) fn named(names: &[String]) -> String {
+    let shown = names.get(..MAX_NAMES).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

@@ -1,0 +1,149 @@
+//! What the checks need of a cluster.
+
+use anyhow::Context;
+use hpa_calc::{HorizontalPodAutoscaler, Pause};
+use hpa_controller::{AutoscalerApi, annotations::AnnotationSettings, debug::ControllerStatus};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+
+use crate::{
+    args::StatusArguments,
+    debug_client::{DebugClient, Leader, LeaseHolder, LeaseName, Unavailable},
+    explain,
+    kubectl::{self, escape, get},
+    manifests::text,
+};
+
+const PAGE_SIZE: usize = 500;
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+
+/// What was read. What could not be read is an error with the reason.
+pub(super) struct Observed {
+    pub(super) now: Timestamp,
+    pub(super) autoscalers: Vec<ObservedAutoscaler>,
+    pub(super) lease: LeaseName,
+    pub(super) holder: Result<LeaseHolder, Unavailable>,
+    pub(super) leader: Result<Leader, Unavailable>,
+    /// The URL of the debug API, if a flag names it. Then lease and pod are not read.
+    pub(super) url: Option<String>,
+    pub(super) status: Result<ControllerStatus, Unavailable>,
+    /// The APIs whose group ends with `metrics.k8s.io`.
+    pub(super) metrics_apis: Result<Vec<MetricsApiService>, String>,
+}
+
+/// An autoscaler.
+pub(super) struct ObservedAutoscaler {
+    pub(super) name: String,
+    pub(super) hpa: HorizontalPodAutoscaler,
+    pub(super) created: Option<Timestamp>,
+    /// The field manager that stored the status last.
+    pub(super) manager: Option<String>,
+    pub(super) is_paused: bool,
+}
+
+/// An API of metrics that is registered.
+pub(super) struct MetricsApiService {
+    pub(super) group: String,
+    pub(super) version: String,
+    /// Why the API server can't reach it.
+    pub(super) unavailable: Option<String>,
+}
+
+impl Observed {
+    pub(super) async fn read(arguments: &StatusArguments) -> anyhow::Result<Self> {
+        let client = kubectl::clients(&arguments.cluster).await?.api;
+        let namespace = arguments.cluster.namespace.as_deref();
+        let mut autoscalers = Vec::new();
+        for api in arguments.autoscaler_api.apis() {
+            autoscalers.extend(list(&client, api, namespace).await?);
+        }
+        let flags = &arguments.controller;
+        let managers = autoscalers.iter().filter_map(|one| one.manager.as_deref());
+        let lease = LeaseName::choose(flags, managers);
+        let url = flags.controller_url.as_ref().map(ToString::to_string);
+        let holder = LeaseHolder::read(&client, &lease).await;
+        let leader = match &holder {
+            Ok(holder) => holder.leader(&client).await,
+            Err(error) => Err(error.clone()),
+        };
+        let api = match &leader {
+            _ if url.is_some() => DebugClient::find(&client, flags, &lease).await,
+            Ok(leader) => DebugClient::of_leader(&client, &lease, leader).await,
+            Err(error) => Err(error.clone()),
+        };
+        let status = match api {
+            Ok(api) => api.status().await,
+            Err(error) => Err(error),
+        };
+        let metrics_apis = metrics_apis(&client).await.map_err(|error| format!("{error:#}"));
+        let now = Timestamp::now();
+        Ok(Self { now, autoscalers, lease, holder, leader, url, status, metrics_apis })
+    }
+}
+
+async fn list(
+    client: &Client,
+    api: AutoscalerApi,
+    namespace: Option<&str>,
+) -> anyhow::Result<Vec<ObservedAutoscaler>> {
+    let namespace = namespace.map(|name| format!("namespaces/{}/", escape(name)));
+    let (version, scope) = (api.api_version(), namespace.unwrap_or_default());
+    let path = format!("/apis/{version}/{scope}{}?limit={PAGE_SIZE}", hpa_crd::PLURAL);
+    let (mut autoscalers, mut token) = (Vec::new(), String::new());
+    loop {
+        let page: Value = get(client, &format!("{path}{token}"))
+            .await
+            .with_context(|| format!("unable to list autoscalers of {version}"))?;
+        let items = page.get("items").and_then(Value::as_array).into_iter().flatten();
+        for item in items {
+            autoscalers.push(ObservedAutoscaler::decode(item)?);
+        }
+        match text(&page, "/metadata/continue") {
+            "" => return Ok(autoscalers),
+            next => token = format!("&continue={}", escape(next)),
+        }
+    }
+}
+
+impl ObservedAutoscaler {
+    pub(super) fn decode(object: &Value) -> anyhow::Result<Self> {
+        let (namespace, name) =
+            (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        let name = format!("{namespace}/{name}");
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
+            .with_context(|| format!("unable to decode the autoscaler {name}"))?;
+        Ok(Self {
+            is_paused: AnnotationSettings::from_hpa(&hpa).pause != Pause::NONE,
+            created: text(object, "/metadata/creationTimestamp").parse().ok(),
+            manager: explain::status_manager(object),
+            name,
+            hpa,
+        })
+    }
+}
+
+async fn metrics_apis(client: &Client) -> anyhow::Result<Vec<MetricsApiService>> {
+    let list: Value = get(client, API_SERVICES).await?;
+    let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+    let is_of_metrics = |item: &&Value| text(item, "/spec/group").ends_with("metrics.k8s.io");
+    Ok(items.filter(is_of_metrics).map(MetricsApiService::decode).collect())
+}
+
+impl MetricsApiService {
+    pub(super) fn decode(object: &Value) -> Self {
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        let available = conditions.find(|one| text(one, "/type") == "Available");
+        let unavailable = match available {
+            Some(condition) if text(condition, "/status") == "True" => None,
+            Some(condition) => Some(text(condition, "/message").to_owned()),
+            None => Some("the API server has not checked it yet".to_owned()),
+        };
+        Self {
+            group: text(object, "/spec/group").to_owned(),
+            version: text(object, "/spec/version").to_owned(),
+            unavailable,
+        }
+    }
+}

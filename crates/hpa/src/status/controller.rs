@@ -1,0 +1,217 @@
+//! Checks of the controller: lease, pod, debug API, and how it works.
+
+use std::collections::BTreeMap;
+
+use hpa_controller::{debug::ControllerStatus, k8s::FieldManager};
+
+use super::{
+    check::{Check, Level, counted, named},
+    cluster::Observed,
+};
+use crate::debug_client::{LeaseHolder, LeaseName, Unavailable};
+
+/// How late reconciles may be, in sync periods, before they are a warning, and an error.
+const LATE_PERIODS: f64 = 2.0;
+const VERY_LATE_PERIODS: f64 = 5.0;
+/// A healthy watch confirms its cache every two sync periods.
+const OLD_CACHE_PERIODS: f64 = 3.0;
+const VERY_OLD_CACHE_PERIODS: f64 = 10.0;
+/// Shorter sync periods count as this one: watches are not renewed more often, and a request may
+/// take as long.
+const MIN_PERIOD_SECONDS: f64 = 5.0;
+/// Histories may be lost with the leader if they are not stored for longer.
+const UNSAVED_SECONDS: f64 = 60.0;
+
+pub(super) fn check_lease(observed: &Observed) -> Vec<Check> {
+    let mut checks = Vec::new();
+    if observed.url.is_none() {
+        checks.push(lease(observed));
+        if let Ok(holder) = &observed.holder {
+            checks.push(pod(observed, holder));
+        }
+    }
+    match &observed.status {
+        Ok(status) => checks.push(build(status)),
+        // The check of the lease or the pod has the same reason.
+        Err(error) if observed.leader.as_ref().err() == Some(error) => {}
+        Err(error) => checks.push(unread("the debug API can't be read", error)),
+    }
+    checks.extend(other_controllers(observed));
+    checks
+}
+
+fn lease(observed: &Observed) -> Check {
+    let LeaseName { namespace, name } = &observed.lease;
+    let holder = match &observed.holder {
+        Ok(holder) => holder,
+        Err(Unavailable::NoLease(_) | Unavailable::NotHeld(_)) => {
+            let error = observed.holder.as_ref().err().map(ToString::to_string);
+            return Check::new(Level::Error, error.unwrap_or_default());
+        }
+        Err(error) => return unread("the lease can't be read", error),
+    };
+    let age = holder.renewed.map(|renewed| observed.now.duration_since(renewed));
+    let age = age.map_or("never".to_owned(), |age| format!("{} ago", seconds(age.as_secs_f64())));
+    let text = format!(
+        "lease {namespace}/{name} is held by {}, renewed {age}, {}",
+        holder.pod_name(),
+        counted(usize::try_from(holder.transitions).unwrap_or_default(), "leader change"),
+    );
+    if holder.is_expired(observed.now) {
+        let limit = seconds(holder.duration.as_secs_f64());
+        let text = format!("{text}: it has expired after {limit}, so no instance reconciles");
+        return Check::new(Level::Error, text)
+            .hint(format!("kubectl get pods -n {namespace}; kubectl logs -n {namespace} POD"));
+    }
+    Check::new(Level::Ok, text)
+}
+
+fn pod(observed: &Observed, holder: &LeaseHolder) -> Check {
+    match &observed.leader {
+        Ok(leader) if leader.is_ready => Check::new(Level::Ok, format!("pod {leader} is ready")),
+        Ok(leader) => Check::new(Level::Error, format!("pod {leader} is not ready"))
+            .hint(format!("kubectl describe pod -n {} {}", leader.namespace, leader.pod)),
+        Err(error) => unread(&format!("the pod of {} can't be read", holder.identity), error),
+    }
+}
+
+fn build(status: &ControllerStatus) -> Check {
+    let revision = status.build.revision.get(..7).unwrap_or(&status.build.revision);
+    let text = format!("hpa {} ({revision}) answers", status.build.version);
+    if status.dry_run {
+        return Check::new(Level::Warning, format!("{text}, in dry run: it writes nothing"));
+    }
+    Check::new(Level::Ok, text)
+}
+
+/// Who stored the statuses, other than the controller of this lease.
+fn other_controllers(observed: &Observed) -> Vec<Check> {
+    let own = FieldManager::for_lease(&observed.lease.namespace, &observed.lease.name);
+    let mut by_manager = BTreeMap::<&str, Vec<String>>::new();
+    for autoscaler in &observed.autoscalers {
+        let manager = autoscaler.manager.as_deref().filter(|manager| *manager != own.as_str());
+        if let Some(manager) = manager {
+            by_manager.entry(manager).or_default().push(autoscaler.name.clone());
+        }
+    }
+    let check = |(manager, names): (&str, Vec<String>)| {
+        let text = format!(
+            "{manager} stored the status of {} last: {}",
+            counted(names.len(), "autoscaler"),
+            named(&names)
+        );
+        Check::new(Level::Warning, text)
+            .hint("two controllers of one autoscaler overwrite each other's decisions")
+    };
+    by_manager.into_iter().map(check).collect()
+}
+
+pub(super) fn check_work(observed: &Observed) -> Vec<Check> {
+    let Ok(status) = &observed.status else {
+        let text = "lateness, queue, caches and histories: the debug API says, which can't be read";
+        return vec![Check::new(Level::Skipped, text)];
+    };
+    let period = status.sync_period_seconds;
+    let mut checks = vec![working(status)];
+    checks.extend(status.oldest_reconcile_seconds.map(|oldest| lateness(oldest, period)));
+    checks.push(queue(status));
+    checks.push(caches(status));
+    checks.push(histories(status));
+    if status.undecodable_objects > 0 {
+        let count = usize::try_from(status.undecodable_objects).unwrap_or(usize::MAX);
+        let text = format!("{} could not be decoded since the start", counted(count, "object"));
+        checks.push(
+            Check::new(Level::Warning, text).hint("the controller's log names them: undecodable"),
+        );
+    }
+    checks
+}
+
+fn working(status: &ControllerStatus) -> Check {
+    let problem = status.not_alive.as_ref().or(status.not_ready.as_ref());
+    match problem {
+        Some(problem) => Check::new(Level::Error, problem.clone()),
+        None if !status.is_leader => {
+            Check::new(Level::Error, "the instance is not the leader: it only stands by")
+        }
+        None if !status.is_working => {
+            Check::new(Level::Warning, "the leader has not started to reconcile yet")
+        }
+        None => Check::new(Level::Ok, "the leader reconciles"),
+    }
+}
+
+fn lateness(oldest: f64, period: f64) -> Check {
+    let limit = period.max(MIN_PERIOD_SECONDS);
+    let level = graded(oldest, limit * LATE_PERIODS, limit * VERY_LATE_PERIODS);
+    let text = format!(
+        "the oldest reconcile of an autoscaler was {} ago, sync period {}",
+        seconds(oldest),
+        seconds(period)
+    );
+    let check = Check::new(level, text);
+    if level == Level::Ok { check } else { check.hint("\"Overload\" in docs/debugging.md") }
+}
+
+fn queue(status: &ControllerStatus) -> Check {
+    let longest = status.queue.longest_running_seconds;
+    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let level = graded(longest, period * LATE_PERIODS, period * VERY_LATE_PERIODS);
+    let text = format!(
+        "queue: {} due, {} in progress, the longest for {}",
+        status.queue.due,
+        status.queue.in_progress,
+        seconds(longest)
+    );
+    Check::new(level, text)
+}
+
+fn caches(status: &ControllerStatus) -> Check {
+    let period = status.sync_period_seconds.max(MIN_PERIOD_SECONDS);
+    let mut ages: Vec<(&String, f64)> =
+        status.cache_ages_seconds.iter().map(|(resource, age)| (resource, *age)).collect();
+    ages.sort_by(|left, right| right.1.total_cmp(&left.1));
+    let oldest = ages.first().map_or(0.0, |(_, age)| *age);
+    let level = graded(oldest, period * OLD_CACHE_PERIODS, period * VERY_OLD_CACHE_PERIODS);
+    let all: Vec<_> =
+        ages.iter().map(|(resource, age)| format!("{resource} {}", seconds(*age))).collect();
+    let check = Check::new(level, format!("caches confirmed: {} ago", all.join(", ")));
+    let hint = "the watch of this resource fails or is silent: see the controller's log";
+    if level == Level::Ok { check } else { check.hint(hint) }
+}
+
+fn histories(status: &ControllerStatus) -> Check {
+    let unsaved = status.history_unsaved_seconds;
+    if unsaved > 0.0 {
+        let level = graded(unsaved, 0.0, UNSAVED_SECONDS);
+        let text = format!("writes of histories have failed for {}", seconds(unsaved));
+        return Check::new(level, text)
+            .hint("after a leader change, stabilization windows would start empty");
+    }
+    Check::new(Level::Ok, "histories are stored")
+}
+
+/// The reason why something can't be read. A missing right or an API that is off is not an error of
+/// the controller.
+fn unread(what: &str, error: &Unavailable) -> Check {
+    let is_failure = matches!(
+        error,
+        Unavailable::Unreachable(_) | Unavailable::Refused(_) | Unavailable::Undecodable(_)
+    );
+    let level = if is_failure { Level::Error } else { Level::Warning };
+    Check::new(level, format!("{what}: {error}"))
+}
+
+fn graded(value: f64, warning: f64, error: f64) -> Level {
+    if value > error {
+        Level::Error
+    } else if value > warning {
+        Level::Warning
+    } else {
+        Level::Ok
+    }
+}
+
+fn seconds(seconds: f64) -> String {
+    if seconds < 10.0 { format!("{seconds:.1}s") } else { format!("{seconds:.0}s") }
+}

@@ -1,0 +1,78 @@
+//! Checks of the metrics APIs that autoscalers need.
+
+use hpa_calc::api::{ConditionType, MetricSourceType};
+
+use super::{
+    check::{Check, Level, named},
+    cluster::{Observed, ObservedAutoscaler},
+};
+
+const GROUPS: [&str; 3] = ["metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"];
+
+pub(super) fn check(observed: &Observed) -> Vec<Check> {
+    let services = match &observed.metrics_apis {
+        Ok(services) => services,
+        Err(error) => {
+            let text = format!("the registered APIs can't be read: {error}");
+            return vec![Check::new(Level::Warning, text)];
+        }
+    };
+    let mut checks = Vec::new();
+    for group in GROUPS {
+        let needing: Vec<&ObservedAutoscaler> =
+            observed.autoscalers.iter().filter(|one| needs(one, group)).collect();
+        let names: Vec<String> = needing.iter().map(|one| one.name.clone()).collect();
+        let versions: Vec<_> = services.iter().filter(|service| service.group == group).collect();
+        if versions.is_empty() {
+            // The controller may read Prometheus itself.
+            let failing = needing.iter().any(|one| !is_active(one));
+            if failing {
+                let text = format!("{group} is not installed, but needed by {}", named(&names));
+                checks.push(Check::new(Level::Error, text).hint(install_hint(group)));
+            }
+            continue;
+        }
+        for service in versions {
+            let (version, unavailable) = (&service.version, &service.unavailable);
+            checks.push(match unavailable {
+                None => Check::new(Level::Ok, format!("{group}/{version} is available")),
+                Some(why) => {
+                    let text = format!("{group}/{version} is not available: {why}");
+                    let level = if names.is_empty() { Level::Warning } else { Level::Error };
+                    let hint = match names.as_slice() {
+                        [] => "no autoscaler needs it".to_owned(),
+                        names => format!("needed by {}", named(names)),
+                    };
+                    Check::new(level, text).hint(hint)
+                }
+            });
+        }
+    }
+    if checks.is_empty() {
+        checks.push(Check::new(Level::Ok, "no API is needed that is missing"));
+    }
+    checks
+}
+
+fn needs(autoscaler: &ObservedAutoscaler, group: &str) -> bool {
+    autoscaler.hpa.spec.metrics.iter().any(|metric| {
+        let needed = match metric.source_type {
+            MetricSourceType::Resource | MetricSourceType::ContainerResource => "metrics.k8s.io",
+            MetricSourceType::Pods | MetricSourceType::Object => "custom.metrics.k8s.io",
+            MetricSourceType::External => "external.metrics.k8s.io",
+            _ => "",
+        };
+        needed == group
+    })
+}
+
+fn is_active(autoscaler: &ObservedAutoscaler) -> bool {
+    autoscaler.hpa.status.is_true(&ConditionType::ScalingActive)
+}
+
+fn install_hint(group: &str) -> &'static str {
+    match group {
+        "metrics.k8s.io" => "install metrics-server, or hpa adapter with resource rules",
+        _ => "install hpa adapter (docs/adapter.md) or another adapter",
+    }
+}

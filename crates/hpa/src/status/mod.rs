@@ -1,0 +1,52 @@
+//! `hpa status`: is the controller healthy, and which autoscalers can't scale?
+
+mod autoscalers;
+mod check;
+mod cluster;
+mod controller;
+mod metrics_apis;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
+
+use anyhow::Context;
+
+use self::{
+    check::{Level, Report, Section},
+    cluster::Observed,
+};
+use crate::{
+    args::{ReportFormat, StatusArguments},
+    explain::style,
+};
+
+/// Exit status if nothing could be checked.
+pub(crate) const EXIT_CANNOT_RUN: u8 = 2;
+
+/// Checks the controller of a cluster and its autoscalers.
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    let observed = runtime.block_on(Observed::read(arguments))?;
+    let report = check(&observed);
+    let text = match arguments.output {
+        ReportFormat::Json => serde_json::to_string_pretty(&report)? + "\n",
+        ReportFormat::Yaml => serde_saphyr::to_string(&report).context("unable to write YAML")?,
+        ReportFormat::Text => report.text(style::is_wanted(std::io::stdout().is_terminal())),
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")?;
+    Ok(if report.level == Level::Error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn check(observed: &Observed) -> Report {
+    Report::new(vec![
+        Section { name: "controller", checks: controller::check_lease(observed) },
+        Section { name: "work", checks: controller::check_work(observed) },
+        Section { name: "metrics APIs", checks: metrics_apis::check(observed) },
+        Section { name: "autoscalers", checks: autoscalers::check(observed) },
+    ])
+}

@@ -1,0 +1,286 @@
+use hpa_controller::debug::ControllerStatus;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    check::Check,
+    cluster::{MetricsApiService, ObservedAutoscaler},
+    *,
+};
+use crate::debug_client::{Leader, LeaseHolder, LeaseName, Unavailable};
+
+const NOW: &str = "2026-01-31T12:00:00Z";
+/// 16 seconds before that.
+const EXPIRED: &str = "2026-01-31T11:59:44Z";
+
+fn autoscaler(name: &str, conditions: Value) -> ObservedAutoscaler {
+    ObservedAutoscaler::decode(&json!({
+        "metadata": {
+            "namespace": "shop", "name": name, "creationTimestamp": "2026-01-31T11:00:00Z",
+            "managedFields": [{
+                "manager": "hpa-controller:scaling/hpa", "subresource": "status",
+                "time": "2026-01-31T11:59:50Z",
+            }],
+        },
+        "spec": {
+            "maxReplicas": 10, "scaleTargetRef": { "kind": "Deployment", "name": name },
+            "metrics": [{
+                "type": "Resource",
+                "resource": {
+                    "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 50 },
+                },
+            }],
+        },
+        "status": { "conditions": conditions },
+    }))
+    .expect("an autoscaler")
+}
+
+fn condition(condition_type: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({ "type": condition_type, "status": status, "reason": reason, "message": message })
+}
+
+fn healthy_conditions() -> Value {
+    json!([
+        condition("AbleToScale", "True", "ReadyForNewScale", ""),
+        condition("ScalingActive", "True", "ValidMetricFound", ""),
+    ])
+}
+
+fn controller_status() -> ControllerStatus {
+    serde_json::from_value(json!({
+        "build": { "version": "0.1.0", "revision": "6f7a8b9c0d", "date": "unknown" },
+        "now": NOW, "isLeader": true, "lease": "hpa", "isWorking": true, "dryRun": false,
+        "syncPeriodSeconds": 15.0,
+        "settings": {
+            "tolerance": 0.1, "downscaleStabilizationSeconds": 300.0,
+            "cpuInitializationPeriodSeconds": 300.0, "initialReadinessDelaySeconds": 30.0,
+            "scaleToZero": true,
+        },
+        "notReady": null, "notAlive": null,
+        "queue": { "due": 0, "queued": 120, "inProgress": 1, "longestRunningSeconds": 0.2 },
+        "oldestReconcileSeconds": 14.2, "cacheAgesSeconds": { "pods": 3.1 },
+        "undecodableObjects": 0, "historyUnsavedSeconds": 0.0, "autoscalers": 1, "failing": 0,
+        "decisionMemory": { "limitBytes": 1, "usedBytes": 0, "perAutoscalerBytes": 1 },
+    }))
+    .expect("a status")
+}
+
+fn metrics_api(status: &str, message: &str) -> MetricsApiService {
+    MetricsApiService::decode(&json!({
+        "spec": { "group": "metrics.k8s.io", "version": "v1beta1" },
+        "status": { "conditions": [{ "type": "Available", "status": status, "message": message }] },
+    }))
+}
+
+/// A controller without a problem, and one autoscaler.
+fn healthy() -> Observed {
+    let lease = LeaseName { namespace: "scaling".into(), name: "hpa".into() };
+    Observed {
+        now: NOW.parse().expect("a time"),
+        autoscalers: vec![autoscaler("web", healthy_conditions())],
+        holder: Ok(LeaseHolder {
+            lease: lease.clone(),
+            identity: "hpa-1_0b5c".into(),
+            renewed: "2026-01-31T11:59:58Z".parse().ok(),
+            duration: jiff::SignedDuration::from_secs(15),
+            transitions: 1,
+        }),
+        leader: Ok(Leader {
+            namespace: "scaling".into(),
+            pod: "hpa-1".into(),
+            is_ready: true,
+            debug_port: Some(8443),
+        }),
+        lease,
+        url: None,
+        status: Ok(controller_status()),
+        metrics_apis: Ok(vec![metrics_api("True", "")]),
+    }
+}
+
+/// What the checks found that is not in order.
+fn problems(observed: &Observed) -> Vec<(Level, String)> {
+    let checks = check(observed).sections.into_iter().flat_map(|section| section.checks);
+    let checks = checks.filter(|check| check.level > Level::Ok);
+    checks.map(|Check { level, text, .. }| (level, text)).collect()
+}
+
+#[test]
+fn healthy_controller_fits_on_one_screen() {
+    let observed = healthy();
+    assert_eq!(problems(&observed), []);
+    assert_eq!(
+        check(&observed).text(false),
+        "controller\n\
+         √ lease scaling/hpa is held by hpa-1, renewed 2.0s ago, 1 leader change\n\
+         √ pod scaling/hpa-1 is ready\n\
+         √ hpa 0.1.0 (6f7a8b9) answers\n\
+         \n\
+         work\n\
+         √ the leader reconciles\n\
+         √ the oldest reconcile of an autoscaler was 14s ago, sync period 15s\n\
+         √ queue: 0 due, 1 in progress, the longest for 0.2s\n\
+         √ caches confirmed: pods 3.1s ago\n\
+         √ histories are stored\n\
+         \n\
+         metrics APIs\n\
+         √ metrics.k8s.io/v1beta1 is available\n\
+         \n\
+         autoscalers\n\
+         √ 1 autoscaler can scale\n\
+         \n\
+         √ no problems found\n"
+    );
+}
+
+#[rstest]
+#[case::expired_lease(
+    |it: &mut Observed| it.holder.as_mut().expect("a holder").renewed = EXPIRED.parse().ok(),
+    Level::Error, "it has expired after 15s"
+)]
+#[case::pod_not_ready(
+    |it: &mut Observed| it.leader.as_mut().expect("a leader").is_ready = false, Level::Error, "is not ready"
+)]
+#[case::late(
+    |it: &mut Observed| it.status.as_mut().expect("a status").oldest_reconcile_seconds = Some(31.0),
+    Level::Warning, "was 31s ago"
+)]
+#[case::very_late(
+    |it: &mut Observed| it.status.as_mut().expect("a status").oldest_reconcile_seconds = Some(76.0),
+    Level::Error, "was 76s ago"
+)]
+#[case::old_cache(
+    |it: &mut Observed| _ = it.status.as_mut().expect("a status").cache_ages_seconds.insert("hpas".into(), 46.0),
+    Level::Warning, "hpas 46s, pods 3.1s"
+)]
+#[case::stuck_reconcile(
+    |it: &mut Observed| it.status.as_mut().expect("a status").queue.longest_running_seconds = 80.0,
+    Level::Error, "the longest for 80s"
+)]
+#[case::histories(
+    |it: &mut Observed| it.status.as_mut().expect("a status").history_unsaved_seconds = 20.0,
+    Level::Warning, "writes of histories have failed for 20s"
+)]
+#[case::histories_for_long(
+    |it: &mut Observed| it.status.as_mut().expect("a status").history_unsaved_seconds = 61.0,
+    Level::Error, "writes of histories have failed for 61s"
+)]
+#[case::undecodable(
+    |it: &mut Observed| it.status.as_mut().expect("a status").undecodable_objects = 2,
+    Level::Warning, "2 objects could not be decoded"
+)]
+#[case::dry_run(
+    |it: &mut Observed| it.status.as_mut().expect("a status").dry_run = true, Level::Warning, "in dry run"
+)]
+#[case::stuck(
+    |it: &mut Observed| it.status.as_mut().expect("a status").not_alive = Some("workers stuck".into()),
+    Level::Error, "workers stuck"
+)]
+#[case::standby(
+    |it: &mut Observed| it.status.as_mut().expect("a status").is_leader = false, Level::Error, "not the leader"
+)]
+#[case::unavailable_api(
+    |it: &mut Observed| it.metrics_apis = Ok(vec![metrics_api("False", "no endpoints")]),
+    Level::Error, "metrics.k8s.io/v1beta1 is not available: no endpoints"
+)]
+#[case::unneeded_api(
+    |it: &mut Observed| {
+        it.autoscalers[0].hpa.spec.metrics.clear();
+        it.metrics_apis = Ok(vec![metrics_api("False", "no endpoints")]);
+    },
+    Level::Warning, "metrics.k8s.io/v1beta1 is not available: no endpoints"
+)]
+#[case::other_controller(
+    |it: &mut Observed| it.autoscalers[0].manager = Some("kube-controller-manager".into()),
+    Level::Warning, "kube-controller-manager stored the status of 1 autoscaler last: shop/web"
+)]
+#[case::paused(
+    |it: &mut Observed| it.autoscalers[0].is_paused = true, Level::Warning, "1 autoscaler paused by annotation"
+)]
+#[case::no_autoscalers(
+    |it: &mut Observed| it.autoscalers.clear(), Level::Warning, "there are no autoscalers"
+)]
+fn each_problem_is_found(
+    #[case] change: fn(&mut Observed),
+    #[case] level: Level,
+    #[case] text: &str,
+) {
+    let mut observed = healthy();
+    change(&mut observed);
+    let problems = problems(&observed);
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert_eq!(problems[0].0, level);
+    assert!(problems[0].1.contains(text), "{problems:?}");
+}
+
+#[test]
+fn autoscalers_that_cannot_scale_are_counted_by_reason() {
+    let mut observed = healthy();
+    let failed = |reason, message| json!([condition("ScalingActive", "False", reason, message)]);
+    let limited = json!([condition("ScalingLimited", "True", "TooManyReplicas", "")]);
+    for (name, conditions) in [
+        ("a", failed("FailedGetResourceMetric", "no metrics")),
+        ("b", failed("FailedGetResourceMetric", "no metrics, too")),
+        ("c", json!([condition("AbleToScale", "False", "FailedGetScale", "not found")])),
+        ("d", failed("ScalingDisabled", "")),
+        ("e", limited),
+        ("f", json!([])),
+    ] {
+        observed.autoscalers.push(autoscaler(name, conditions));
+    }
+    let problems = problems(&observed);
+    let texts: Vec<_> = problems.iter().map(|(level, text)| (*level, text.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            (Level::Error, "4 of 7 autoscalers can't scale"),
+            (Level::Error, "FailedGetResourceMetric: 2 autoscalers (shop/a, shop/b)"),
+            (Level::Error, "FailedGetScale: 1 autoscaler (shop/c)"),
+            (Level::Error, "1 autoscaler without a status: no controller handles them: shop/f"),
+            (Level::Warning, "1 autoscaler held at maxReplicas (TooManyReplicas): shop/e"),
+            (
+                Level::Warning,
+                "1 autoscaler off, because the target has 0 replicas (ScalingDisabled): shop/d"
+            ),
+        ]
+    );
+    let text = check(&observed).text(false);
+    assert!(text.contains("\n    no metrics; hpa explain shop/a\n"), "{text}");
+    assert!(text.ends_with("\n× 4 errors, 2 warnings\n"), "{text}");
+}
+
+#[test]
+fn missing_api_is_an_error_only_if_an_autoscaler_fails_without_it() {
+    let mut observed = healthy();
+    observed.metrics_apis = Ok(Vec::new());
+    assert_eq!(problems(&observed), [], "the controller may read Prometheus itself");
+    observed.autoscalers[0].hpa.status.conditions.clear();
+    let missing = "metrics.k8s.io is not installed, but needed by shop/web".to_owned();
+    assert!(problems(&observed).contains(&(Level::Error, missing)));
+}
+
+#[test]
+fn what_cannot_be_read_is_a_warning_with_the_reason() {
+    let mut observed = healthy();
+    let off = Unavailable::Off { pod: "scaling/hpa-1".into() };
+    observed.status = Err(off);
+    let found = problems(&observed);
+    assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [Level::Warning, Level::Skipped]);
+    assert!(found[0].1.contains("pod scaling/hpa-1 has no port \"debug\""), "{found:?}");
+    assert_eq!(check(&observed).level, Level::Warning);
+
+    let forbidden = Unavailable::Forbidden { what: "get the lease".into(), message: "no".into() };
+    observed.holder = Err(forbidden.clone());
+    observed.leader = Err(forbidden.clone());
+    observed.status = Err(forbidden);
+    let found = problems(&observed);
+    assert_eq!(found.iter().map(|one| one.0).collect::<Vec<_>>(), [Level::Warning, Level::Skipped]);
+    assert!(found[0].1.contains("not permitted to get the lease: no"), "{found:?}");
+
+    let lease = observed.lease.clone();
+    observed.holder = Err(Unavailable::NoLease(lease.clone()));
+    observed.leader = Err(Unavailable::NoLease(lease.clone()));
+    observed.status = Err(Unavailable::NoLease(lease));
+    assert_eq!(problems(&observed)[0].0, Level::Error, "no controller runs");
+}
