@@ -19,6 +19,7 @@ mod adapter;
 mod alerts;
 #[path = "../control-plane/control_plane/mod.rs"]
 mod control_plane;
+mod debug;
 mod documents;
 mod files;
 mod helm;
@@ -126,6 +127,7 @@ fn with_helm(helm: &Helm, report: &mut Report) {
     report.line("invalid_values_are_rejected", rendered::invalid_values(helm));
     report.line("valid_values_are_accepted", rendered::valid_values(helm, &binary));
     report.line("vendor_versions_are_accepted", rendered::kube_versions(helm));
+    report.line("debug_api_is_optional_and_complete", debug::api(helm));
     report.line("metrics_from_prometheus", adapter::in_process(helm));
     all.extend(with_adapter(&helm.with_chart(&ADAPTER), &binary, report));
     match hpa_kube_apiserver::assets::find() {

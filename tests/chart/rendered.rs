@@ -301,6 +301,8 @@ pub(crate) fn invalid_values(helm: &Helm) -> Result<()> {
         ("namespaces={Shop}", "namespaces"),
         ("image.digest=latest", "digest"),
         ("metrics.port=80", "port"),
+        ("debug.enabled=true,debug.port=8080", "debug.port must not be metrics.port"),
+        ("debug.memoryLimit=64MB", "memoryLimit"),
         ("leaderElection.enabled=false", "replicas=1"),
         ("client.burst=5", "client.qps"),
         (

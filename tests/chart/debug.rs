@@ -1,0 +1,87 @@
+//! The objects of the debug API.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    helm::{Helm, NAMESPACE},
+    rendered::{arguments, deployment, of_kind},
+};
+
+/// Flag, port, roles and bindings exist only with the value, and fit to each other and to what
+/// `hpa` asks for.
+pub(crate) fn api(helm: &Helm) -> Result<()> {
+    let is_of_debug = |object: &&Value| object.to_string().contains("debug");
+    let defaults = helm.template("defaults")?;
+    ensure!(!defaults.iter().any(|object| is_of_debug(&object)), "a debug API by default");
+
+    let objects = helm.template_with(
+        "debug.enabled=true,debug.port=9000,debug.memoryLimit=16Mi,networkPolicy.enabled=true,\
+         leaderElection.resourceName=a-lease,debug.readers[0].kind=Group,debug.readers[0].name=sre",
+    )?;
+    let arguments = arguments(&objects)?;
+    for flag in ["--debug-port=9000", "--debug-memory-limit=16Mi"] {
+        ensure!(arguments.iter().any(|argument| argument == flag), "no {flag}: {arguments:?}");
+    }
+    let container = &deployment(&objects)?["spec"]["template"]["spec"]["containers"][0];
+    let port = json!({ "name": "debug", "containerPort": 9000, "protocol": "TCP" });
+    ensure!(container["ports"].as_array().is_some_and(|ports| ports.contains(&port)), "no port");
+    ensure!(container["env"][0]["name"] == "HPA_POD_NAME", "{}", container["env"]);
+    let policy = of_kind(&objects, "NetworkPolicy");
+    let ingress = &policy.first().context("no NetworkPolicy")?["spec"]["ingress"];
+    ensure!(ingress[1]["ports"][0]["port"] == "debug", "{ingress}");
+
+    // The token is for the account of that name, which has no other rights.
+    let reader = role(&objects, "Role", "-debug-reader")?;
+    let rights: Vec<_> = reader["rules"].as_array().into_iter().flatten().collect();
+    let right = |group: &str, resource: &str, name: Option<&str>, verb: &str| {
+        let mut rule = json!({ "apiGroups": [group], "resources": [resource], "verbs": [verb] });
+        if let Some(name) = name {
+            rule["resourceNames"] = json!([name]);
+        }
+        rule
+    };
+    let expected = [
+        right("coordination.k8s.io", "leases", Some("a-lease"), "get"),
+        right("", "pods", None, "get"),
+        right("", "pods/proxy", None, "get"),
+        right("", "serviceaccounts/token", Some("a-lease-debug"), "create"),
+    ];
+    ensure!(rights.iter().copied().eq(&expected), "{rights:?}");
+    let account = json!([{
+        "kind": "ServiceAccount", "name": "a-lease-debug", "namespace": NAMESPACE,
+    }]);
+    let documents = role(&objects, "ClusterRole", "-debug")?;
+    let get = json!([{ "nonResourceURLs": ["/debug/v1/*"], "verbs": ["get"] }]);
+    ensure!(documents["rules"] == get, "{documents}");
+    let bound: Vec<_> = ["ClusterRoleBinding", "RoleBinding"]
+        .into_iter()
+        .flat_map(|kind| of_kind(&objects, kind))
+        .filter(|binding| binding["subjects"] == account)
+        .map(|binding| &binding["roleRef"]["name"])
+        .collect();
+    ensure!(bound == [&documents["metadata"]["name"]], "{bound:?}");
+    let accounts = of_kind(&objects, "ServiceAccount");
+    let named = accounts.iter().find(|one| one["metadata"]["name"] == "a-lease-debug");
+    ensure!(named.is_some_and(|one| one["automountServiceAccountToken"] == false), "no account");
+
+    // The controller may review, and the readers may read.
+    let reviews = role(&objects, "ClusterRoleBinding", "-auth-delegator")?;
+    ensure!(reviews["roleRef"]["name"] == "system:auth-delegator", "{reviews}");
+    let own = &deployment(&objects)?["spec"]["template"]["spec"]["serviceAccountName"];
+    ensure!(reviews["subjects"][0]["name"] == *own, "{reviews}");
+    let readers = role(&objects, "RoleBinding", "-debug-reader")?;
+    ensure!(readers["subjects"] == json!([{ "kind": "Group", "name": "sre" }]), "{readers}");
+
+    let bare = helm.template_with("debug.enabled=true,rbac.create=false")?;
+    ensure!(of_kind(&bare, "ClusterRoleBinding").is_empty(), "a binding without rbac.create");
+    Ok(())
+}
+
+fn role<'a>(objects: &'a [Value], kind: &str, suffix: &str) -> Result<&'a Value> {
+    let is_named = |object: &&&Value| {
+        object["metadata"]["name"].as_str().is_some_and(|name| name.ends_with(suffix))
+    };
+    let found = of_kind(objects, kind).into_iter().find(|object| is_named(&object));
+    found.with_context(|| format!("no {kind} {suffix}"))
+}

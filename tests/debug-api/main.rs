@@ -1,0 +1,137 @@
+//! The debug API of two instances behind a real kube-apiserver: `hpa explain` and `hpa status` read
+//! the leader's through the proxy, before and after a leader change, and say why where they can't.
+//! Skipped, with a line that says so, without the programs.
+
+#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+
+use std::net::{IpAddr, UdpSocket};
+
+use anyhow::{Context, Result, ensure};
+use hpa_kube_apiserver::assets;
+use serde_json::Value;
+
+mod cluster;
+
+use cluster::{Cluster, LEASE, READER_RULES};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leader_is_read_through_the_api_server() -> Result<()> {
+    let assets = match assets::find() {
+        Ok(assets) => assets,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    let Some(address) = address() else {
+        println!("skipped: kube-apiserver's proxy refuses loopback, and there is no other address");
+        return Ok(());
+    };
+    let mut cluster = Cluster::start(assets, address).await?;
+    cluster.start_instances().await?;
+    let leader = cluster.wait_for_leader(None).await?;
+    check_rights(&cluster).await?;
+    check_documents(&cluster, &leader).await?;
+    check_tokens(&cluster, &leader).await?;
+
+    cluster.kill(&leader).await?;
+    let successor = cluster.wait_for_leader(Some(&leader)).await?;
+    ensure!(successor != leader, "{successor} is still the leader");
+    check_documents(&cluster, &successor).await?;
+
+    cluster.close_port(&successor).await?;
+    let text = cluster.explain().await?;
+    let off = format!("the debug API is off: pod scaling/{successor} has no port \"debug\"");
+    ensure!(text.contains(&off), "{text}");
+    Ok(())
+}
+
+/// Without a right, the report says which, and the rest of it is there.
+async fn check_rights(cluster: &Cluster) -> Result<()> {
+    let missing = [
+        "not permitted to get the lease scaling/hpa-controller: ",
+        "not permitted to get the pod scaling/hpa-",
+        "not permitted to create a token for the ServiceAccount scaling/hpa-controller-debug: ",
+        "not permitted to read pod scaling/hpa-",
+    ];
+    for (granted, missing) in missing.into_iter().enumerate() {
+        cluster.grant(READER_RULES.get(..granted).unwrap_or_default()).await?;
+        let text = cluster.explain().await?;
+        let missing = format!("The controller's past decisions are missing: {missing}");
+        ensure!(text.contains(&missing), "{missing:?} is not in:\n{text}");
+        ensure!(text.starts_with("shop/web stays at 3: cpu cannot be read"), "{text}");
+    }
+    cluster.grant(&READER_RULES).await
+}
+
+/// The past of the autoscaler, and the state of the leader.
+async fn check_documents(cluster: &Cluster, leader: &str) -> Result<()> {
+    let text = cluster.explain().await?;
+    ensure!(text.contains("How it came to this (times are UTC)"), "{text}");
+    ensure!(text.contains("stays at 3 ("), "{text}");
+    ensure!(!text.contains("are missing"), "{text}");
+    let is_first = text.contains("scales from 1 to 3: Current number of replicas below");
+    let is_successor = text.contains("are not recorded");
+    ensure!(is_first || is_successor, "{text}");
+
+    let (output, is_success) = cluster.hpa(&["status", "-o", "json"]).await?;
+    ensure!(!is_success, "an autoscaler fails: {output}");
+    let report: Value = serde_json::from_str(&output).with_context(|| output.clone())?;
+    let checks = report["sections"].as_array().into_iter().flatten();
+    let checks: Vec<&Value> =
+        checks.flat_map(|section| section["checks"].as_array()).flatten().collect();
+    let level = |text: &str| {
+        let check = checks
+            .iter()
+            .find(|check| check["text"].as_str().is_some_and(|found| found.contains(text)));
+        check.and_then(|check| check["level"].as_str()).unwrap_or("no such check").to_owned()
+    };
+    for (text, expected) in [
+        (&*format!("lease scaling/hpa-controller is held by {leader}"), "ok"),
+        (&*format!("pod scaling/{leader} is ready"), "ok"),
+        (" answers", "ok"),
+        ("the leader reconciles", "ok"),
+        ("queue: ", "ok"),
+        ("caches confirmed: ", "ok"),
+        ("histories are stored", "ok"),
+        ("metrics.k8s.io is not installed, but needed by shop/web", "error"),
+        ("1 of 1 autoscaler can't scale", "error"),
+        ("FailedGetResourceMetric: 1 autoscaler (shop/web)", "error"),
+    ] {
+        ensure!(level(text) == expected, "{text:?} is {}:\n{output}", level(text));
+    }
+    Ok(())
+}
+
+/// A token of one server is of no use at the other, and a token alone grants nothing.
+async fn check_tokens(cluster: &Cluster, leader: &str) -> Result<()> {
+    let debug = cluster.token(LEASE, Some("debug.hpa-rs.dev")).await?;
+    let wrong_audience = cluster.token(LEASE, None).await?;
+    let user = cluster.user_token().await?;
+    let header = "hpa-debug-authorization";
+    let rows: [(&str, Option<(&str, &str)>, u16); 8] = [
+        ("no token", None, 401),
+        ("debug token", Some((header, &debug)), 200),
+        ("the account's token for the API server", Some(("authorization", &wrong_audience)), 200),
+        ("debug token for the API server", Some(("authorization", &debug)), 401),
+        ("token for the API server as debug token", Some((header, &wrong_audience)), 401),
+        ("a user without the right", Some(("authorization", &user)), 403),
+        ("a user's token as debug token", Some((header, &user)), 401),
+        ("an invalid token", Some(("authorization", "x")), 401),
+    ];
+    for (what, token, expected) in rows {
+        let status = cluster.get_directly(leader, "/debug/v1/status", token).await?;
+        ensure!(status == expected, "{what}: {status} instead of {expected}");
+    }
+    let refused = cluster.get_from_api_server(&debug).await?;
+    ensure!(refused == 401, "kube-apiserver answers {refused} to a debug token");
+    Ok(())
+}
+
+/// An address of this machine that is not loopback. Sends nothing.
+fn address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+}
