@@ -33,7 +33,8 @@ export function openDetail(id, showProblems) {
 
 function clear() {
   byId("detail-alone").hidden = true;
-  const lists = ["facts", "advice", "changes", "metrics", "limits", "conditions", "events", "missing"];
+  byId("decisions-section").hidden = true;
+  const lists = ["facts", "advice", "changes", "metrics", "limits", "conditions", "decisions", "events", "missing"];
   for (const list of [...lists, "detail-state"]) {
     byId(list).replaceChildren();
   }
@@ -62,6 +63,7 @@ function show(view, charts) {
   showMetrics(view, charts.metrics);
   showLimits(words.limits);
   showConditions(view);
+  showDecisions(view);
   showEvents(view);
   setItems(byId("missing"), notShown(view));
 }
@@ -245,17 +247,41 @@ function showEvents({ events, now }) {
     byId("events").replaceChildren(element("p", { className: "quiet", textContent: text }));
     return;
   }
-  const headers = ["When", "Type", "Reason", "Message"].map((name) =>
-    element("th", { scope: "col", textContent: name }));
   const rows = events.map(({ at, type, reason, message, count: times }) => element("tr", {},
     element("td", { textContent: at === null ? "" : ago(at, Date.parse(now)), title: at ?? "" }),
     element("td", { textContent: type, className: type === "Warning" ? "warning" : "" }),
     element("td", { textContent: reason }),
     element("td", { textContent: times > 1 ? `${message} (${times} times)` : message })));
-  const table = element("table", { className: "values events" },
-    element("thead", {}, element("tr", {}, ...headers)), element("tbody", {}, ...rows));
-  byId("events").replaceChildren(
-    element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": "Events" }, table));
+  showTable(byId("events"), "Events", ["When", "Type", "Reason", "Message"], rows);
+}
+
+function showDecisions({ decisions, now }) {
+  byId("decisions-section").hidden = decisions.length === 0;
+  const rows = decisions.map(({ from, until, current, scaledTo, sentence }) => {
+    const what = current === null ? "can't decide"
+      : scaledTo === null ? `stays at ${current}` : `scales from ${current} to ${scaledTo}`;
+    const when = ago(until, Date.parse(now));
+    const lasted = Date.parse(until) - Date.parse(from);
+    return element("tr", {},
+      element("td", { textContent: lasted > 0 ? `${when}, for ${duration(lasted)}` : when, title: from }),
+      element("td", { textContent: what }),
+      element("td", { textContent: sentence }));
+  });
+  showTable(byId("decisions"), "Decisions", ["When", "Decision", "Why"], rows);
+}
+
+/** A table that scrolls on its own, and stacks its cells in a narrow window. */
+function showTable(parent, title, headers, rows) {
+  const cells = headers.map((name) => element("th", { scope: "col", textContent: name }));
+  const table = element("table", { className: "values stacked" },
+    element("thead", {}, element("tr", {}, ...cells)), element("tbody", {}, ...rows));
+  const old = parent.querySelector(".scroll");
+  if (old !== null) {
+    old.replaceChildren(table);
+    return;
+  }
+  parent.replaceChildren(
+    element("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, table));
 }
 
 function notShown({ missing, report, series, now }) {
@@ -263,11 +289,9 @@ function notShown({ missing, report, series, now }) {
   const first = series.samples[0]?.[0];
   if (first !== undefined) {
     const since = Date.parse(now) - first;
-    texts.push(`Charts begin at ${clock(first)}, ${duration(since)} ago: the dashboard keeps values while it runs.`);
-  }
-  if (report !== undefined && !report.historyKnown) {
-    texts.push("Past recommendations and scalings are known to the controller only. "
-      + "Stabilization and policies may hold what this page scales; the conditions say so.");
+    const why = report?.historyKnown
+      ? "the controller remembers no more" : "the dashboard keeps values while it runs";
+    texts.push(`Charts begin at ${clock(first)}, ${duration(since)} ago: ${why}.`);
   }
   return texts;
 }

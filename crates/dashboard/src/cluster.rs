@@ -20,6 +20,8 @@ use kube::{
     core::GroupVersionKind,
 };
 
+use crate::{Options, past::PastSource};
+
 /// How many metrics or scales are read at once.
 const MAX_CONCURRENT_READS: usize = 8;
 
@@ -32,17 +34,13 @@ pub(crate) struct Cluster {
     pub(crate) settings: Settings,
     pub(crate) sync_period: Duration,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) past: Option<Arc<dyn PastSource>>,
 }
 
 impl Cluster {
     /// Sends no request.
-    pub(crate) fn new(
-        clients: &Clients,
-        settings: Settings,
-        sync_period: Duration,
-        timeout: Duration,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub(crate) fn new(clients: &Clients, options: Options) -> Self {
+        let Options { settings, sync_period, request_timeout: timeout, clock, past, .. } = options;
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
         let limits = ClientSettings::default().with_deadline(timeout);
@@ -55,6 +53,7 @@ impl Cluster {
             settings,
             sync_period,
             clock,
+            past,
         }
     }
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! It reads with the rights of the user who started it, and writes nothing. A module imports only
-//! modules above it: `model`, `access`, `assets`, `follow`, `autoscalers`, `cluster`, `detail`,
+//! modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `autoscalers`, `cluster`, `detail`,
 //! `site`.
 
 mod access;
@@ -21,6 +21,7 @@ mod cluster;
 mod detail;
 mod follow;
 mod model;
+mod past;
 mod site;
 
 use std::{
@@ -38,6 +39,7 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
+pub use crate::past::{Past, PastDecision, PastSample, PastSource};
 use crate::{
     access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
 };
@@ -59,6 +61,8 @@ pub struct Options {
     pub request_timeout: Duration,
     /// The clock of the cluster, which a simulation replaces.
     pub clock: Arc<dyn Clock>,
+    /// What knows the past, if anything does.
+    pub past: Option<Arc<dyn PastSource>>,
 }
 
 impl Default for Options {
@@ -71,6 +75,7 @@ impl Default for Options {
             sync_period: Duration::from_secs(15),
             request_timeout: Duration::from_secs(10),
             clock: Arc::new(SystemClock::default()),
+            past: None,
         }
     }
 }
@@ -113,8 +118,8 @@ impl Dashboard {
             };
             tasks.spawn(feed.run());
         }
-        let Options { settings, sync_period, request_timeout, clock, title, .. } = options;
-        let cluster = Cluster::new(clients, settings, sync_period, request_timeout, clock);
+        let title = options.title.clone();
+        let cluster = Cluster::new(clients, options);
         let access = Access::new(address.port());
         let (token, launch_token) = (access.token().to_owned(), access.launch_token());
         let site = Site::new(access, board, Arc::new(cluster), title);

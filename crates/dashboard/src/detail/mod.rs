@@ -6,10 +6,11 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
+    History, Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
     api::{ConditionReason, ConditionType},
 };
-use hpa_controller::annotations::AnnotationSettings;
+use hpa_controller::{HpaKey, annotations::AnnotationSettings};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::DynamicObject, runtime::watcher};
 use tokio::{
@@ -25,6 +26,7 @@ use crate::{
     cluster::{Cluster, usable_selector},
     follow::{Follower, Objects},
     model::{Board, Entry, Identity, Sample},
+    past::Past,
 };
 
 /// Changes that follow each other closely are shown together.
@@ -34,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The shortest time between two readings of the metrics, which can't be watched.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
+const UNKNOWN_PAST: &str = "Past recommendations and scalings are known to the controller only. \
+    Stabilization and policies may hold what this page scales; the conditions say so.";
+
 /// Follows an autoscaler as long as it is shown.
 pub(crate) struct Detail {
     id: Identity,
@@ -42,6 +47,8 @@ pub(crate) struct Detail {
     events: Follower<EventLine>,
     /// The pods of a selector. `None` if the target has none.
     pods: Option<(String, Follower<Pod>)>,
+    /// The time of the last sample that the controller remembers.
+    past_until: Option<Timestamp>,
 }
 
 impl Detail {
@@ -49,7 +56,7 @@ impl Detail {
         let events: Api<Event> = Api::namespaced(cluster.client.clone(), &id.namespace);
         let config = watcher::Config::default().fields(&field_selector(&id.name));
         let events = Follower::start(events, config, |event| Ok(EventLine::new(event)));
-        Self { id, cluster, board, events, pods: None }
+        Self { id, cluster, board, events, pods: None, past_until: None }
     }
 
     /// Sends the autoscaler as JSON whenever something has changed, until the receiver is gone.
@@ -92,7 +99,9 @@ impl Detail {
             let is_known = self.board.is_synced();
             return View::absent(self.id.clone(), now, is_known, problems);
         };
-        let (report, mut missing) = self.decide(&entry).await;
+        let (past, mut missing) = self.past(&entry).await;
+        let (report, not_read) = self.decide(&entry, past.history).await;
+        missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
         {
@@ -105,11 +114,35 @@ impl Detail {
         // With the sample.
         let entry = self.board.get(&self.id).unwrap_or(entry);
         View::new(entry, report, events.items.into_values(), self.cluster.clock.now())
+            .with_decisions(past.decisions)
             .with_problems(problems, missing)
     }
 
+    /// What the controller remembers, and what is not known.
+    async fn past(&mut self, entry: &Entry) -> (Past, Vec<String>) {
+        let Some(source) = &self.cluster.past else {
+            return (Past::default(), vec![UNKNOWN_PAST.to_owned()]);
+        };
+        let Identity { api, namespace, name } = &self.id;
+        let key = HpaKey::for_api(*api, namespace.as_str(), name.as_str());
+        let manager = entry.controller.name.as_deref();
+        let mut past = match source.past(&key, manager, self.past_until).await {
+            Ok(past) => past,
+            Err(error) => return (Past::default(), vec![format!("{UNKNOWN_PAST} {error}")]),
+        };
+        let samples: Vec<_> = past.samples.drain(..).map(Sample::from_past).collect();
+        self.past_until = samples.last().map(|sample| sample.at).or(self.past_until);
+        self.board.record_past(&self.id, samples);
+        let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
+        (past, unknown.into_iter().collect())
+    }
+
     /// Decides as the controller would. Returns also what could not be read.
-    async fn decide(&mut self, entry: &Entry) -> (Option<Report>, Vec<String>) {
+    async fn decide(
+        &mut self,
+        entry: &Entry,
+        history: Option<History>,
+    ) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
         let scale = self.cluster.scale(hpa).await;
@@ -125,7 +158,7 @@ impl Detail {
             settings: self.cluster.settings.with_strict_scale_to_zero(!is_reference),
             selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
             readings: Readings::new(),
-            history: None,
+            history,
             now: self.cluster.clock.now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };

@@ -7,10 +7,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::events::EventLine;
-use crate::model::{Controller, Entry, Identity, Row, Series};
+use crate::{
+    model::{Controller, Entry, Identity, Row, Series},
+    past::PastDecision,
+};
 
 /// How many events are shown.
 const MAX_EVENTS: usize = 50;
+
+/// How many earlier decisions are shown.
+const MAX_DECISIONS: usize = 50;
 
 /// What the page shows of an autoscaler.
 #[derive(Debug, Serialize)]
@@ -30,6 +36,8 @@ pub(super) struct View {
     /// Newest first.
     events: Vec<EventLine>,
     series: Series,
+    /// Earlier decisions, newest first.
+    decisions: Vec<PastDecision>,
     /// What doesn't work.
     problems: Vec<String>,
     /// What is not shown, and why.
@@ -54,6 +62,7 @@ impl View {
             controller: Controller::default(),
             events: Vec::new(),
             series: Series::default(),
+            decisions: Vec::new(),
             problems,
             missing: Vec::new(),
         }
@@ -73,6 +82,12 @@ impl View {
         let id = row.id.clone();
         let view = Self::absent(id, now, true, Vec::new());
         Self { row: Some(row), report, words, controller, events, series, ..view }
+    }
+
+    pub(super) fn with_decisions(self, mut decisions: Vec<PastDecision>) -> Self {
+        decisions.reverse();
+        decisions.truncate(MAX_DECISIONS);
+        Self { decisions, ..self }
     }
 
     pub(super) fn with_problems(self, problems: Vec<String>, missing: Vec<String>) -> Self {

@@ -143,6 +143,15 @@ impl Board {
         }
     }
 
+    /// Adds samples that the controller remembers, oldest first.
+    pub(crate) fn record_past(&self, id: &Identity, samples: Vec<Sample>) {
+        let mut state = self.state.write();
+        let capacity = state.capacity();
+        if let Some(entry) = state.entries.get_mut(id) {
+            entry.series.merge(samples, capacity);
+        }
+    }
+
     pub(crate) fn get(&self, id: &Identity) -> Option<Entry> {
         self.state.read().entries.get(id).cloned()
     }

@@ -2,15 +2,12 @@
 
 use std::collections::VecDeque;
 
-use hpa_calc::{
-    HorizontalPodAutoscaler, MilliValue,
-    explain::{TargetValue, metric_name},
-    report::Report,
-};
+use hpa_calc::{HorizontalPodAutoscaler, MilliValue, explain::metric_name, report::Report};
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeTuple};
 
-use super::unit::{Unit, percent, target_of, value_of};
+use super::unit::{Unit, target_of, value_of};
+use crate::past::{PastSample, value};
 
 /// A metric, and how its values are drawn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -54,13 +51,7 @@ impl Sample {
     /// may differ from that of the controller, so the desired replicas are those of the status
     /// then.
     pub(crate) fn from_report(report: &Report, hpa: &HorizontalPodAutoscaler) -> Option<Self> {
-        let values = report.metrics.iter().map(|metric| {
-            let explanation = &metric.explanation;
-            match explanation.target? {
-                TargetValue::Utilization(_) => explanation.utilization.map(percent),
-                TargetValue::Value(_) => explanation.usage,
-            }
-        });
+        let values = report.metrics.iter().map(|metric| value(&metric.explanation));
         let current = report.current_replicas?;
         let decided = report.desired_replicas.filter(|_| report.history_known);
         Some(Self {
@@ -70,6 +61,13 @@ impl Sample {
             recommended: report.proposed_replicas,
             values: values.collect(),
         })
+    }
+
+    /// What the controller remembers.
+    pub(crate) fn from_past(past: PastSample) -> Self {
+        let PastSample { at, current, desired, proposed, values } = past;
+        let desired = desired.unwrap_or(current);
+        Self { at, current, desired, recommended: proposed, values: values.into() }
     }
 
     fn has_values_of(&self, other: &Self) -> bool {
@@ -130,6 +128,19 @@ impl Series {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
+    }
+
+    /// Replaces the samples of a time by what the controller remembers of it, which is complete.
+    pub(crate) fn merge(&mut self, past: Vec<Sample>, capacity: usize) {
+        let (Some(first), Some(last)) = (past.first(), past.last()) else { return };
+        let (from, until) = (first.at, last.at);
+        let mut all: Vec<Sample> = self.samples.drain(..).collect();
+        all.retain(|sample| sample.at < from || sample.at > until);
+        all.extend(past);
+        all.sort_by_key(|sample| sample.at);
+        all.dedup_by(|next, previous| previous.has_values_of(next));
+        all.drain(..all.len().saturating_sub(capacity.max(1)));
+        self.samples = all.into();
     }
 
     #[cfg(test)]

@@ -237,6 +237,21 @@ fn series_is_a_ring_of_changes() {
 }
 
 #[test]
+fn remembered_samples_replace_those_of_their_time() {
+    let mut series = Series::default();
+    for (second, current) in [(10, 4), (20, 5), (30, 6)] {
+        series.record(sample(second, current), 9);
+    }
+    let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| sample(second, current));
+    series.merge(past.to_vec(), 9);
+    assert_eq!(times(&series), [5, 25, 30], "equal ones that follow each other are one");
+    series.merge(vec![sample(31, 8), sample(32, 9)], 3);
+    assert_eq!(times(&series), [30, 31, 32], "the oldest are dropped");
+    series.merge(Vec::new(), 3);
+    assert_eq!(times(&series), [30, 31, 32]);
+}
+
+#[test]
 fn samples_end_with_their_metrics_and_their_object() {
     let board = board(&["a"]);
     board.record(&id("a"), sample(1, 5));

@@ -7,6 +7,8 @@ use hpa_calc::{
 };
 use serde::Serialize;
 
+use crate::past::percent;
+
 const BYTES_PER_MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// The unit of a metric's values.
@@ -64,10 +66,6 @@ pub(crate) fn value_of(spec: &MetricSpec, status: &MetricStatus) -> Option<Milli
         None => current.value.as_ref(),
     };
     value.map(Quantity::milli_value)
-}
-
-pub(crate) fn percent(percent: i32) -> MilliValue {
-    MilliValue::from_units(i64::from(percent))
 }
 
 fn is_utilization(target: &MetricTarget) -> bool {

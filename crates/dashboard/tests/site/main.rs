@@ -4,12 +4,18 @@
 
 mod http;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use hpa_controller::k8s::{ClientLimits, Clients};
-use hpa_dashboard::{Dashboard, Options};
+use async_trait::async_trait;
+use hpa_calc::{History, MilliValue, history::Recommendation};
+use hpa_controller::{
+    HpaKey,
+    k8s::{ClientLimits, Clients},
+};
+use hpa_dashboard::{Dashboard, Options, Past, PastDecision, PastSample, PastSource};
 use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use self::http::{Page, Stream};
@@ -51,10 +57,14 @@ fn forbidden() -> Value {
 
 impl Cluster {
     async fn new() -> Self {
-        Self::with_faults(&[]).await
+        Self::start(&[], None).await
     }
 
     async fn with_faults(faults: &[Value]) -> Self {
+        Self::start(faults, None).await
+    }
+
+    async fn start(faults: &[Value], past: Option<Arc<dyn PastSource>>) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let injected = Faults::new(1);
         for fault in faults {
@@ -69,7 +79,9 @@ impl Cluster {
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
-        let options = Options { title: "a testbed".to_owned(), ..Options::default() };
+        let sync_period = Duration::from_secs(2);
+        let options =
+            Options { title: "a testbed".to_owned(), sync_period, past, ..Options::default() };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
         let page = Page::open(&dashboard.url()).await;
         Self { testbed, metrics, page, _dashboard: dashboard }
@@ -187,7 +199,8 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     assert_eq!(view["events"].as_array().map(Vec::len), Some(1));
     assert_eq!(view["events"][0]["message"], "New size: 4");
     assert_eq!(view["series"]["metrics"][0]["targetMilli"], 60_000);
-    assert_eq!(view["missing"], json!([]));
+    let missing = view["missing"].to_string();
+    assert!(missing.contains("known to the controller only"), "{missing}");
     // A pod that is not ready any more.
     let mut pod = objects::pod("web", 3);
     pod["status"]["phase"] = json!("Failed");
@@ -224,7 +237,7 @@ async fn missing_rights_are_named_and_the_rest_is_shown() {
         |resource: &str| json!({ "match": { "resources": [resource] }, "effect": forbidden() });
     let cluster = Cluster::with_faults(&[forbid("pods"), forbid("events")]).await;
     let mut detail = cluster.detail("web").await;
-    let view = detail.until(|view| view["missing"].as_array().is_some_and(|all| all.len() == 2));
+    let view = detail.until(|view| view["missing"].as_array().is_some_and(|all| all.len() == 3));
     let missing = view.await["missing"].to_string();
     assert!(missing.contains("Pods can't be read: "), "{missing}");
     assert!(missing.contains("Events can't be read: "), "{missing}");
@@ -248,4 +261,60 @@ async fn only_the_own_namespace_is_shown_if_all_are_forbidden() {
     let changes =
         list.until(|changes| changes["rows"].as_array().is_some_and(|all| all.len() == 1));
     assert_eq!(changes.await["rows"][0]["id"], "core/default/own");
+}
+
+/// A controller that recommended 4 replicas a minute ago.
+struct Controller;
+
+#[async_trait]
+impl PastSource for Controller {
+    async fn past(
+        &self,
+        autoscaler: &HpaKey,
+        manager: Option<&str>,
+        after: Option<Timestamp>,
+    ) -> Result<Past, String> {
+        if &*autoscaler.name != "web" {
+            return Err(format!("{autoscaler} is not handled."));
+        }
+        assert_eq!(manager, None, "the status was not stored by a controller");
+        let at = Timestamp::now() - SignedDuration::from_secs(60);
+        let recommendations = vec![Recommendation { replicas: 4, at }];
+        let history = Some(History { recommendations, ..History::default() });
+        let sample = PastSample {
+            at,
+            current: 3,
+            desired: Some(4),
+            proposed: Some(4),
+            values: vec![Some(MilliValue::from_units(80))],
+        };
+        let decision = PastDecision {
+            from: at,
+            until: at,
+            current: Some(3),
+            scaled_to: Some(4),
+            sentence: "cpu was high".to_owned(),
+        };
+        let samples = if after.is_none() { vec![sample] } else { Vec::new() };
+        Ok(Past { history, samples, decisions: vec![decision] })
+    }
+}
+
+#[tokio::test]
+async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
+    let cluster = Cluster::start(&[], Some(Arc::new(Controller))).await;
+    cluster.metrics.set_cpu_percent(10);
+    let mut detail = cluster.detail("web").await;
+    let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
+    assert_eq!(view["report"]["historyKnown"], true);
+    let sentence = view["report"]["sentence"].as_str().expect("a sentence");
+    assert!(sentence.contains("stays at 4: ") && sentence.contains("stabilization"), "{sentence}");
+    assert_eq!(view["decisions"][0]["sentence"], "cpu was high");
+    let first = &view["series"]["samples"][0];
+    assert_eq!((&first[1], &first[3], &first[4]), (&json!(3), &json!(4), &json!([80_000])));
+    assert_eq!(view["missing"], json!([]));
+    cluster.testbed.apply_all([hpa("other")]);
+    let mut detail = cluster.detail("other").await;
+    let view = detail.until(|view| view["missing"] != json!([])).await;
+    assert!(view["missing"][0].as_str().is_some_and(|text| text.ends_with("is not handled.")));
 }

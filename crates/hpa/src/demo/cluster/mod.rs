@@ -2,6 +2,7 @@
 
 mod clock;
 mod controller;
+mod past;
 
 use std::{
     fs,
@@ -37,6 +38,7 @@ use tracing::warn;
 use self::{
     clock::DemoClock,
     controller::{Controller, ControllerSetup, REQUEST_TIMEOUT, sync_period},
+    past::DecisionMemory,
 };
 use super::model::Decision;
 
@@ -52,6 +54,7 @@ pub(crate) struct DemoCluster {
     pub(crate) decisions: UnboundedReceiver<Decision>,
     pub(crate) controller: Controller,
     pub(crate) kubeconfig: PathBuf,
+    past: Arc<DecisionMemory>,
     setup: ControllerSetup,
     _server: ServerHandle,
     _running: RunningSimulation,
@@ -97,8 +100,10 @@ impl DemoCluster {
             .map_err(|error| anyhow!("unable to create the scenario's objects: {error}"))?;
         let (sender, decisions) = unbounded_channel();
         let clock = Arc::new(DemoClock::new(clock));
-        let observer = DecisionSender { clock: Arc::clone(&clock), decisions: sender };
-        let setup = ControllerSetup { clients, clock, observer: Arc::new(observer) };
+        let sender = DecisionSender { clock: Arc::clone(&clock), decisions: sender };
+        let past = Arc::new(DecisionMemory::new(Arc::clone(&clock)));
+        let observers: Vec<Arc<dyn Observer>> = vec![Arc::new(sender), past.clone()];
+        let setup = ControllerSetup { clients, clock, observer: Arc::new(observers) };
         let controller = setup.start(speed);
         Ok(Self {
             testbed,
@@ -106,6 +111,7 @@ impl DemoCluster {
             decisions,
             controller,
             kubeconfig,
+            past,
             setup,
             _server: server,
             _running: running,
@@ -130,6 +136,7 @@ impl DemoCluster {
             request_timeout: REQUEST_TIMEOUT,
             settings: Settings::default().with_strict_scale_to_zero(true),
             clock: self.setup.clock.clone(),
+            past: Some(self.past.clone()),
             ..Options::default()
         };
         let started = Dashboard::start(&clients, options).await;
@@ -207,6 +214,8 @@ async fn clients(testbed: &Testbed, kubeconfig: &Path, product: &'static str) ->
 mod tests {
     use std::time::Duration;
 
+    use hpa_controller::HpaKey;
+    use hpa_dashboard::PastSource;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -232,6 +241,14 @@ manifests:
             let decision = timeout(Duration::from_secs(20), cluster.decisions.recv()).await;
             assert_eq!(&*decision.unwrap().unwrap().key.name, "web");
         }
+        // The dashboard knows them. The decisions are sent first.
+        let key = HpaKey::new("default", "web");
+        let past = cluster.past.past(&key, None, None).await.unwrap();
+        assert!(past.samples.len() >= 2 && past.history.is_some(), "{past:?}");
+        assert!(!past.decisions.is_empty() && past.decisions.len() < past.samples.len());
+        let last = past.samples.last().unwrap().at;
+        let next = cluster.past.past(&key, None, Some(last)).await.unwrap();
+        assert!(next.samples.iter().all(|sample| sample.at > last));
         cluster.slow_down().await;
         while cluster.decisions.try_recv().is_ok() {}
         // Now they are 15 s apart.

@@ -1,0 +1,93 @@
+//! The past of autoscalers, which only their controller knows.
+
+use async_trait::async_trait;
+use hpa_calc::{
+    Explanation, History, MilliValue,
+    explain::{MetricExplanation, Reason, TargetValue},
+};
+use hpa_controller::HpaKey;
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// What the controller remembers of an autoscaler.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// Recommendations and scale events. `None` if that instance doesn't know them.
+    pub history: Option<History>,
+    /// Earlier reconciles, oldest first.
+    pub samples: Vec<PastSample>,
+    /// Earlier decisions, oldest first.
+    pub decisions: Vec<PastDecision>,
+}
+
+/// The numbers of one reconcile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastSample {
+    /// When it decided.
+    pub at: Timestamp,
+    /// The replicas before the decision.
+    pub current: i32,
+    /// The replicas after all limits. `None` if it could not decide.
+    pub desired: Option<i32>,
+    /// The largest proposal of the metrics.
+    pub proposed: Option<i32>,
+    /// By metric: percent for a utilization target, else the value.
+    pub values: Vec<Option<MilliValue>>,
+}
+
+/// Consecutive decisions with the same outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PastDecision {
+    /// When the first of them was made.
+    pub from: Timestamp,
+    /// When the last of them was made.
+    pub until: Timestamp,
+    /// The replicas before. `None` if the scale could not be read.
+    pub current: Option<i32>,
+    /// The replicas that were written, if any.
+    pub scaled_to: Option<i32>,
+    /// Why, in one sentence. That of the last one.
+    pub sentence: String,
+}
+
+/// Reads the past from the controller.
+#[async_trait]
+pub trait PastSource: Send + Sync {
+    /// What has happened; of the samples, only those after a time, or all for `None`.
+    ///
+    /// `manager` is the field manager that stored the autoscaler's status. The error is a sentence
+    /// for the user: why the past is not known, and what to do.
+    async fn past(
+        &self,
+        autoscaler: &HpaKey,
+        manager: Option<&str>,
+        after: Option<Timestamp>,
+    ) -> Result<Past, String>;
+}
+
+impl PastSample {
+    /// The numbers of an explanation.
+    pub fn new(explanation: &Explanation, at: Timestamp) -> Self {
+        let is_decided = explanation.reason() != Reason::Failed;
+        Self {
+            at,
+            current: explanation.current_replicas,
+            desired: is_decided.then_some(explanation.desired_replicas),
+            proposed: explanation.proposed_replicas,
+            values: explanation.metrics.iter().map(value).collect(),
+        }
+    }
+}
+
+/// What a metric is compared with its target by.
+pub(crate) fn value(metric: &MetricExplanation) -> Option<MilliValue> {
+    match metric.target? {
+        TargetValue::Utilization(_) => metric.utilization.map(percent),
+        TargetValue::Value(_) => metric.usage,
+    }
+}
+
+pub(crate) fn percent(percent: i32) -> MilliValue {
+    MilliValue::from_units(i64::from(percent))
+}
