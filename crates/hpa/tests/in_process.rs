@@ -189,7 +189,7 @@ async fn metrics_of_rules_are_explained_and_linted() {
     let linted = run(&["lint", "-A"], &[]).await;
     assert!(linted.contains(unserved), "{linted}");
     let linted = run(&["lint", "-A"], &flags).await;
-    assert!(!linted.contains(unserved) && linted.contains("1 autoscalers"), "{linted}");
+    assert!(!linted.contains(unserved) && linted.contains("1 autoscaler,"), "{linted}");
     // Files are checked against the rules alone.
     let manifest = cluster.served.dir.path().join("hpa.yaml");
     let metrics =

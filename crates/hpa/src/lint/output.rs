@@ -24,12 +24,17 @@ pub(super) fn text(findings: &[Finding], autoscalers: usize) -> String {
     let count = |severity| findings.iter().filter(|one| one.severity() == severity).count();
     let _ = writeln!(
         text,
-        "{autoscalers} autoscalers, {} errors, {} warnings, {} notes",
-        count(Severity::Error),
-        count(Severity::Warning),
-        count(Severity::Note)
+        "{}, {}, {}, {}",
+        counted(autoscalers, "autoscaler"),
+        counted(count(Severity::Error), "error"),
+        counted(count(Severity::Warning), "warning"),
+        counted(count(Severity::Note), "note")
     );
     text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 pub(super) fn json(findings: &[Finding]) -> serde_json::Result<String> {

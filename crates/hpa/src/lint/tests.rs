@@ -430,9 +430,9 @@ fn formats_name_rule_place_and_field() {
     let findings = lint(set(&[(1, "/spec/replicas", json!(3))]));
     let text = output::text(&findings, 1);
     assert!(text.starts_with("f.yaml:1: warning: shop/web: spec.scaleTargetRef: Deployment web"));
-    assert!(
-        text.contains("(docs/lint.md#replicas-in-manifest)\n1 autoscalers, 0 errors, 1 warnings")
-    );
+    assert!(text.contains(
+        "(docs/lint.md#replicas-in-manifest)\n1 autoscaler, 0 errors, 1 warning, 0 notes"
+    ));
     let json: Value = serde_json::from_str(&output::json(&findings).unwrap()).unwrap();
     assert_eq!((&json[0]["severity"], &json[0]["line"]), (&json!("warning"), &json!(1)));
     let sarif: Value = serde_json::from_str(&output::sarif(&findings).unwrap()).unwrap();
