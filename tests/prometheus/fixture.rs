@@ -75,6 +75,12 @@ const COUNTERS: &[(&str, f64)] = &[
         1000.0,
     ),
     (r#"process_cpu_seconds_total{namespace="shop",pod="web-1"}"#, 0.5),
+    // skipper writes `_` for the dots of a host.
+    (r#"skipper_serve_host_duration_seconds_count{host="a_shop_example"}"#, 30.0),
+    (r#"skipper_serve_host_duration_seconds_count{host="a_shop_example",code="500"}"#, 10.0),
+    (r#"skipper_serve_host_duration_seconds_count{host="b_shop_example"}"#, 12.0),
+    (r#"skipper_serve_host_duration_seconds_count{host="*_shop_example"}"#, 8.0),
+    (r#"skipper_serve_host_duration_seconds_count{host="other_example"}"#, 1000.0),
 ];
 
 const GAUGES: &[(&str, f64)] = &[

@@ -1,5 +1,5 @@
-//! The rules of the cookbook and of the adapter's chart, shared queries, and common mistakes in
-//! rules, on a real Prometheus.
+//! The rules of the cookbook and of the adapter's chart, shared queries, common mistakes in rules,
+//! and queries of collectors, on a real Prometheus.
 //!
 //! `cargo test --test prometheus` starts the `prometheus` in `PATH`, which scrapes a fixture with
 //! counters, gauges and histograms. Without Prometheus, the suite reports that it was skipped.
@@ -10,6 +10,7 @@
     reason = "a test runner, which stops at broken data and prints results"
 )]
 
+mod collectors;
 mod cookbook;
 mod default_rules;
 mod document;
@@ -80,6 +81,9 @@ async fn run() -> Result<usize> {
     line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
     for (name, result) in mistakes::check(&server.url).await {
         line(format!("mistakes::{name}"), result);
+    }
+    for (name, result) in collectors::check(&server.url).await? {
+        line(format!("collectors::{name}"), result);
     }
     Ok(failed)
 }

@@ -134,7 +134,8 @@ impl Collection<'_> {
             && let Err(LookupError::NotFound { name, .. }) =
                 self.objects.pod_labels(namespace, target)
         {
-            let resource = format!("{}s.apps", target.kind.to_lowercase());
+            let group = if target.kind == "Rollout" { "argoproj.io" } else { "apps" };
+            let resource = format!("{}s.{group}", target.kind.to_lowercase());
             return Err(Some(format!(
                 "failed to get pod label selector: {resource} \"{name}\" not found"
             )));
