@@ -181,6 +181,10 @@ pub(crate) fn permissions(objects: &[Value]) -> Result<()> {
                 (["apiservices"], ["get", "list", "watch", "patch"]) => {
                     names == api_service_names(objects)
                 }
+                (["scalingschedules/status", "clusterscalingschedules/status"], ["patch"])
+                | (["leases"], ["create"])
+                | (["events"], ["create", "patch"]) => true,
+                (["leases"], ["get", "list", "watch", "update"]) => names.len() == 1,
                 (["secrets" | "apiservices" | "configmaps"], _) => false,
                 _ => reads && (!resources.contains(&"*") || is_metrics_group(&groups)),
             };

@@ -20,10 +20,38 @@
 - {{ printf "--%s-metrics=false" $api | quote }}
 {{- end }}
 {{- end }}
-{{- if .Values.scalingSchedules.enabled }}
-- --scaling-schedule
+{{- with .Values.collectors }}
+{{- if .enabled }}
+- --collectors
+{{- range .hosts }}
+- {{ printf "--collector-host=%s" . | quote }}
+{{- end }}
+{{- range .addresses }}
+- {{ printf "--collector-address=%s" . | quote }}
+{{- end }}
+{{- with .defaultInterval }}
+- {{ printf "--default-collection-interval=%s" . | quote }}
+{{- end }}
+{{- with .maxAge }}
+- {{ printf "--metrics-ttl=%s" . | quote }}
+{{- end }}
+{{- if .skipperIngress }}
+- --skipper-ingress-metrics
+{{- end }}
+{{- if .skipperRouteGroup }}
+- --skipper-routegroup-metrics
+{{- end }}
+{{- if .externalRps }}
+- --external-rps-metrics
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if include "hpa-adapter.elects" . }}
 - {{ printf "--leader-elect-resource-name=%s" (include "hpa-adapter.fullname" .) | quote }}
 - {{ printf "--leader-elect-resource-namespace=%s" (include "hpa-adapter.namespace" .) | quote }}
+{{- end }}
+{{- if .Values.scalingSchedules.enabled }}
+- --scaling-schedule
 {{- $defaults := list
   (list "default-scaling-window" .Values.scalingSchedules.defaultScalingWindow)
   (list "default-time-zone" .Values.scalingSchedules.defaultTimeZone)

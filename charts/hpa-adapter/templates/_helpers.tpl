@@ -68,14 +68,20 @@ subjects:
 {{- end }}
 {{- end }}
 
-{{/* "true" if there are rules for an API, or schedules: a list of the context and custom, external or
+{{/* "true" if there are rules for an API, schedules or collectors: a list of the context and custom, external or
      resource. */}}
 {{- define "hpa-adapter.hasRules" -}}
 {{- $values := (index . 0).Values }}
 {{- $rules := $values.rules }}
 {{- $api := index . 1 }}
-{{- $others := and (eq $api "custom") (or $rules.default $values.scalingSchedules.enabled) }}
-{{- if or (index $rules $api) $others }}true{{ end }}
+{{- $custom := and (eq $api "custom") (or $rules.default $values.scalingSchedules.enabled) }}
+{{- $collected := and (has $api (list "custom" "external")) $values.collectors.enabled }}
+{{- if or (index $rules $api) $custom $collected }}true{{ end }}
+{{- end }}
+
+{{/* "true" if one of the replicas writes: the status of schedules, or events. */}}
+{{- define "hpa-adapter.elects" -}}
+{{- if or .Values.scalingSchedules.enabled .Values.collectors.enabled }}true{{ end }}
 {{- end }}
 
 {{/* "true" if an API is served: a list of the context and custom, external or resource. */}}

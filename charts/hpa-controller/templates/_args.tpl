@@ -49,6 +49,35 @@
 {{- if .Values.scalingSchedules.enabled }}
 - --scaling-schedule
 {{- end }}
+{{- with .Values.collectors }}
+{{- if .enabled }}
+- --collectors
+{{- if and .prometheusUrl (not $.Values.metrics.prometheus.url) }}
+- {{ printf "--prometheus-url=%s" .prometheusUrl | quote }}
+{{- end }}
+{{- range .hosts }}
+- {{ printf "--collector-host=%s" . | quote }}
+{{- end }}
+{{- range .addresses }}
+- {{ printf "--collector-address=%s" . | quote }}
+{{- end }}
+{{- with .defaultInterval }}
+- {{ printf "--default-collection-interval=%s" . | quote }}
+{{- end }}
+{{- with .maxAge }}
+- {{ printf "--metrics-ttl=%s" . | quote }}
+{{- end }}
+{{- if .skipperIngress }}
+- --skipper-ingress-metrics
+{{- end }}
+{{- if .skipperRouteGroup }}
+- --skipper-routegroup-metrics
+{{- end }}
+{{- if .externalRps }}
+- --external-rps-metrics
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if .Values.metrics.perAutoscaler }}
 - --per-hpa-metrics
 {{- end }}

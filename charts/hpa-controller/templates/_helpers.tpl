@@ -50,34 +50,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* The rules of files/clusterrole.yaml as text, comments included. With dryRun only the verbs that
      read, so that the controller cannot write. */}}
 {{- define "hpa-controller.rules" -}}
-{{- $file := .Files.Get "files/clusterrole.yaml" }}
-{{- if .Values.dryRun }}
+{{- $files := list "files/clusterrole.yaml" }}
+{{- if .Values.scalingSchedules.enabled }}{{ $files = append $files "files/role-schedules.yaml" }}{{ end }}
+{{- if .Values.collectors.enabled }}{{ $files = append $files "files/role-collectors.yaml" }}{{ end }}
 {{- $reading := list }}
+{{- $texts := list }}
+{{- range $name := $files }}
+{{- $file := $.Files.Get $name }}
+{{- $texts = append $texts (include "hpa-controller.text" $file) }}
 {{- range $rule := (fromYaml $file).rules }}
 {{- with without $rule.verbs "create" "update" "patch" "delete" }}
 {{- $reading = append $reading (merge (dict "verbs" .) $rule) }}
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if .Values.dryRun }}
 {{- toYaml $reading | indent 2 }}
 {{- else }}
-{{- include "hpa-controller.text" $file }}
+{{- join "\n" $texts }}
 {{- end }}
 {{- range .Values.customScaleTargets }}
   - apiGroups: [{{ .group | quote }}]
     resources: [{{ .resource | quote }}]
     verbs: [list, watch]
-{{- end }}
-{{- if .Values.scalingSchedules.enabled }}
-  # The schedules that metrics describe.
-  - apiGroups: [zalando.org]
-    resources: [scalingschedules, clusterscalingschedules]
-    verbs: [list, watch]
-{{- if not .Values.dryRun }}
-  # Writes whether a schedule is active.
-  - apiGroups: [zalando.org]
-    resources: [scalingschedules/status, clusterscalingschedules/status]
-    verbs: [patch]
-{{- end }}
 {{- end }}
 {{- end }}
 

@@ -7,6 +7,7 @@ use hpa_calc::api::{HorizontalPodAutoscaler, MetricIdentifier, MetricSpec};
 use crate::{
     Compat,
     annotations::{Annotations, MetricType},
+    duration,
     error::{AnnotationError, PlanError},
 };
 
@@ -57,7 +58,11 @@ pub fn metric_configs(
         return Err(PlanError::Annotation(error));
     }
     let metrics = hpa.spec.metrics.iter();
-    Ok(metrics.filter_map(|metric| MetricConfig::new(hpa, metric, annotations)).collect())
+    let configs = metrics.filter_map(|metric| MetricConfig::new(hpa, metric, annotations));
+    Ok(match compat {
+        Compat::Off => configs.map(MetricConfig::with_labels).collect(),
+        Compat::KubeMetricsAdapter => configs.collect(),
+    })
 }
 
 impl MetricConfig {
@@ -110,6 +115,26 @@ impl MetricConfig {
         })
     }
 
+    /// Takes what the reference reads from annotations only from labels, too: the reserved keys,
+    /// and the collector of an object's metric.
+    fn with_labels(mut self) -> Self {
+        self.per_replica |= self.values.contains_key("per-replica");
+        if self.collector.is_empty() && self.metric_type == MetricType::Object {
+            self.collector = self.value("type").unwrap_or_default().to_owned();
+        }
+        if let (0, Some(value)) = (self.interval, self.value("interval").map(str::to_owned)) {
+            match duration::parse(&value) {
+                Ok(interval) => self.interval = interval,
+                Err(error) => {
+                    let metric = format!("{{{} {}}}", self.metric_type.name(), self.metric.name);
+                    let invalid = AnnotationError::Interval { value, metric, error };
+                    self.invalid.get_or_insert(invalid);
+                }
+            }
+        }
+        self
+    }
+
     /// A value, if it is set.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
@@ -128,5 +153,42 @@ impl MetricConfig {
         let pairs: Vec<String> =
             labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         format!("{name} {{{}}}", pairs.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn configs(labels: &serde_json::Value, compat: Compat) -> Vec<MetricConfig> {
+        let identifier = json!({ "name": "m", "selector": { "matchLabels": labels } });
+        let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "maxReplicas": 9, "scaleTargetRef": {}, "metrics": [
+                { "type": "External", "external": { "metric": identifier, "target": {} } },
+                { "type": "Object", "object": { "metric": identifier, "target": {},
+                    "describedObject": { "kind": "Service", "name": "web" } } },
+            ] },
+        }))
+        .unwrap();
+        metric_configs(&hpa, &Annotations::default(), compat).unwrap()
+    }
+
+    #[test]
+    fn reserved_keys_can_be_labels() {
+        let labels = json!({ "type": "prometheus", "interval": "30s", "per-replica": "true" });
+        for config in configs(&labels, Compat::Off) {
+            assert_eq!((config.interval, config.per_replica), (30_000_000_000, true));
+        }
+        assert_eq!(configs(&labels, Compat::Off)[1].collector, "prometheus");
+        for config in configs(&labels, Compat::KubeMetricsAdapter) {
+            assert_eq!((config.interval, config.per_replica), (0, false));
+            assert_eq!(config.collector, "");
+        }
+        let invalid = configs(&json!({ "interval": "soon" }), Compat::Off);
+        let error = invalid[0].invalid.as_ref().map(ToString::to_string).unwrap_or_default();
+        assert!(error.starts_with("failed to parse interval value soon"), "{error}");
     }
 }

@@ -41,12 +41,16 @@ impl Fetchers {
         pods.rotate_left(first);
         let start = Instant::now();
         let limit = request.timeout * ROUNDS;
-        let read = async |pod| {
-            let value = request.send(self, pod).await;
-            (pod, value, context.time_since(start))
-        };
-        let results: Vec<_> = stream::iter(&pods)
-            .map(read)
+        // Collected first: the compiler can't show that a stream of closures is `Send`.
+        let reads = pods.iter().map(|pod| {
+            let request = &request;
+            async move {
+                let value = request.send(self, pod).await;
+                (pod, value, context.time_since(start))
+            }
+        });
+        let reads: Vec<_> = reads.collect();
+        let results: Vec<_> = stream::iter(reads)
             .buffer_unordered(self.http.limits().connections_per_fetch)
             .take_until(sleep_until(start + limit))
             .collect()

@@ -1,78 +1,56 @@
-//! Metrics from Prometheus in the controller's process: `hpa run --metrics-config`.
+//! Metrics in the controller's process: by rules from Prometheus (`hpa run --metrics-config`), and
+//! by annotations of autoscalers (`--collectors`).
 
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use hpa_controller::{Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients};
+use hpa_controller::{
+    AutoscalerApi, Dependencies, Options, Telemetry, cache::PodLookup, k8s::Clients,
+};
 use hpa_prometheus::Client;
 use hpa_provider::{
-    DiscoveryMapper, PrometheusProvider, PrometheusSettings, ProviderSource, RulesFile, Servers,
+    Collection, CollectionProvider, DiscoveryMapper, PrometheusProvider, PrometheusSettings,
+    Provider, ProviderSource, RoutedProvider, RulesFile, Servers, collection::AutoscalerGroup,
 };
 use hpa_rules::{Compat, Config};
+use jiff::Timestamp;
 use tracing::info;
 
 use crate::{
     args::{RunArguments, to_std},
     cached_pods::CachedPods,
+    collectors,
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
 };
 
-/// Metrics from Prometheus.
+/// Metrics by rules, and metrics that annotations ask for.
 pub(crate) struct Metrics {
-    provider: Arc<PrometheusProvider>,
+    rules: Option<Arc<PrometheusProvider>>,
+    collection: Option<Arc<Collection>>,
     pods: PodLookup,
 }
 
 impl Metrics {
-    /// Reads the rules file and starts the discovery. `None` if no file is configured.
+    /// Reads the rules file and starts the discovery, and starts the watches of collectors. `None`
+    /// if neither is configured.
     pub(crate) async fn new(
         arguments: &RunArguments,
         clients: &Clients,
         telemetry: &Telemetry,
     ) -> anyhow::Result<Option<Self>> {
-        let Some(path) = &arguments.metrics.metrics_config else {
+        if arguments.metrics.metrics_config.is_none() && !arguments.collectors.collectors {
             return Ok(None);
-        };
-        let name = || format!("--metrics-config {}", path.display());
-        let file = RulesFile::read(path.clone()).with_context(name)?;
-        let config = Config::parse(&file.text).with_context(name)?;
-        if !config.rules.is_empty() {
-            let flags = &arguments.prometheus;
-            if flags.max_age() < flags.metrics_relist_interval {
-                bail!("--metrics-max-age must not be less than --metrics-relist-interval");
-            }
         }
         let requests = Arc::new(RequestMetrics::new()?);
         telemetry.attach_collector(requests.clone());
         let server = arguments.prometheus.server(Compat::Off)?;
         let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
-        let servers =
-            Servers::new(client, requests).permitting(arguments.prometheus.server_permissions());
         let pods = PodLookup::default();
-        let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
-        let settings = PrometheusSettings {
-            sharing: arguments.sharing.settings(period),
-            ..arguments.prometheus.discovery(Compat::Off)
-        };
-        let provider = PrometheusProvider::new(
-            config,
-            servers,
-            settings,
-            Arc::new(DiscoveryMapper(clients.api.clone())),
-            Arc::new(CachedPods(pods.clone())),
-        );
-        let provider = Arc::new(provider.with_context(name)?);
-        telemetry.attach_collector(Arc::new(RuleMetrics::new(provider.clone())?));
-        // A file that is missing or wrong is an error of the command line. Later, it can be a
-        // rotation in progress.
-        provider.check_files().await.context("unable to connect to Prometheus")?;
-        info!(file = %path.display(), "reading metrics from Prometheus");
-        tokio::spawn({
-            let provider = provider.clone();
-            async move { provider.run(Some(file)).await }
-        });
-        Ok(Some(Self { provider, pods }))
+        let rules =
+            rules(arguments, clients, telemetry, client.clone(), requests.clone(), &pods).await?;
+        let collection = collection(arguments, clients, telemetry, client, &requests)?;
+        Ok(Some(Self { rules, collection, pods }))
     }
 
     /// The dependencies of a controller that reads these metrics first.
@@ -83,15 +61,107 @@ impl Metrics {
         telemetry: Arc<Telemetry>,
         dry_run: bool,
     ) -> anyhow::Result<Dependencies> {
-        let provider = self.provider;
-        telemetry.attach_collector(Arc::new(QueryCollector::for_provider(
-            "hpa_controller",
-            provider.clone(),
-        )?));
+        let mut providers: Vec<Arc<dyn Provider>> = Vec::new();
+        if let Some(collection) = &self.collection {
+            providers.push(Arc::new(CollectionProvider::new(collection.clone())));
+        }
+        if let Some(rules) = self.rules {
+            telemetry.attach_collector(Arc::new(QueryCollector::for_provider(
+                "hpa_controller",
+                rules.clone(),
+            )?));
+            providers.push(rules);
+        }
+        let provider = Arc::new(RoutedProvider::new(providers));
         let dependencies =
             Dependencies::with_source(clients, options, telemetry, dry_run, |cluster, mapper| {
                 ProviderSource::new(provider, mapper, cluster)
             });
-        Ok(Dependencies { pods: self.pods, ..dependencies })
+        let reporters = self.collection.map(collectors::problem_reporter);
+        Ok(Dependencies {
+            pods: self.pods,
+            leader_tasks: reporters.into_iter().collect(),
+            ..dependencies
+        })
     }
+}
+
+/// Reads the rules file, if there is one, and starts the discovery.
+async fn rules(
+    arguments: &RunArguments,
+    clients: &Clients,
+    telemetry: &Telemetry,
+    client: Option<Client>,
+    requests: Arc<RequestMetrics>,
+    pods: &PodLookup,
+) -> anyhow::Result<Option<Arc<PrometheusProvider>>> {
+    let Some(path) = &arguments.metrics.metrics_config else {
+        return Ok(None);
+    };
+    let name = || format!("--metrics-config {}", path.display());
+    let file = RulesFile::read(path.clone()).with_context(name)?;
+    let config = Config::parse(&file.text).with_context(name)?;
+    if !config.rules.is_empty() {
+        let flags = &arguments.prometheus;
+        if flags.max_age() < flags.metrics_relist_interval {
+            bail!("--metrics-max-age must not be less than --metrics-relist-interval");
+        }
+    }
+    let servers =
+        Servers::new(client, requests).permitting(arguments.prometheus.server_permissions());
+    let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
+    let settings = PrometheusSettings {
+        sharing: arguments.sharing.settings(period),
+        ..arguments.prometheus.discovery(Compat::Off)
+    };
+    let provider = PrometheusProvider::new(
+        config,
+        servers,
+        settings,
+        Arc::new(DiscoveryMapper(clients.api.clone())),
+        Arc::new(CachedPods(pods.clone())),
+    );
+    let provider = Arc::new(provider.with_context(name)?);
+    telemetry.attach_collector(Arc::new(RuleMetrics::new(provider.clone())?));
+    // A file that is missing or wrong is an error of the command line. Later, it can be a rotation
+    // in progress.
+    provider.check_files().await.context("unable to connect to Prometheus")?;
+    info!(file = %path.display(), "reading metrics from Prometheus");
+    tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.run(Some(file)).await }
+    });
+    Ok(Some(provider))
+}
+
+/// Starts the watches of collectors, if they are on.
+fn collection(
+    arguments: &RunArguments,
+    clients: &Clients,
+    telemetry: &Telemetry,
+    client: Option<Client>,
+    requests: &Arc<RequestMetrics>,
+) -> anyhow::Result<Option<Arc<Collection>>> {
+    let flags = &arguments.collectors;
+    if !flags.collectors {
+        return Ok(None);
+    }
+    if !arguments.cluster.namespaces.is_empty() {
+        bail!("--collectors reads autoscalers and pods of all namespaces: leave out --namespace");
+    }
+    let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
+    let groups = arguments.cluster.autoscaler_api.apis().into_iter().map(|api| match api {
+        AutoscalerApi::Core => AutoscalerGroup::Core,
+        AutoscalerApi::Custom => AutoscalerGroup::Custom,
+    });
+    let (collection, metrics) = collectors::start(
+        flags,
+        hpa_collectors::Compat::Off,
+        (client, servers),
+        &clients.api,
+        groups.collect(),
+        Arc::new(Timestamp::now),
+    )?;
+    telemetry.attach_collector(Arc::new(metrics));
+    Ok(Some(collection))
 }

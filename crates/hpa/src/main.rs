@@ -7,6 +7,7 @@
 mod adapter;
 mod args;
 mod cached_pods;
+mod collectors;
 mod completions;
 mod convert;
 mod dashboard;

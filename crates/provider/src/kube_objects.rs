@@ -3,13 +3,16 @@
 use std::{
     collections::{BTreeMap, HashMap},
     error::Error,
+    net::IpAddr,
     sync::Arc,
 };
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use hpa_calc::Selector;
+use hpa_fetch::Pod;
 use hpa_rules::{ApiResource, GroupResource};
+use jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{DynamicObject, ListParams},
@@ -44,10 +47,36 @@ struct SlimObject {
     status: Option<SlimStatus>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct SlimStatus {
     #[serde(default)]
     phase: Option<String>,
+    #[serde(default, rename = "podIP")]
+    pod_ip: Option<String>,
+    #[serde(default)]
+    conditions: Option<Vec<SlimCondition>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimCondition {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    last_transition_time: Option<String>,
+}
+
+impl SlimStatus {
+    /// Since when the object is ready.
+    fn ready_since(&self) -> Option<Timestamp> {
+        let mut conditions = self.conditions.iter().flatten();
+        let ready = conditions.find(|own| own.r#type == "Ready" && own.status == "True")?;
+        let since = ready.last_transition_time.as_ref().and_then(|time| time.parse().ok());
+        Some(since.unwrap_or_default())
+    }
 }
 
 impl kube::Resource for SlimObject {
@@ -91,6 +120,9 @@ type Objects = HashMap<String, BTreeMap<String, CachedObject>>;
 struct CachedObject {
     metadata: ObjectMetadata,
     is_running: bool,
+    ip: Option<IpAddr>,
+    ready_since: Option<Timestamp>,
+    is_terminating: bool,
 }
 
 impl KubeObjects {
@@ -114,6 +146,16 @@ impl KubeObjects {
     /// Whether the caches have synced.
     pub fn has_synced(&self) -> bool {
         self.pods.synced.read().is_some() && self.nodes.synced.read().is_some()
+    }
+
+    /// Keeps the cache of pods up to date. Never ends.
+    pub async fn watch_pods(&self) {
+        self.pods.watch(&self.client, &GroupResource::pods(), "Pod").await;
+    }
+
+    /// The selected pods, with their addresses.
+    pub(crate) fn pods(&self, namespace: &str, selector: &Selector) -> Result<Vec<Pod>, ListError> {
+        self.pods.select_pods(namespace, selector).ok_or(ListError::NotSynced("pods"))
     }
 
     /// Keeps the caches up to date. Never ends.
@@ -275,6 +317,20 @@ impl ObjectCache {
         Some(all)
     }
 
+    /// The selected pods of a namespace. `None` before the cache has synced.
+    fn select_pods(&self, namespace: &str, selector: &Selector) -> Option<Vec<Pod>> {
+        let guard = self.synced.read();
+        let own = guard.as_ref()?.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let selected = own.filter(|pod| selector.matches(&pod.metadata.labels));
+        let pod = |own: &CachedObject| Pod {
+            name: own.metadata.key.name.clone(),
+            ip: own.ip.map(|ip| ip.to_string()).unwrap_or_default(),
+            ready_since: own.ready_since,
+            is_terminating: own.is_terminating,
+        };
+        Some(selected.map(pod).collect())
+    }
+
     /// The object, if there is one.
     fn get(&self, key: &ObjectKey, kind: &'static str) -> Result<Option<CachedObject>, ListError> {
         let guard = self.synced.read();
@@ -284,17 +340,21 @@ impl ObjectCache {
 }
 
 fn insert(objects: &mut Objects, object: SlimObject) {
-    let ObjectMeta { name, namespace, labels, creation_timestamp, .. } = object.metadata;
+    let ObjectMeta { name, namespace, labels, creation_timestamp, deletion_timestamp, .. } =
+        object.metadata;
     let key =
         ObjectKey { namespace: namespace.unwrap_or_default(), name: name.unwrap_or_default() };
-    let phase = object.status.and_then(|status| status.phase);
+    let status = object.status.unwrap_or_default();
     let cached = CachedObject {
         metadata: ObjectMetadata {
             key: key.clone(),
             labels: labels.unwrap_or_default(),
             creation_timestamp: creation_timestamp.map(|time| time.0),
         },
-        is_running: phase.as_deref() == Some("Running"),
+        is_running: status.phase.as_deref() == Some("Running"),
+        ip: status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()),
+        ready_since: status.ready_since(),
+        is_terminating: deletion_timestamp.is_some(),
     };
     objects.entry(key.namespace).or_default().insert(key.name, cached);
 }

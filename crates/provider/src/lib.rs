@@ -8,11 +8,13 @@
 //!   status with which prometheus-adapter ("the reference" here) answers.
 //! - [`objects`] is the interface to the objects of the cluster, and [`KubeObjects`] implements it.
 //! - [`PrometheusProvider`] reads metrics from Prometheus, by the rules of the reference.
+//! - [`Collection`] collects the metrics that annotations of autoscalers ask for.
 //! - [`Schedules`] has the values of scaling schedules, and [`RoutedProvider`] joins providers.
 //! - [`ProviderSource`] makes a provider the controller's source of metrics.
 
 #![warn(missing_docs)]
 
+pub mod collection;
 pub mod error;
 mod kube_objects;
 pub mod mapper;
@@ -26,6 +28,7 @@ mod source;
 pub mod test_doubles;
 pub mod value;
 
+pub use collection::{Collection, CollectionProvider};
 pub use error::{NotFound, ProviderError};
 pub use kube_objects::KubeObjects;
 pub use mapper::{DiscoveryMapper, FixedMapper, ResourceMapper};

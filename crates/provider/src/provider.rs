@@ -34,6 +34,18 @@ pub trait Provider: Send + Sync {
     /// Whether the provider has the external metric. A look-up without I/O.
     fn has_external(&self, metric: &str) -> bool;
 
+    /// Whether the provider answers a request, if its metrics depend on the namespace. A look-up
+    /// without I/O.
+    fn has_custom_in(&self, request: &CustomRequest) -> bool {
+        self.has_custom(&request.resource, request.is_namespaced(), &request.metric)
+    }
+
+    /// Whether the provider answers a request, if its metrics depend on the namespace. A look-up
+    /// without I/O.
+    fn has_external_in(&self, request: &ExternalRequest) -> bool {
+        self.has_external(&request.metric)
+    }
+
     /// The custom metrics that discovery lists, sorted by metric and resource.
     fn custom_metrics(&self) -> Vec<ListedCustomMetric>;
 

@@ -28,11 +28,7 @@ impl RoutedProvider {
     }
 
     fn of_custom(&self, request: &CustomRequest) -> Result<&dyn Provider, ProviderError> {
-        let is_namespaced = request.is_namespaced();
-        let has = |provider: &dyn Provider| {
-            provider.has_custom(&request.resource, is_namespaced, &request.metric)
-        };
-        self.choose(has, |groups| groups.custom)
+        self.choose(|provider| provider.has_custom_in(request), |groups| groups.custom)
     }
 
     fn choose(
@@ -78,6 +74,14 @@ impl Provider for RoutedProvider {
         self.0.iter().any(|provider| provider.has_external(metric))
     }
 
+    fn has_custom_in(&self, request: &CustomRequest) -> bool {
+        self.0.iter().any(|provider| provider.has_custom_in(request))
+    }
+
+    fn has_external_in(&self, request: &ExternalRequest) -> bool {
+        self.0.iter().any(|provider| provider.has_external_in(request))
+    }
+
     fn custom_metrics(&self) -> Vec<ListedCustomMetric> {
         let all = self.0.iter().flat_map(|provider| provider.custom_metrics());
         let mut all: Vec<_> = all.collect();
@@ -111,7 +115,7 @@ impl Provider for RoutedProvider {
     }
 
     async fn external(&self, request: &ExternalRequest) -> Result<ExternalValues, ProviderError> {
-        let has = |provider: &dyn Provider| provider.has_external(&request.metric);
+        let has = |provider: &dyn Provider| provider.has_external_in(request);
         self.choose(has, |groups| groups.external)?.external(request).await
     }
 

@@ -104,13 +104,13 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
             }
             Request::PodMetrics { .. } => {}
             Request::PodValues { namespace, pods, metric, metric_selector } => {
-                if provider.has_custom(&GroupResource::pods(), true, metric) {
-                    let request = CustomRequest {
-                        resource: GroupResource::pods(),
-                        namespace: namespace.to_string(),
-                        metric: metric.to_string(),
-                        metric_selector: metric_selector.clone(),
-                    };
+                let request = CustomRequest {
+                    resource: GroupResource::pods(),
+                    namespace: namespace.to_string(),
+                    metric: metric.to_string(),
+                    metric_selector: metric_selector.clone(),
+                };
+                if provider.has_custom_in(&request) {
                     let values = provider.custom_by_selector(&request, pods).await;
                     return values.map(metric_values).map_err(|error| fetch_error(&error));
                 }
@@ -121,7 +121,7 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
             Request::ObjectValues { namespace, object, metric, metric_selector } => {
                 let own = self.object_request(namespace, object, metric, metric_selector).await;
                 if let Some((request, name)) = own
-                    && provider.has_custom(&request.resource, request.is_namespaced(), metric)
+                    && provider.has_custom_in(&request)
                 {
                     let values = provider.custom_by_name(&request, &name).await;
                     return values.map(metric_values).map_err(|error| fetch_error(&error));
@@ -131,12 +131,12 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
                 }
             }
             Request::ExternalValues { namespace, metric, metric_selector } => {
-                if provider.has_external(metric) {
-                    let request = ExternalRequest {
-                        namespace: namespace.to_string(),
-                        metric: metric.to_string(),
-                        metric_selector: metric_selector.clone(),
-                    };
+                let request = ExternalRequest {
+                    namespace: namespace.to_string(),
+                    metric: metric.to_string(),
+                    metric_selector: metric_selector.clone(),
+                };
+                if provider.has_external_in(&request) {
                     let values = provider.external(&request).await;
                     let values = values.map_err(|error| fetch_error(&error))?;
                     let items = values.items.into_iter().map(|item| ExternalMetricValue {

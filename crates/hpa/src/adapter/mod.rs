@@ -19,9 +19,10 @@ use hpa_controller::{
 };
 use hpa_metrics_api::InstalledGroups;
 use hpa_prometheus::Client;
+use hpa_provider::collection::AutoscalerGroup;
 use hpa_provider::{
-    DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings, Provider, ResourceMapper,
-    RoutedProvider, RulesFile, ScheduleProvider, Schedules, Servers,
+    CollectionProvider, DiscoveryMapper, KubeObjects, PrometheusProvider, PrometheusSettings,
+    Provider, ResourceMapper, RoutedProvider, RulesFile, ScheduleProvider, Schedules, Servers,
 };
 use hpa_rules::{Compat, Config, RuleSet};
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ use tracing::{info, warn};
 
 use crate::{
     args::{AdapterArguments, DEFAULT_URL, to_std},
-    logging,
+    collectors, logging,
     prometheus_metrics::{RequestMetrics, RuleMetrics},
     query_exports::QueryCollector,
     run::cancel_on_signal,
@@ -63,12 +64,12 @@ async fn serve(arguments: AdapterArguments) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     cancel_on_signal(&stop)?;
     let metrics = Arc::new(Metrics::new()?);
-    let requests = RequestMetrics::new()?;
-    metrics.register(requests.clone())?;
-    let requests = Arc::new(requests);
+    let requests = Arc::new(RequestMetrics::new()?);
+    metrics.register((*requests).clone())?;
     let clients = KubeClients::new(&arguments).await?;
     let mut sources = Sources::default();
     sources.add_schedules(&arguments, &clients)?;
+    sources.add_collectors(&arguments, &clients, &requests, &metrics)?;
     sources.add_rules(&arguments, &clients, requests, &metrics).await?;
     let provider: Arc<dyn Provider> = Arc::new(RoutedProvider::new(sources.providers));
     let groups = groups(&arguments, &*provider);
@@ -139,7 +140,7 @@ impl Sources {
             return Ok(());
         }
         flags.defaults.check().map_err(|error| anyhow!(error))?;
-        let settings = flags.defaults.settings(arguments.compat.schedules());
+        let settings = flags.defaults.settings(arguments.compat.collectors());
         let schedules = Arc::new(Schedules::new(settings, Arc::new(Timestamp::now)));
         tokio::spawn({
             let (schedules, client) = (schedules.clone(), clients.lister.clone());
@@ -147,6 +148,34 @@ impl Sources {
         });
         self.leader_tasks.push(scaling_schedules::status_writer(schedules.clone()));
         self.providers.push(Arc::new(ScheduleProvider::new(schedules)));
+        Ok(())
+    }
+
+    fn add_collectors(
+        &mut self,
+        arguments: &AdapterArguments,
+        clients: &KubeClients,
+        requests: &Arc<RequestMetrics>,
+        metrics: &Metrics,
+    ) -> anyhow::Result<()> {
+        let flags = &arguments.collectors;
+        if !flags.collectors {
+            return Ok(());
+        }
+        let server = arguments.prometheus.server(Compat::Off)?;
+        let client = server.map(|server| Client::new(server, requests.clone())).transpose()?;
+        let servers = collectors::prometheus_servers(flags, &arguments.prometheus, requests)?;
+        let (collection, counters) = collectors::start(
+            flags,
+            arguments.compat.collectors(),
+            (client, servers),
+            &clients.lister,
+            vec![AutoscalerGroup::Core],
+            Arc::new(Timestamp::now),
+        )?;
+        metrics.register(counters)?;
+        self.leader_tasks.push(collectors::problem_reporter(collection.clone()));
+        self.providers.push(Arc::new(CollectionProvider::new(collection)));
         Ok(())
     }
 

@@ -20,8 +20,9 @@ Examples:
   Answer exactly as prometheus-adapter, also where that can do harm:
     hpa adapter --compat prometheus-adapter --config rules.yaml
 
-  Serve metrics of ScalingSchedules only:
-    hpa adapter --scaling-schedule --secure-port 6443
+  Replace kube-metrics-adapter, without rules:
+    hpa adapter --collectors --scaling-schedule --secure-port 6443 \\
+      --prometheus-url http://prometheus:9090
 
 The flags of prometheus-adapter are accepted. Those of the generic API server
 that have no effect here, such as --audit-log-path, cause a warning.";
@@ -36,10 +37,22 @@ pub(crate) struct AdapterArguments {
     #[arg(long, env = "HPA_ADAPTER_COMPAT", value_name = "PROGRAM", default_value = "off")]
     pub(crate) compat: CompatArgument,
     /// Serve custom.metrics.k8s.io, if the file has rules for it
-    #[arg(long, env = "HPA_ADAPTER_CUSTOM_METRICS", value_name = BOOL, default_value_t = true)]
+    #[arg(
+        long,
+        alias = "enable-custom-metrics-api",
+        env = "HPA_ADAPTER_CUSTOM_METRICS",
+        value_name = BOOL,
+        default_value_t = true
+    )]
     pub(crate) custom_metrics: bool,
     /// Serve external.metrics.k8s.io, if the file has rules for it
-    #[arg(long, env = "HPA_ADAPTER_EXTERNAL_METRICS", value_name = BOOL, default_value_t = true)]
+    #[arg(
+        long,
+        alias = "enable-external-metrics-api",
+        env = "HPA_ADAPTER_EXTERNAL_METRICS",
+        value_name = BOOL,
+        default_value_t = true
+    )]
     pub(crate) external_metrics: bool,
     /// Serve metrics.k8s.io, if the file has rules for it
     #[arg(long, env = "HPA_ADAPTER_RESOURCE_METRICS", value_name = BOOL, default_value_t = true)]
@@ -59,6 +72,8 @@ pub(crate) struct AdapterArguments {
     pub(crate) prometheus: PrometheusArguments,
     #[command(flatten)]
     pub(crate) schedules: super::ScalingScheduleArguments,
+    #[command(flatten)]
+    pub(crate) collectors: super::CollectorArguments,
     #[command(flatten)]
     pub(crate) election: AdapterElectionArguments,
     #[command(flatten)]
@@ -94,7 +109,7 @@ impl CompatArgument {
         }
     }
 
-    pub(crate) fn schedules(self) -> hpa_schedules::Compat {
+    pub(crate) fn collectors(self) -> hpa_schedules::Compat {
         match self {
             Self::Off | Self::PrometheusAdapter => hpa_schedules::Compat::Off,
             Self::KubeMetricsAdapter => hpa_schedules::Compat::KubeMetricsAdapter,
@@ -102,12 +117,12 @@ impl CompatArgument {
     }
 }
 
-/// Which of several adapters writes the status of schedules.
+/// Which of several adapters writes the status of schedules, and events.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct AdapterElectionArguments {
-    /// Acquire a lease before writing the status of schedules. All replicas serve metrics. Set to
+    /// Acquire a lease before writing the status of schedules, and events. All replicas serve metrics. Set to
     /// false only if there is a single one
     #[arg(long, env = "HPA_ADAPTER_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,

@@ -2,9 +2,9 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, parser::ValueSource};
 
-/// Flags of prometheus-adapter that `hpa adapter` accepts and ignores, so that the arguments of a
-/// deployment can stay, and whether they need a value.
-const IGNORED: [(&str, bool); 62] = [
+/// Flags of prometheus-adapter and kube-metrics-adapter that `hpa adapter` accepts and ignores, so
+/// that the arguments of a deployment can stay, and whether they need a value.
+const IGNORED: [(&str, bool); 69] = [
     ("audit-log-batch-buffer-size", true),
     ("audit-log-batch-max-size", true),
     ("audit-log-batch-max-wait", true),
@@ -67,6 +67,14 @@ const IGNORED: [(&str, bool); 62] = [
     ("tls-sni-cert-key", true),
     ("v", true),
     ("vmodule", true),
+    // Of kube-metrics-adapter.
+    ("disregard-incompatible-hpas", false),
+    ("garbage-collector-interval", true),
+    ("horizontal-pod-autoscaler-tolerance", true),
+    ("kube-client-burst", true),
+    ("kube-client-qps", true),
+    ("metrics-address", true),
+    ("resource-update-interval", true),
 ];
 
 /// The ignored flags of a command line.

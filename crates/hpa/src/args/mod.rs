@@ -5,6 +5,7 @@
 
 mod adapter;
 mod boolean;
+mod collectors;
 mod completions;
 mod controller;
 mod convert;
@@ -48,6 +49,7 @@ pub(crate) use self::demo::DemoArguments;
 pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
     adapter::{AdapterArguments, AdapterElectionArguments, ServingArguments},
+    collectors::CollectorArguments,
     completions::CompletionsArguments,
     controller::ControllerArguments,
     convert::{ConvertArguments, Format, TargetApi},

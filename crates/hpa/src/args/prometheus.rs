@@ -17,7 +17,7 @@ use super::{
 pub(crate) struct PrometheusArguments {
     /// URL of Prometheus, or of a server with its API. The path is kept [default of hpa adapter:
     /// https://localhost]
-    #[arg(long, env = "HPA_PROMETHEUS_URL", value_name = "URL")]
+    #[arg(long, alias = "prometheus-server", env = "HPA_PROMETHEUS_URL", value_name = "URL")]
     pub(crate) prometheus_url: Option<String>,
     /// Method of requests: GET or POST [default: POST, which has no limit for the length of a
     /// query; GET with hpa adapter --compat prometheus-adapter]
@@ -47,7 +47,12 @@ pub(crate) struct PrometheusArguments {
     #[arg(long, env = "HPA_PROMETHEUS_CLIENT_TLS_KEY_FILE", value_name = "FILE")]
     pub(crate) prometheus_client_tls_key_file: Option<PathBuf>,
     /// File with a bearer token; read again when it changes
-    #[arg(long, env = "HPA_PROMETHEUS_TOKEN_FILE", value_name = "FILE")]
+    #[arg(
+        long,
+        alias = "prometheus-server-token-file",
+        env = "HPA_PROMETHEUS_TOKEN_FILE",
+        value_name = "FILE"
+    )]
     pub(crate) prometheus_token_file: Option<PathBuf>,
     /// User of basic authentication
     #[arg(long, env = "HPA_PROMETHEUS_USERNAME", value_name = "NAME")]

@@ -84,6 +84,8 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) schedules: super::ScalingScheduleArguments,
     #[command(flatten)]
+    pub(crate) collectors: super::CollectorArguments,
+    #[command(flatten)]
     pub(crate) election: ElectionArguments,
     #[command(flatten)]
     pub(crate) log: LogArguments,

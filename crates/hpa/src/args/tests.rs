@@ -98,7 +98,7 @@ fn every_boolean_flag_takes_the_same_forms() {
     };
     let flags: Vec<_> =
         run.get_arguments().filter(is_boolean).filter_map(clap::Arg::get_long).collect();
-    assert_eq!(flags.len(), 11, "{flags:?}");
+    assert_eq!(flags.len(), 16, "{flags:?}");
     for flag in flags {
         for value in ["", "=true", "=false", "=1", "=off"] {
             parse(&[&format!("--{flag}{value}")]).expect(flag);

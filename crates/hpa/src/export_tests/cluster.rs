@@ -108,6 +108,7 @@ pub(super) async fn scrape_controller() -> String {
         "hpa".to_owned(),
         "run".to_owned(),
         "--horizontal-pod-autoscaler-sync-period=50ms".to_owned(),
+        "--collectors".to_owned(),
         format!("--metrics-config={}", rules.display()),
         format!("--prometheus-url={}", serve_prometheus(sender).await),
     ]);

@@ -1,0 +1,267 @@
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use hpa_collectors::{Compat, Environment, destination::Policy};
+use hpa_fetch::{Credential, InfluxSettings, Limits, ServiceSettings, Settings};
+use hpa_prometheus::Client;
+use hpa_provider::collection::CollectionSettings;
+use jiff::SignedDuration;
+
+use super::{
+    boolean::BOOL,
+    values::{positive_duration, to_std},
+};
+
+/// What may be collected, and from where.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Collectors (as in kube-metrics-adapter)")]
+pub(crate) struct CollectorArguments {
+    /// Collect the metrics that annotations metric-config.* of autoscalers ask for, when they are
+    /// read: documents of pods and of HTTP endpoints, and queries to --prometheus-url
+    #[arg(long, env = "HPA_COLLECTORS", value_name = BOOL, default_value_t = false)]
+    pub(crate) collectors: bool,
+    /// How long a value is used before it is collected again, if the metric sets no interval
+    #[arg(
+        long,
+        env = "HPA_DEFAULT_COLLECTION_INTERVAL",
+        value_name = "DURATION",
+        default_value = "60s",
+        value_parser = positive_duration
+    )]
+    pub(crate) default_collection_interval: SignedDuration,
+    /// How old a value may be that can't be collected again [default: two intervals of the metric]
+    #[arg(
+        long,
+        env = "HPA_METRICS_TTL",
+        value_name = "DURATION",
+        value_parser = positive_duration
+    )]
+    pub(crate) metrics_ttl: Option<SignedDuration>,
+    /// Host that annotations may name: a name, or *. and a domain for all names below it; can be
+    /// repeated [default: all names]
+    #[arg(
+        long = "collector-host",
+        env = "HPA_COLLECTOR_HOST",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) collector_hosts: Vec<String>,
+    /// Address that may be connected to although it is a loopback, link-local or metadata address;
+    /// can be repeated
+    #[arg(
+        long = "collector-address",
+        env = "HPA_COLLECTOR_ADDRESS",
+        value_name = "ADDRESS",
+        value_delimiter = ','
+    )]
+    pub(crate) collector_addresses: Vec<IpAddr>,
+    /// File with the bearer token for an origin that annotations name, as in
+    /// https://metrics.example.org=/etc/hpa/credentials/metrics. All tenants can make requests with
+    /// it; can be repeated
+    #[arg(
+        long = "collector-credential",
+        env = "HPA_COLLECTOR_CREDENTIAL",
+        value_name = "ORIGIN=FILE",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub(crate) collector_credentials: Vec<(String, String)>,
+    /// File with authorities for HTTPS of pods and endpoints, PEM, besides those of the system
+    #[arg(long, env = "HPA_COLLECTOR_CA_FILE", value_name = "FILE")]
+    pub(crate) collector_ca_file: Option<PathBuf>,
+    /// Connections of all collectors at a time, without those to Prometheus
+    #[arg(
+        long,
+        env = "HPA_COLLECTOR_CONNECTIONS",
+        value_name = "COUNT",
+        default_value_t = 128,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub(crate) collector_connections: u16,
+    /// Collections of each collector at a time
+    #[arg(
+        long,
+        env = "HPA_COLLECTOR_CONCURRENCY",
+        value_name = "COUNT",
+        default_value_t = 32,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
+    pub(crate) collector_concurrency: u16,
+    /// Collect requests per second of Ingresses from the metrics of skipper
+    #[arg(long, env = "HPA_SKIPPER_INGRESS_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_ingress_metrics: bool,
+    /// Collect requests per second of RouteGroups from the metrics of skipper
+    #[arg(long, env = "HPA_SKIPPER_ROUTEGROUP_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_routegroup_metrics: bool,
+    /// Annotation of an Ingress with the weights of its backends; can be repeated
+    #[arg(
+        long = "skipper-backends-annotation",
+        env = "HPA_SKIPPER_BACKENDS_ANNOTATION",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) skipper_backends_annotations: Vec<String>,
+    /// Collect requests per second of host names (type: requests-per-second)
+    #[arg(long, env = "HPA_EXTERNAL_RPS_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) external_rps_metrics: bool,
+    /// The series of requests per second
+    #[arg(
+        long,
+        env = "HPA_EXTERNAL_RPS_METRIC_NAME",
+        value_name = "NAME",
+        default_value = "skipper_serve_host_duration_seconds_count"
+    )]
+    pub(crate) external_rps_metric_name: String,
+    /// Prometheus server that annotations may name by its alias, NAME=URL; can be repeated
+    #[arg(
+        long = "additional-prometheus-server",
+        env = "HPA_ADDITIONAL_PROMETHEUS_SERVER",
+        value_name = "NAME=URL",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub(crate) additional_prometheus_servers: Vec<(String, String)>,
+    /// File with the bearer token for such a server, NAME=FILE; can be repeated
+    #[arg(
+        long = "additional-prometheus-server-token-file",
+        env = "HPA_ADDITIONAL_PROMETHEUS_SERVER_TOKEN_FILE",
+        value_name = "NAME=FILE",
+        value_delimiter = ',',
+        value_parser = pair
+    )]
+    pub(crate) additional_prometheus_server_token_files: Vec<(String, String)>,
+    /// Server for metrics of the type influxdb
+    #[arg(long, env = "HPA_INFLUXDB_ADDRESS", value_name = "URL")]
+    pub(crate) influxdb_address: Option<String>,
+    /// File with its token
+    #[arg(long, env = "HPA_INFLUXDB_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) influxdb_token_file: Option<PathBuf>,
+    /// Its organization
+    #[arg(long, env = "HPA_INFLUXDB_ORG", value_name = "NAME", default_value = "")]
+    pub(crate) influxdb_org: String,
+    /// Collect the lengths of queues of Amazon SQS, with the credentials of the pod
+    #[arg(long, env = "HPA_AWS_EXTERNAL_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) aws_external_metrics: bool,
+    /// Region of queues; can be repeated
+    #[arg(
+        long = "aws-region",
+        env = "HPA_AWS_REGION",
+        value_name = "REGION",
+        value_delimiter = ','
+    )]
+    pub(crate) aws_regions: Vec<String>,
+    /// Data service of ZMON, for metrics of the type zmon
+    #[arg(long, env = "HPA_ZMON_KARIOSDB_ENDPOINT", value_name = "URL")]
+    pub(crate) zmon_kariosdb_endpoint: Option<String>,
+    /// Name of its token in --credentials-dir
+    #[arg(long, env = "HPA_ZMON_TOKEN_NAME", value_name = "NAME", default_value = "zmon")]
+    pub(crate) zmon_token_name: String,
+    /// Server for metrics of the type nakadi
+    #[arg(long, env = "HPA_NAKADI_ENDPOINT", value_name = "URL")]
+    pub(crate) nakadi_endpoint: Option<String>,
+    /// Name of its token in --credentials-dir
+    #[arg(long, env = "HPA_NAKADI_TOKEN_NAME", value_name = "NAME", default_value = "nakadi")]
+    pub(crate) nakadi_token_name: String,
+    /// Directory with the tokens of ZMON and Nakadi, in files NAME-token-secret
+    #[arg(
+        long,
+        env = "HPA_CREDENTIALS_DIR",
+        value_name = "DIRECTORY",
+        default_value = "/meta/credentials"
+    )]
+    pub(crate) credentials_dir: PathBuf,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    if name.is_empty() || value.is_empty() {
+        return Err("must be NAME=VALUE".to_owned());
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl CollectorArguments {
+    /// Which metrics are collected. `has_prometheus`: there is a default server.
+    pub(crate) fn collection(&self, compat: Compat, has_prometheus: bool) -> CollectionSettings {
+        let aliases = self.additional_prometheus_servers.iter().map(|(name, _)| name.clone());
+        let interval = self.default_collection_interval.as_nanos();
+        let environment = Environment {
+            prometheus_aliases: aliases.collect(),
+            sqs_regions: self.aws_regions.iter().cloned().collect(),
+            external_rps_metric: self.external_rps_metric_name.clone(),
+            default_interval: i64::try_from(interval).unwrap_or(i64::MAX),
+            compat,
+        };
+        let skipper = self.skipper_ingress_metrics || self.skipper_routegroup_metrics;
+        let collectors = [
+            ("pods", true),
+            ("http", true),
+            ("prometheus", has_prometheus || !self.additional_prometheus_servers.is_empty()),
+            ("skipper", has_prometheus && skipper),
+            ("external-rps", has_prometheus && self.external_rps_metrics),
+            ("influxdb", self.influxdb_address.is_some()),
+            ("sqs", self.aws_external_metrics),
+            ("zmon", self.zmon_kariosdb_endpoint.is_some()),
+            ("nakadi", self.nakadi_endpoint.is_some()),
+        ];
+        CollectionSettings {
+            environment,
+            collectors: collectors
+                .into_iter()
+                .filter(|(_, on)| *on)
+                .map(|(name, _)| name)
+                .collect(),
+            max_age: self.metrics_ttl.map(to_std),
+            concurrency: usize::from(self.collector_concurrency),
+        }
+    }
+
+    /// How values are collected.
+    pub(crate) fn fetchers(
+        &self,
+        compat: Compat,
+        prometheus: Option<Client>,
+        prometheus_servers: BTreeMap<String, Client>,
+    ) -> Settings {
+        let file = |path: &PathBuf| Credential::File(path.clone());
+        let token = |name: &str| {
+            let path = self.credentials_dir.join(format!("{name}-token-secret"));
+            path.exists().then_some(Credential::File(path))
+        };
+        let service = |endpoint: &Option<String>, name: &str| {
+            endpoint.clone().map(|endpoint| ServiceSettings { endpoint, token: token(name) })
+        };
+        let credentials = self.collector_credentials.iter();
+        let influx = self.influxdb_address.clone().map(|address| InfluxSettings {
+            address,
+            token: self.influxdb_token_file.as_ref().map(file),
+            org: self.influxdb_org.clone(),
+        });
+        let connections = usize::from(self.collector_connections);
+        let limits = Limits::default();
+        Settings {
+            compat,
+            policy: Policy {
+                hosts: self.collector_hosts.clone(),
+                addresses: self.collector_addresses.clone(),
+            },
+            limits: Limits {
+                connections,
+                connections_per_fetch: limits.connections_per_fetch.min(connections),
+                request_timeout: limits.request_timeout.min(Duration::from_secs(15)),
+                ..limits
+            },
+            ca_file: self.collector_ca_file.clone(),
+            credentials: credentials
+                .map(|(origin, path)| (origin.clone(), Credential::File(path.into())))
+                .collect(),
+            weight_annotations: self.skipper_backends_annotations.clone(),
+            prometheus,
+            prometheus_servers,
+            influx,
+            zmon: service(&self.zmon_kariosdb_endpoint, &self.zmon_token_name),
+            nakadi: service(&self.nakadi_endpoint, &self.nakadi_token_name),
+            ..Settings::default()
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Metrics that annotations of autoscalers ask for, in `hpa run` and `hpa adapter`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use futures::FutureExt;
+use hpa_calc::event::EventType;
+use hpa_collectors::Compat;
+use hpa_controller::{
+    LeaderTask,
+    events::{ObjectReference, RecordedEvent},
+};
+use hpa_fetch::Fetchers;
+use hpa_prometheus::Client;
+use hpa_provider::{
+    KubeObjects,
+    collection::{AutoscalerGroup, Collection, CollectionObserver, CollectorProblem, KubeCluster},
+    schedules::Now,
+};
+use jiff::Timestamp;
+use kube::Client as KubeClient;
+use prometheus::{
+    GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts,
+    core::{Collector, Desc},
+    proto::MetricFamily,
+};
+
+use crate::{
+    args::{CollectorArguments, PrometheusArguments},
+    prometheus_metrics::RequestMetrics,
+};
+
+/// Starts the watches that collectors need. Values are collected when they are asked for.
+pub(crate) fn start(
+    arguments: &CollectorArguments,
+    compat: Compat,
+    (prometheus, servers): (Option<Client>, BTreeMap<String, Client>),
+    client: &KubeClient,
+    groups: Vec<AutoscalerGroup>,
+    now: Now,
+) -> anyhow::Result<(Arc<Collection>, CollectorMetrics)> {
+    let settings = arguments.collection(compat, prometheus.is_some());
+    let objects = Arc::new(KubeObjects::new(client.clone()));
+    let cluster = Arc::new(KubeCluster::new(client.clone(), objects.clone()));
+    let fetchers = arguments.fetchers(compat, prometheus, servers);
+    let fetchers =
+        Fetchers::new(fetchers, cluster.clone()).context("unable to set up collectors")?;
+    let counters = Counters::new()?;
+    let collection = Arc::new(Collection::new(
+        settings,
+        Arc::new(fetchers),
+        objects.clone(),
+        cluster,
+        now,
+        Arc::new(counters.clone()),
+    ));
+    tokio::spawn(async move { objects.watch_pods().await });
+    tokio::spawn({
+        let (collection, client) = (collection.clone(), client.clone());
+        async move { collection.watch(client, &groups).await }
+    });
+    let metrics = CollectorMetrics::new(collection.clone(), counters)?;
+    Ok((collection, metrics))
+}
+
+/// The clients of the Prometheus servers that annotations may name.
+pub(crate) fn prometheus_servers(
+    arguments: &CollectorArguments,
+    prometheus: &PrometheusArguments,
+    requests: &Arc<RequestMetrics>,
+) -> anyhow::Result<BTreeMap<String, Client>> {
+    let mut tokens: HashMap<&str, &str> = arguments
+        .additional_prometheus_server_token_files
+        .iter()
+        .map(|(name, path)| (name.as_str(), path.as_str()))
+        .collect();
+    let mut servers = BTreeMap::new();
+    for (name, url) in &arguments.additional_prometheus_servers {
+        let flag = || format!("--additional-prometheus-server {name}");
+        // Credentials of the default server are not sent to others.
+        let mut settings = hpa_prometheus::Settings::new(name, url).with_context(flag)?;
+        settings.query_timeout = crate::args::to_std(prometheus.prometheus_query_timeout);
+        settings.ca_file.clone_from(&prometheus.prometheus_ca_file);
+        settings.token_file = tokens.remove(name.as_str()).map(Into::into);
+        let client = Client::new(settings, requests.clone()).with_context(flag)?;
+        if servers.insert(name.clone(), client).is_some() {
+            bail!("--additional-prometheus-server: {name} is given twice");
+        }
+    }
+    if let Some(name) = tokens.keys().next() {
+        bail!("--additional-prometheus-server-token-file: there is no server {name}");
+    }
+    Ok(servers)
+}
+
+/// Records an event on each autoscaler whose annotations can't be used, once per message.
+pub(crate) fn problem_reporter(collection: Arc<Collection>) -> LeaderTask {
+    LeaderTask::new(move |context| {
+        let collection = collection.clone();
+        let report = async move {
+            let mut reported = HashMap::new();
+            loop {
+                let problems = collection.problems();
+                reported.retain(|uid, _| problems.iter().any(|problem| problem.uid == *uid));
+                for problem in problems {
+                    let message = problem.message.clone();
+                    if reported.insert(problem.uid.clone(), message.clone()) != Some(message) {
+                        context.events.record(event(problem));
+                    }
+                }
+                collection.problems_changed().await;
+            }
+        };
+        report.boxed()
+    })
+}
+
+/// With the reason and the text of kube-metrics-adapter.
+fn event(problem: CollectorProblem) -> RecordedEvent {
+    let object = ObjectReference {
+        api_version: format!("{}/v2", problem.group),
+        kind: "HorizontalPodAutoscaler".to_owned(),
+        namespace: problem.namespace,
+        name: problem.name,
+        uid: problem.uid,
+        resource_version: problem.resource_version,
+    };
+    RecordedEvent {
+        object: Arc::new(object),
+        event_type: EventType::Warning,
+        reason: "CreateNewMetricsCollector".into(),
+        message: problem.message,
+        at: Timestamp::now(),
+    }
+}
+
+/// What is counted when it happens.
+#[derive(Clone)]
+struct Counters {
+    success: IntCounter,
+    error: IntCounter,
+    updates_success: IntCounter,
+    updates_error: IntCounter,
+    collections: IntCounterVec,
+    seconds: HistogramVec,
+}
+
+impl Counters {
+    fn new() -> prometheus::Result<Self> {
+        let counter =
+            |name: &str, help: &str| IntCounter::new(format!("kube_metrics_adapter_{name}"), help);
+        let collections =
+            Opts::new("hpa_collector_collections_total", "Collections by collector and result");
+        let seconds =
+            HistogramOpts::new("hpa_collector_duration_seconds", "Duration of collections");
+        Ok(Self {
+            success: counter("collections_success", "The total number of successful collections")?,
+            error: counter("collections_error", "The total number of failed collection attempts")?,
+            updates_success: counter(
+                "updates_success",
+                "The total number of successful processed HPA updates",
+            )?,
+            updates_error: counter(
+                "updates_error",
+                "The total number of failed attempts to process HPA updates",
+            )?,
+            collections: IntCounterVec::new(collections, &["collector", "result"])?,
+            seconds: HistogramVec::new(seconds, &["collector"])?,
+        })
+    }
+
+    fn all(&self) -> [&dyn Collector; 6] {
+        [
+            &self.success,
+            &self.error,
+            &self.updates_success,
+            &self.updates_error,
+            &self.collections,
+            &self.seconds,
+        ]
+    }
+}
+
+impl CollectionObserver for Counters {
+    fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool) {
+        let (total, result) =
+            if has_failed { (&self.error, "error") } else { (&self.success, "success") };
+        total.inc();
+        self.collections.with_label_values(&[collector, result]).inc();
+        self.seconds.with_label_values(&[collector]).observe(duration.as_secs_f64());
+    }
+
+    fn updated(&self, has_failed: bool) {
+        if has_failed { self.updates_error.inc() } else { self.updates_success.inc() }
+    }
+}
+
+/// Metrics about collectors.
+pub(crate) struct CollectorMetrics {
+    collection: Arc<Collection>,
+    counters: Counters,
+    metrics: GaugeVec,
+    values: GaugeVec,
+    oldest: GaugeVec,
+}
+
+impl CollectorMetrics {
+    fn new(collection: Arc<Collection>, counters: Counters) -> prometheus::Result<Self> {
+        let gauge = |name: &str, help: &str| {
+            GaugeVec::new(Opts::new(format!("hpa_collector_{name}"), help), &["collector"])
+        };
+        // From the start, so that the first failure is an increase.
+        for collector in collection.status().keys() {
+            counters.seconds.with_label_values(&[*collector]);
+            for result in ["success", "error"] {
+                counters.collections.with_label_values(&[*collector, result]).inc_by(0);
+            }
+        }
+        Ok(Self {
+            collection,
+            counters,
+            metrics: gauge("metrics", "Metrics of autoscalers that can be collected")?,
+            values: gauge("values", "Metrics that have a value that may be used")?,
+            oldest: gauge("oldest_value_seconds", "Age of the oldest value that may be used")?,
+        })
+    }
+
+    fn gauges(&self) -> [&GaugeVec; 3] {
+        [&self.metrics, &self.values, &self.oldest]
+    }
+}
+
+impl Collector for CollectorMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        let counters = self.counters.all().into_iter().flat_map(Collector::desc);
+        counters.chain(self.gauges().into_iter().flat_map(|gauge| gauge.desc())).collect()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "the format has floats only")]
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauges().into_iter().for_each(GaugeVec::reset);
+        for (collector, status) in self.collection.status() {
+            let labels = [collector];
+            self.metrics.with_label_values(&labels).set(status.metrics as f64);
+            self.values.with_label_values(&labels).set(status.values as f64);
+            let oldest = status.oldest.unwrap_or_default().as_secs_f64();
+            self.oldest.with_label_values(&labels).set(oldest);
+        }
+        let counters = self.counters.all().into_iter().flat_map(Collector::collect);
+        counters.chain(self.gauges().into_iter().flat_map(Collector::collect)).collect()
+    }
+}

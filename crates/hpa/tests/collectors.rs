@@ -1,0 +1,172 @@
+//! `hpa run --collectors`: autoscalers on documents of pods and of an endpoint, over real sockets.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test may fail"
+)]
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
+use futures::StreamExt;
+use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_testbed::{Config, Testbed};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
+use kube::{
+    Api,
+    runtime::{WatchStreamExt, watcher, watcher::watch_object},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, process::Child, time::timeout};
+
+/// Timeout of every wait, more than ten times the expected duration.
+const LIMIT: Duration = Duration::from_secs(100);
+
+const FLAGS: [&str; 4] = [
+    "--collectors",
+    // The pods and the endpoint of this test.
+    "--collector-address=127.0.0.1",
+    "--horizontal-pod-autoscaler-sync-period=1s",
+    "--horizontal-pod-autoscaler-downscale-stabilization=0s",
+];
+
+/// The value of each document. 0 makes the server fail.
+type Load = Arc<AtomicU64>;
+
+async fn document(State(load): State<Load>) -> Result<Json<Value>, StatusCode> {
+    match load.load(Ordering::SeqCst) {
+        0 => Err(StatusCode::SERVICE_UNAVAILABLE),
+        value => Ok(Json(json!({ "stats": { "rps": value } }))),
+    }
+}
+
+async fn serve(load: &Load) -> SocketAddr {
+    let router = Router::new().route("/metrics", get(document)).with_state(load.clone());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
+    for (name, value) in annotations {
+        hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
+    }
+    hpa
+}
+
+/// The Deployments `web`, scaled by a metric of its two pods, and `mail`, by an endpoint.
+struct Cluster {
+    testbed: Testbed,
+    served: ServedTestbed,
+    _controller: Child,
+}
+
+impl Cluster {
+    async fn start(server: SocketAddr) -> Self {
+        let testbed = Testbed::new(Config::default());
+        let pod = |index| {
+            let mut pod = objects::pod("web", index);
+            pod["status"]["podIP"] = "127.0.0.1".into();
+            pod
+        };
+        let pods = [
+            ("pods.rps.json-path/json-key", "$.stats.rps".to_owned()),
+            ("pods.rps.json-path/path", "/metrics".to_owned()),
+            ("pods.rps.json-path/port", server.port().to_string()),
+            ("pods.rps.json-path/interval", "1s".to_owned()),
+        ];
+        let external = [
+            ("external.mails.json-path/json-key", "$.stats.rps".to_owned()),
+            ("external.mails.json-path/endpoint", format!("http://{server}/metrics")),
+            ("external.mails.json-path/interval", "1s".to_owned()),
+        ];
+        let mut mails = objects::external_metric("mails", "10");
+        mails["external"]["metric"]["selector"]["matchLabels"]["type"] = "json-path".into();
+        let web = objects::hpa("web", 1..=9, [objects::pods_metric("rps", "10")]);
+        testbed.apply_all([
+            objects::namespace(),
+            objects::running_deployment("web", 2),
+            objects::running_deployment("mail", 2),
+            pod(0),
+            pod(1),
+            annotated(web, &pods),
+            annotated(objects::hpa("mail", 1..=9, [mails]), &external),
+        ]);
+        let served = ServedTestbed::new(&testbed).await;
+        let controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &FLAGS, &[]);
+        Self { testbed, served, _controller: controller }
+    }
+
+    /// Waits until a Deployment has this number of replicas.
+    async fn replicas(&self, name: &str, expected: i32) {
+        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), NAMESPACE);
+        let mut changes = pin!(watch_object(deployments, name));
+        let reached = async {
+            while let Some(change) = changes.next().await {
+                let deployment = change.unwrap();
+                if deployment.and_then(|object| object.spec.replicas) == Some(expected) {
+                    return;
+                }
+            }
+        };
+        if timeout(LIMIT, reached).await.is_err() {
+            let condition = self.testbed.condition(name, "ScalingActive");
+            panic!("{name}: not {expected} replicas, {condition:?}: {}", self.served.log());
+        }
+    }
+
+    /// Waits for an event with a reason, and returns its message.
+    async fn event(&self, reason: &str) -> String {
+        let events: Api<Event> = Api::namespaced(self.testbed.client(), NAMESPACE);
+        let mut events = pin!(watcher(events, watcher::Config::default()).applied_objects());
+        let found = async {
+            loop {
+                let event = events.next().await.unwrap().unwrap();
+                if event.reason.as_deref() == Some(reason) {
+                    return event.message.unwrap_or_default();
+                }
+            }
+        };
+        timeout(LIMIT, found).await.unwrap_or_else(|_| panic!("{}", self.served.log()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_pods_and_of_an_endpoint_scale_both_ways() {
+    let load = Load::new(30.into());
+    let cluster = Cluster::start(serve(&load).await).await;
+    tokio::join!(cluster.replicas("web", 6), cluster.replicas("mail", 3));
+    load.store(5, Ordering::SeqCst);
+    tokio::join!(cluster.replicas("web", 1), cluster.replicas("mail", 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_annotation_is_an_event_of_its_autoscaler() {
+    let load = Load::new(30.into());
+    let cluster = Cluster::start(serve(&load).await).await;
+    let port = ("pods.rps.json-path/port", "http".to_owned());
+    let key = ("pods.rps.json-path/json-key", "$.rps".to_owned());
+    let broken = objects::hpa("broken", 1..=9, [objects::pods_metric("rps", "10")]);
+    cluster
+        .testbed
+        .apply_all([objects::running_deployment("broken", 2), annotated(broken, &[port, key])]);
+    let message = cluster.event("CreateNewMetricsCollector").await;
+    assert_eq!(
+        message,
+        "Failed to create new metrics collector: annotations metric-config.pods.rps.json-path/*: \
+         strconv.Atoi: parsing \"http\": invalid syntax"
+    );
+    cluster.replicas("web", 6).await;
+}
