@@ -74,7 +74,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start(server: SocketAddr) -> Self {
+    async fn start(address: SocketAddr) -> Self {
         let testbed = Testbed::new(Config::default());
         let pod = |index| {
             let mut pod = objects::pod("web", index);
@@ -84,12 +84,12 @@ impl Cluster {
         let pods = [
             ("pods.rps.json-path/json-key", "$.stats.rps".to_owned()),
             ("pods.rps.json-path/path", "/metrics".to_owned()),
-            ("pods.rps.json-path/port", server.port().to_string()),
+            ("pods.rps.json-path/port", address.port().to_string()),
             ("pods.rps.json-path/interval", "1s".to_owned()),
         ];
         let external = [
             ("external.mails.json-path/json-key", "$.stats.rps".to_owned()),
-            ("external.mails.json-path/endpoint", format!("http://{server}/metrics")),
+            ("external.mails.json-path/endpoint", format!("http://{address}/metrics")),
             ("external.mails.json-path/interval", "1s".to_owned()),
         ];
         let mut mails = objects::external_metric("mails", "10");

@@ -87,31 +87,8 @@ pub(crate) struct CollectorArguments {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub(crate) collector_concurrency: u16,
-    /// Collect requests per second of Ingresses from the metrics of skipper
-    #[arg(long, env = "HPA_SKIPPER_INGRESS_METRICS", value_name = BOOL, default_value_t = false)]
-    pub(crate) skipper_ingress_metrics: bool,
-    /// Collect requests per second of RouteGroups from the metrics of skipper
-    #[arg(long, env = "HPA_SKIPPER_ROUTEGROUP_METRICS", value_name = BOOL, default_value_t = false)]
-    pub(crate) skipper_routegroup_metrics: bool,
-    /// Annotation of an Ingress with the weights of its backends; can be repeated
-    #[arg(
-        long = "skipper-backends-annotation",
-        env = "HPA_SKIPPER_BACKENDS_ANNOTATION",
-        value_name = "NAME",
-        value_delimiter = ','
-    )]
-    pub(crate) skipper_backends_annotations: Vec<String>,
-    /// Collect requests per second of host names (type: requests-per-second)
-    #[arg(long, env = "HPA_EXTERNAL_RPS_METRICS", value_name = BOOL, default_value_t = false)]
-    pub(crate) external_rps_metrics: bool,
-    /// The series of requests per second
-    #[arg(
-        long,
-        env = "HPA_EXTERNAL_RPS_METRIC_NAME",
-        value_name = "NAME",
-        default_value = "skipper_serve_host_duration_seconds_count"
-    )]
-    pub(crate) external_rps_metric_name: String,
+    #[command(flatten)]
+    pub(crate) skipper: SkipperArguments,
     /// Prometheus server that annotations may name by its alias, NAME=URL; can be repeated
     #[arg(
         long = "additional-prometheus-server",
@@ -172,6 +149,36 @@ pub(crate) struct CollectorArguments {
     pub(crate) credentials_dir: PathBuf,
 }
 
+/// Requests per second, from the metrics of skipper.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SkipperArguments {
+    /// Collect requests per second of Ingresses from the metrics of skipper
+    #[arg(long, env = "HPA_SKIPPER_INGRESS_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_ingress_metrics: bool,
+    /// Collect requests per second of RouteGroups from the metrics of skipper
+    #[arg(long, env = "HPA_SKIPPER_ROUTEGROUP_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) skipper_routegroup_metrics: bool,
+    /// Annotation of an Ingress with the weights of its backends; can be repeated
+    #[arg(
+        long = "skipper-backends-annotation",
+        env = "HPA_SKIPPER_BACKENDS_ANNOTATION",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) skipper_backends_annotations: Vec<String>,
+    /// Collect requests per second of host names (type: requests-per-second)
+    #[arg(long, env = "HPA_EXTERNAL_RPS_METRICS", value_name = BOOL, default_value_t = false)]
+    pub(crate) external_rps_metrics: bool,
+    /// The series of requests per second
+    #[arg(
+        long,
+        env = "HPA_EXTERNAL_RPS_METRIC_NAME",
+        value_name = "NAME",
+        default_value = "skipper_serve_host_duration_seconds_count"
+    )]
+    pub(crate) external_rps_metric_name: String,
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     if name.is_empty() || value.is_empty() {
@@ -188,17 +195,18 @@ impl CollectorArguments {
         let environment = Environment {
             prometheus_aliases: aliases.collect(),
             sqs_regions: self.aws_regions.iter().cloned().collect(),
-            external_rps_metric: self.external_rps_metric_name.clone(),
+            external_rps_metric: self.skipper.external_rps_metric_name.clone(),
             default_interval: i64::try_from(interval).unwrap_or(i64::MAX),
             compat,
         };
-        let skipper = self.skipper_ingress_metrics || self.skipper_routegroup_metrics;
+        let skipper =
+            self.skipper.skipper_ingress_metrics || self.skipper.skipper_routegroup_metrics;
         let collectors = [
             ("pods", true),
             ("http", true),
             ("prometheus", has_prometheus || !self.additional_prometheus_servers.is_empty()),
             ("skipper", has_prometheus && skipper),
-            ("external-rps", has_prometheus && self.external_rps_metrics),
+            ("external-rps", has_prometheus && self.skipper.external_rps_metrics),
             ("influxdb", self.influxdb_address.is_some()),
             ("sqs", self.aws_external_metrics),
             ("zmon", self.zmon_kariosdb_endpoint.is_some()),
@@ -255,7 +263,7 @@ impl CollectorArguments {
             credentials: credentials
                 .map(|(origin, path)| (origin.clone(), Credential::File(path.into())))
                 .collect(),
-            weight_annotations: self.skipper_backends_annotations.clone(),
+            weight_annotations: self.skipper.skipper_backends_annotations.clone(),
             prometheus,
             prometheus_servers,
             influx,
