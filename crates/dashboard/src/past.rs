@@ -2,10 +2,13 @@
 
 use async_trait::async_trait;
 use hpa_calc::{
-    Explanation, History, MilliValue,
+    Explanation, History, MilliValue, Settings,
     explain::{MetricExplanation, Reason, TargetValue},
 };
-use hpa_controller::HpaKey;
+use hpa_controller::{
+    HpaKey,
+    debug::{AutoscalerDetail, Run, Sample},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -14,6 +17,8 @@ use serde::Serialize;
 pub struct Past {
     /// Recommendations and scale events. `None` if that instance doesn't know them.
     pub history: Option<History>,
+    /// The controller's settings, which are part of a decision.
+    pub settings: Option<Settings>,
     /// Earlier reconciles, oldest first.
     pub samples: Vec<PastSample>,
     /// Earlier decisions, oldest first.
@@ -31,8 +36,8 @@ pub struct PastSample {
     pub desired: Option<i32>,
     /// The largest proposal of the metrics.
     pub proposed: Option<i32>,
-    /// By metric: percent for a utilization target, else the value.
-    pub values: Vec<Option<MilliValue>>,
+    /// By metric: percent for a utilization target, else thousandths.
+    pub values: Vec<Option<i64>>,
 }
 
 /// Consecutive decisions with the same outcome.
@@ -56,14 +61,46 @@ pub struct PastDecision {
 pub trait PastSource: Send + Sync {
     /// What has happened; of the samples, only those after a time, or all for `None`.
     ///
-    /// `manager` is the field manager that stored the autoscaler's status. The error is a sentence
-    /// for the user: why the past is not known, and what to do.
+    /// `manager` is the field manager that stored the autoscaler's status. The error is for the
+    /// user: why the past is not known, and what to do, without a full stop.
     async fn past(
         &self,
         autoscaler: &HpaKey,
         manager: Option<&str>,
         after: Option<Timestamp>,
     ) -> Result<Past, String>;
+}
+
+/// What the debug API of a controller returns.
+impl From<AutoscalerDetail> for Past {
+    fn from(detail: AutoscalerDetail) -> Self {
+        Self {
+            history: detail.history,
+            settings: Some(detail.settings.into()),
+            samples: detail.samples.into_iter().map(PastSample::from).collect(),
+            decisions: detail.runs.into_iter().map(PastDecision::from).collect(),
+        }
+    }
+}
+
+impl From<Sample> for PastSample {
+    fn from(sample: Sample) -> Self {
+        let Sample { at, current, desired, proposed, values } = sample;
+        Self { at, current, desired, proposed, values }
+    }
+}
+
+impl From<Run> for PastDecision {
+    fn from(run: Run) -> Self {
+        let Run { from, until, decision, .. } = run;
+        Self {
+            from,
+            until,
+            current: decision.current_replicas,
+            scaled_to: decision.scaled_to,
+            sentence: decision.sentence,
+        }
+    }
 }
 
 impl PastSample {
@@ -75,8 +112,15 @@ impl PastSample {
             current: explanation.current_replicas,
             desired: is_decided.then_some(explanation.desired_replicas),
             proposed: explanation.proposed_replicas,
-            values: explanation.metrics.iter().map(value).collect(),
+            values: explanation.metrics.iter().map(raw_value).collect(),
         }
+    }
+}
+
+fn raw_value(metric: &MetricExplanation) -> Option<i64> {
+    match metric.target? {
+        TargetValue::Utilization(_) => metric.utilization.map(i64::from),
+        TargetValue::Value(_) => metric.usage.map(MilliValue::as_milli),
     }
 }
 

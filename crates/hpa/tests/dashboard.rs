@@ -2,9 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-use std::{process::Stdio, time::Duration};
+use std::{process::Stdio, sync::Arc, time::Duration};
 
-use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -58,6 +58,13 @@ async fn read_until(host: &str, path: &str, cookie: &str, text: &str) -> String 
     response
 }
 
+/// Exchanges the token for a cookie.
+async fn cookie(host: &str, token: &str) -> String {
+    let granted = read_until(host, &format!("/?token={token}"), "", "\r\n\r\n").await;
+    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned()
+}
+
 #[tokio::test]
 async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     let testbed = Testbed::new(Config::default());
@@ -67,14 +74,47 @@ async fn page_is_served_with_the_rights_of_the_kubeconfig_until_a_signal() {
     let mut child = start(&served, &["-n", NAMESPACE]);
     let (host, token) = address(&mut child).await;
     assert!(host.starts_with("127.0.0.1:"), "{host}");
-    let granted = read_until(&host, &format!("/?token={token}"), "", "\r\n\r\n").await;
-    let cookie = granted.lines().find_map(|line| line.strip_prefix("set-cookie: "));
-    let cookie = cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie").to_owned();
+    let cookie = cookie(&host, &token).await;
     read_until(&host, "/api/autoscalers", &cookie, "\"id\":\"core/shop/web\"").await;
     let pid = Pid::from_raw(i32::try_from(child.id().expect("a process")).expect("a pid"));
     kill_process(pid.expect("a pid"), Signal::TERM).expect("the program is running");
     let status = timeout(LIMIT, child.wait()).await.expect("in time").expect("a status");
     assert!(status.success(), "{status}");
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[tokio::test]
+async fn past_is_read_from_the_debug_api() {
+    let metrics = Arc::new(SettableMetrics::new(60, 1));
+    let testbed = Testbed::new(Config { metrics: Some(metrics), ..Config::default() });
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
+    testbed.apply_all([objects::hpa("web", 1..=4, [objects::cpu_metric(60)])]);
+    let served = ServedTestbed::new(&testbed).await;
+    let port = format!("--debug-port={}", free_port());
+    let flags = ["--debug-bind-address=127.0.0.1", &port, "--allow-other-controller"];
+    let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
+    let path = "/api/autoscaler?id=core/shop/web";
+
+    let mut without = start(&served, &[]);
+    let (host, token) = address(&mut without).await;
+    let cookie = cookie(&host, &token).await;
+    // The controller has no lease.
+    let missing = "They can't be read: there is no lease kube-system/hpa-controller";
+    read_until(&host, path, &cookie, missing).await;
+
+    let url = port.replace("--debug-port=", "http://127.0.0.1:");
+    let mut child = start(&served, &["--controller-url", &url]);
+    let (host, token) = address(&mut child).await;
+    let cookie = self::cookie(&host, &token).await;
+    let view = read_until(&host, path, &cookie, "\"historyKnown\":true").await;
+    assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
+    read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ mod view;
 use std::{sync::Arc, time::Duration};
 
 use hpa_calc::{
-    History, Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector,
+    History, Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector, Settings,
     api::{ConditionReason, ConditionType},
 };
 use hpa_controller::{HpaKey, annotations::AnnotationSettings};
@@ -100,7 +100,7 @@ impl Detail {
             return View::absent(self.id.clone(), now, is_known, problems);
         };
         let (past, mut missing) = self.past(&entry).await;
-        let (report, not_read) = self.decide(&entry, past.history).await;
+        let (report, not_read) = self.decide(&entry, past.history, past.settings).await;
         missing.extend(not_read);
         if let (Some(report), Some(hpa)) = (&report, &entry.hpa)
             && let Some(sample) = Sample::from_report(report, hpa)
@@ -128,9 +128,14 @@ impl Detail {
         let manager = entry.controller.name.as_deref();
         let mut past = match source.past(&key, manager, self.past_until).await {
             Ok(past) => past,
-            Err(error) => return (Past::default(), vec![format!("{UNKNOWN_PAST} {error}")]),
+            Err(error) => {
+                return (
+                    Past::default(),
+                    vec![format!("{UNKNOWN_PAST} They can't be read: {error}.")],
+                );
+            }
         };
-        let samples: Vec<_> = past.samples.drain(..).map(Sample::from_past).collect();
+        let samples = std::mem::take(&mut past.samples);
         self.past_until = samples.last().map(|sample| sample.at).or(self.past_until);
         self.board.record_past(&self.id, samples);
         let unknown = past.history.is_none().then(|| UNKNOWN_PAST.to_owned());
@@ -142,6 +147,7 @@ impl Detail {
         &mut self,
         entry: &Entry,
         history: Option<History>,
+        remembered: Option<Settings>,
     ) -> (Option<Report>, Vec<String>) {
         let Some(hpa) = &entry.hpa else { return (None, Vec::new()) };
         let mut missing = Vec::new();
@@ -155,7 +161,7 @@ impl Detail {
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
-            settings: self.cluster.settings.with_strict_scale_to_zero(!is_reference),
+            settings: self.settings(remembered).with_strict_scale_to_zero(!is_reference),
             selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
             readings: Readings::new(),
             history,
@@ -166,6 +172,13 @@ impl Detail {
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         (Some(inputs.report()), missing)
+    }
+
+    /// The settings of the controller, unless flags set others.
+    fn settings(&self, remembered: Option<Settings>) -> Settings {
+        let flags = self.cluster.settings;
+        let defaults = Settings::default().with_strict_scale_to_zero(flags.strict_scale_to_zero);
+        remembered.filter(|_| flags == defaults).unwrap_or(flags)
     }
 
     async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {

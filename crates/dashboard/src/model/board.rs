@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{Controller, Identity, Row, Sample, Series};
+use crate::past::PastSample;
 
 /// Samples of all autoscalers together. A sample with two metrics has about 90 bytes.
 const MAX_SAMPLES: usize = 500_000;
@@ -144,7 +145,7 @@ impl Board {
     }
 
     /// Adds samples that the controller remembers, oldest first.
-    pub(crate) fn record_past(&self, id: &Identity, samples: Vec<Sample>) {
+    pub(crate) fn record_past(&self, id: &Identity, samples: Vec<PastSample>) {
         let mut state = self.state.write();
         let capacity = state.capacity();
         if let Some(entry) = state.entries.get_mut(id) {

@@ -63,11 +63,22 @@ impl Sample {
         })
     }
 
-    /// What the controller remembers.
-    pub(crate) fn from_past(past: PastSample) -> Self {
+    /// What the controller remembers. The values of other metrics, of an earlier spec, are left
+    /// out.
+    fn from_past(past: PastSample, metrics: &[MetricLine]) -> Self {
         let PastSample { at, current, desired, proposed, values } = past;
-        let desired = desired.unwrap_or(current);
-        Self { at, current, desired, recommended: proposed, values: values.into() }
+        let is_same = values.len() == metrics.len();
+        let values = metrics.iter().zip(values).map(|(metric, value)| match metric.unit {
+            Unit::Percent => value.map(MilliValue::from_units),
+            Unit::Bytes | Unit::Number => value.map(MilliValue::from_milli),
+        });
+        Self {
+            at,
+            current,
+            desired: desired.unwrap_or(current),
+            recommended: proposed,
+            values: if is_same { values.collect() } else { vec![None; metrics.len()].into() },
+        }
     }
 
     fn has_values_of(&self, other: &Self) -> bool {
@@ -131,12 +142,12 @@ impl Series {
     }
 
     /// Replaces the samples of a time by what the controller remembers of it, which is complete.
-    pub(crate) fn merge(&mut self, past: Vec<Sample>, capacity: usize) {
+    pub(crate) fn merge(&mut self, past: Vec<PastSample>, capacity: usize) {
         let (Some(first), Some(last)) = (past.first(), past.last()) else { return };
         let (from, until) = (first.at, last.at);
         let mut all: Vec<Sample> = self.samples.drain(..).collect();
         all.retain(|sample| sample.at < from || sample.at > until);
-        all.extend(past);
+        all.extend(past.into_iter().map(|sample| Sample::from_past(sample, &self.metrics)));
         all.sort_by_key(|sample| sample.at);
         all.dedup_by(|next, previous| previous.has_values_of(next));
         all.drain(..all.len().saturating_sub(capacity.max(1)));

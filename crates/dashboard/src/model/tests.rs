@@ -8,6 +8,7 @@ use super::{
     Board, Controller, Identity, Observed, Row, Sample, SourceState, Update, row::State,
     series::Series,
 };
+use crate::past::PastSample;
 
 fn id(name: &str) -> Identity {
     let (namespace, name) = ("shop".to_owned(), name.to_owned());
@@ -236,16 +237,30 @@ fn series_is_a_ring_of_changes() {
     assert_eq!(times(&series), [2], "the clock was set back");
 }
 
+fn remembered(second: i64, current: i32) -> PastSample {
+    PastSample { at: at(second), current, desired: None, proposed: Some(9), values: vec![Some(60)] }
+}
+
+#[test]
+fn remembered_values_have_the_unit_of_their_target() {
+    let mut series = Series::default();
+    series.set_metrics(&hpa(Value::Null));
+    let other = PastSample { values: vec![Some(1), Some(2)], ..remembered(1, 4) };
+    series.merge(vec![other, remembered(2, 5)], 9);
+    let values: Vec<_> = series.samples().map(|sample| sample.values.to_vec()).collect();
+    assert_eq!(values, [vec![None], vec![Some(MilliValue::from_units(60))]]);
+}
+
 #[test]
 fn remembered_samples_replace_those_of_their_time() {
     let mut series = Series::default();
     for (second, current) in [(10, 4), (20, 5), (30, 6)] {
         series.record(sample(second, current), 9);
     }
-    let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| sample(second, current));
+    let past = [(5, 3), (15, 3), (25, 7)].map(|(second, current)| remembered(second, current));
     series.merge(past.to_vec(), 9);
     assert_eq!(times(&series), [5, 25, 30], "equal ones that follow each other are one");
-    series.merge(vec![sample(31, 8), sample(32, 9)], 3);
+    series.merge(vec![remembered(31, 8), remembered(32, 9)], 3);
     assert_eq!(times(&series), [30, 31, 32], "the oldest are dropped");
     series.merge(Vec::new(), 3);
     assert_eq!(times(&series), [30, 31, 32]);

@@ -7,7 +7,7 @@ mod http;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_calc::{History, MilliValue, history::Recommendation};
+use hpa_calc::{History, Settings, history::Recommendation};
 use hpa_controller::{
     HpaKey,
     k8s::{ClientLimits, Clients},
@@ -275,7 +275,7 @@ impl PastSource for Controller {
         after: Option<Timestamp>,
     ) -> Result<Past, String> {
         if &*autoscaler.name != "web" {
-            return Err(format!("{autoscaler} is not handled."));
+            return Err(format!("{autoscaler} is not handled"));
         }
         assert_eq!(manager, None, "the status was not stored by a controller");
         let at = Timestamp::now() - SignedDuration::from_secs(60);
@@ -286,7 +286,7 @@ impl PastSource for Controller {
             current: 3,
             desired: Some(4),
             proposed: Some(4),
-            values: vec![Some(MilliValue::from_units(80))],
+            values: vec![Some(80)],
         };
         let decision = PastDecision {
             from: at,
@@ -296,7 +296,8 @@ impl PastSource for Controller {
             sentence: "cpu was high".to_owned(),
         };
         let samples = if after.is_none() { vec![sample] } else { Vec::new() };
-        Ok(Past { history, samples, decisions: vec![decision] })
+        let settings = Some(Settings::default().with_tolerance(0.5));
+        Ok(Past { history, settings, samples, decisions: vec![decision] })
     }
 }
 
@@ -310,6 +311,7 @@ async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
     let sentence = view["report"]["sentence"].as_str().expect("a sentence");
     assert!(sentence.contains("stays at 4: ") && sentence.contains("stabilization"), "{sentence}");
     assert_eq!(view["decisions"][0]["sentence"], "cpu was high");
+    assert_eq!(view["report"]["metrics"][0]["tolerances"], json!([0.5, 0.5]));
     let first = &view["series"]["samples"][0];
     assert_eq!((&first[1], &first[3], &first[4]), (&json!(3), &json!(4), &json!([80_000])));
     assert_eq!(view["missing"], json!([]));

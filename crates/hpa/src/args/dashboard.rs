@@ -1,6 +1,8 @@
 use clap::Args;
 
-use super::{KubectlArguments, boolean::accept_boolean, run::AutoscalingArguments};
+use super::{
+    ControllerArguments, KubectlArguments, boolean::accept_boolean, run::AutoscalingArguments,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,8 +17,9 @@ Examples:
 
 The page is served on 127.0.0.1 only, and only to who has the address that the
 command prints: it has a token. It reads the cluster with your rights and writes
-nothing. Pass the controller's flags if they differ from the defaults: they are
-part of a decision. docs/dashboard.md describes the page. Ctrl-C ends it.";
+nothing. The past of an autoscaler comes from the debug API of its controller, if
+that is on. If not, pass the controller's flags if they differ from the
+defaults: they are part of a decision. docs/dashboard.md describes the page. Ctrl-C ends it.";
 
 /// The arguments of `hpa dashboard`.
 #[derive(Args, Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct DashboardArguments {
     /// Don't open a browser
     #[arg(long)]
     pub(crate) no_open: bool,
+    #[command(flatten)]
+    pub(crate) controller: ControllerArguments,
     #[command(flatten)]
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]

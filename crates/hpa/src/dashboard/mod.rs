@@ -1,13 +1,15 @@
 //! `hpa dashboard`.
 
 mod browser;
+mod past;
 
-use std::{io::Write, process::ExitCode};
+use std::{io::Write, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
 use hpa_dashboard::{Dashboard, Options};
 use kube::config::Kubeconfig;
 
+use self::past::ControllerPast;
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
     kubectl, run,
@@ -34,6 +36,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         settings: run::settings(autoscaling),
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
+        past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
         ..Options::default()
     };
     let mut dashboard = Dashboard::start(&clients, options).await?;

@@ -59,6 +59,7 @@ impl PastSource for DecisionMemory {
         let is_new = |sample: &&PastSample| after.is_none_or(|after| sample.at > after);
         Ok(Past {
             history: Some(remembered.history.clone()),
+            settings: None,
             samples: remembered.samples.iter().filter(is_new).cloned().collect(),
             decisions: remembered.decisions.iter().map(|(_, run)| run.clone()).collect(),
         })

@@ -1,0 +1,90 @@
+//! The past of autoscalers, from the debug API of their controller.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use hpa_controller::{HpaKey, k8s::FieldManager};
+use hpa_dashboard::{Past, PastSource};
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use tokio::sync::Mutex;
+
+use crate::{
+    args::ControllerArguments,
+    debug_client::{DebugClient, LeaseName, Unavailable},
+};
+
+/// How long a leader, or that there is none, counts as found.
+const FIND_INTERVAL: Duration = Duration::from_secs(60);
+/// How far back the page shows the past.
+const SPAN: SignedDuration = SignedDuration::from_hours(1);
+
+/// Reads the debug API of the leader.
+pub(super) struct ControllerPast {
+    client: Client,
+    location: ControllerArguments,
+    found: Mutex<Option<Found>>,
+}
+
+/// The debug API of a controller, or why there is none.
+#[derive(Clone)]
+struct Found {
+    lease: LeaseName,
+    at: Instant,
+    api: Result<Arc<DebugClient>, Unavailable>,
+}
+
+impl ControllerPast {
+    pub(super) fn new(client: Client, location: &ControllerArguments) -> Self {
+        Self { client, location: location.clone(), found: Mutex::default() }
+    }
+
+    async fn api(&self, lease: LeaseName) -> Result<Arc<DebugClient>, Unavailable> {
+        let mut found = self.found.lock().await;
+        let is_current =
+            |found: &&Found| found.lease == lease && found.at.elapsed() < FIND_INTERVAL;
+        if let Some(found) = found.as_ref().filter(is_current) {
+            return found.api.clone();
+        }
+        let api = DebugClient::find(&self.client, &self.location, &lease).await.map(Arc::new);
+        *found = Some(Found { lease, at: Instant::now(), api: api.clone() });
+        api
+    }
+
+    async fn read(&self, key: &HpaKey, manager: Option<&str>) -> Result<Past, Unavailable> {
+        let other = manager.filter(|manager| !FieldManager::is_hpa_rs(manager));
+        if let (Some(other), None) = (other, &self.location.controller_url) {
+            return Err(Unavailable::OtherController(other.to_owned()));
+        }
+        let api = self.api(LeaseName::choose(&self.location, manager)).await?;
+        let since = Timestamp::now().checked_sub(SPAN).ok();
+        let detail = api.autoscaler(key.api, &key.namespace, &key.name, since).await;
+        if detail.is_err() {
+            // Another instance may lead.
+            *self.found.lock().await = None;
+        }
+        match detail? {
+            Some(detail) if detail.history.is_some() => Ok(detail.into()),
+            Some(_) => Err(Unavailable::NotWorking(api.source.clone())),
+            None => Err(Unavailable::UnknownAutoscaler),
+        }
+    }
+}
+
+#[async_trait]
+impl PastSource for ControllerPast {
+    async fn past(
+        &self,
+        autoscaler: &HpaKey,
+        manager: Option<&str>,
+        after: Option<Timestamp>,
+    ) -> Result<Past, String> {
+        let past = self.read(autoscaler, manager).await;
+        let mut past = past.map_err(|unavailable| unavailable.to_string())?;
+        past.samples.retain(|sample| after.is_none_or(|after| sample.at > after));
+        Ok(past)
+    }
+}
