@@ -29,7 +29,6 @@ mod connections;
 mod der;
 mod describe;
 mod health;
-mod log_limit;
 pub mod metrics;
 mod request_labels;
 mod response;

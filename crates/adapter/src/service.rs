@@ -16,7 +16,7 @@ use hpa_metrics_api::{
     status::Forbidden,
 };
 use hpa_provider::Provider;
-use hpa_reviews::{ANONYMOUS, Authorizer, MASTERS, ReviewError, User};
+use hpa_reviews::{ANONYMOUS, Authorizer, LogLimit, MASTERS, ReviewError, User};
 use hpa_rules::Compat;
 use http::{HeaderValue, Response, header, request::Parts};
 use hyper::body::Bytes;
@@ -29,7 +29,6 @@ use crate::{
     authentication::{Authenticator, Peer, Unauthenticated},
     describe::describe,
     health::{self, Check},
-    log_limit::LogLimit,
     metrics::{CONTENT_TYPE, Metrics},
     request_labels::RequestLabels,
     response::{Preferences, Reply, for_method, json, reply, text},

@@ -10,6 +10,7 @@ use hpa_controller::{
     leader_election,
     leader_election::{Election, ElectionConfig},
 };
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -113,9 +114,7 @@ async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> 
     if !election.leader_elect || arguments.dry_run {
         return Ok(None);
     }
-    let limits = ClientLimits::default();
-    let config = ClientConfig { api: limits, metrics: limits, ..client_config(&arguments.cluster) };
-    let client = Clients::new(&config).await?.api;
+    let client = separate_client(&arguments.cluster).await?;
     let is_in_cluster =
         arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
     let flag = election.leader_elect_resource_namespace.clone();
@@ -155,6 +154,14 @@ pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<(
 /// Concurrent requests for metrics: enough that two metrics APIs that hang leave room for the third,
 /// with the limit that each API has.
 const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
+
+/// A client of its own, without rate limits, for requests that must neither wait for those of
+/// reconciles nor delay them.
+pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
+    let limits = ClientLimits::default();
+    let config = ClientConfig { api: limits, metrics: limits, ..client_config(cluster) };
+    Ok(Clients::new(&config).await?.api)
+}
 
 pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
     let source = match (&cluster.kubeconfig, &cluster.context) {

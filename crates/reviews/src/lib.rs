@@ -8,6 +8,7 @@
 
 mod authorization;
 mod limit;
+mod log_limit;
 mod review;
 mod token;
 mod ttl_cache;
@@ -15,6 +16,7 @@ mod user;
 
 pub use authorization::{Authorizer, AuthorizerOptions};
 pub use limit::ReviewLimit;
+pub use log_limit::LogLimit;
 pub use review::{Access, AccessReviews, AudienceReviews, ReviewError, TokenReviews};
 pub use token::{TokenAuthenticator, TokenError, bearer_token};
 pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hpa_reviews::LogLimit;
 use tokio_rustls::rustls::{
     DigitallySignedStruct, DistinguishedName, Error, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -14,10 +15,7 @@ use tokio_rustls::rustls::{
 };
 use tracing::warn;
 
-use crate::{
-    der::{Subject, has_version_1},
-    log_limit::LogLimit,
-};
+use crate::der::{Subject, has_version_1};
 
 /// Asks clients for a certificate and checks that they have its key. Who issued it is checked for
 /// each request: a client with an unknown certificate may have a valid token, a certificate of one

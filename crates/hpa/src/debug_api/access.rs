@@ -52,7 +52,8 @@ pub(super) enum Denied {
     Forbidden { user: String, path: String },
     #[error("too many requests wait for a review")]
     Busy,
-    #[error("unable to review the request: {0}")]
+    /// The reason is not sent to the client, which has not shown that it may know it.
+    #[error("the API server does not review the request; the controller's log says why")]
     Unreviewed(String),
     /// Protects from web pages whose name resolves to a loopback address.
     #[error("the host {0:?} is not a name of the loopback interface")]

@@ -16,6 +16,7 @@ use hpa_controller::{
     Dependencies, Observer, Options,
     debug::{DebugView, DecisionRecorder, ViewSettings},
 };
+use hpa_reviews::LogLimit;
 use hpa_serve::{Handshake, ServingCertificate};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::{Bytes, Incoming};
@@ -30,6 +31,7 @@ use self::{
 };
 use crate::{
     args::RunArguments,
+    run,
     serve::{self, Connection, Endpoints, LongResponse, Renderer, Server, Text},
 };
 
@@ -72,7 +74,8 @@ pub(crate) async fn start(
     } else {
         let certificate = serve::certificates(&arguments.observation)?;
         let certificate = certificate.map_or_else(generate_certificate, Ok)?;
-        (Some(certificate), Access::reviewed(&dependencies.clients.api))
+        let client = run::separate_client(&arguments.cluster).await?;
+        (Some(certificate), Access::reviewed(&client))
     };
     let (server, _) = serve_view(address, certificate, access, view).await?;
     info!(%address, tls = !is_local, "serving the debug API");
@@ -96,8 +99,12 @@ async fn serve_view(
     access: Access,
     view: DebugView,
 ) -> anyhow::Result<(Server, SocketAddr)> {
-    let endpoints =
-        DebugEndpoints { view: Arc::new(view), access, renderer: Arc::new(Renderer::default()) };
+    let endpoints = DebugEndpoints {
+        view: Arc::new(view),
+        access,
+        renderer: Renderer::default(),
+        warnings: LogLimit::default(),
+    };
     serve::serve(address, certificate, MAX_RESPONSES, endpoints).await.with_context(|| {
         format!("unable to serve the debug API on {address} (--debug-bind-address, --debug-port)")
     })
@@ -107,7 +114,8 @@ async fn serve_view(
 struct DebugEndpoints {
     view: Arc<DebugView>,
     access: Access,
-    renderer: Arc<Renderer>,
+    renderer: Renderer,
+    warnings: LogLimit,
 }
 
 #[async_trait]
@@ -118,7 +126,7 @@ impl Endpoints for DebugEndpoints {
         connection: &Connection,
     ) -> Response<Text> {
         if let Err(denied) = self.access.check(request.headers(), request.uri().path()).await {
-            if let Denied::Unreviewed(error) = &denied {
+            if let (Denied::Unreviewed(error), true) = (&denied, self.warnings.is_due()) {
                 warn!(error, "unable to review a request to the debug API");
             }
             debug!(%denied, path = request.uri().path(), "refused a request to the debug API");

@@ -10,11 +10,11 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// When a line was logged last.
 #[derive(Debug, Default)]
-pub(crate) struct LogLimit(Mutex<Option<Instant>>);
+pub struct LogLimit(Mutex<Option<Instant>>);
 
 impl LogLimit {
     /// Whether to log the line now.
-    pub(crate) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         let now = Instant::now();
         let mut last = self.0.lock();
         let is_due = last.is_none_or(|last| now >= last + INTERVAL);
