@@ -121,7 +121,8 @@ pub(super) fn check_work(observed: &Observed) -> Vec<Check> {
         let count = usize::try_from(status.undecodable_objects).unwrap_or(usize::MAX);
         let text = format!("{} could not be decoded since the start", counted(count, "object"));
         checks.push(
-            Check::new(Level::Warning, text).hint("the controller's log names them: undecodable"),
+            Check::new(Level::Warning, text)
+                .hint("HPAControllerUndecodableObjects in docs/alerts.md"),
         );
     }
     checks
@@ -150,7 +151,7 @@ fn lateness(oldest: f64, period: f64) -> Check {
         seconds(period)
     );
     let check = Check::new(level, text);
-    if level == Level::Ok { check } else { check.hint("\"Overload\" in docs/debugging.md") }
+    if level == Level::Ok { check } else { check.hint("HPAControllerSyncsLate in docs/alerts.md") }
 }
 
 fn queue(status: &ControllerStatus) -> Check {
@@ -176,7 +177,7 @@ fn caches(status: &ControllerStatus) -> Check {
     let all: Vec<_> =
         ages.iter().map(|(resource, age)| format!("{resource} {}", seconds(*age))).collect();
     let check = Check::new(level, format!("caches confirmed: {} ago", all.join(", ")));
-    let hint = "the watch of this resource fails or is silent: see the controller's log";
+    let hint = "HPAControllerWatchStale in docs/alerts.md";
     if level == Level::Ok { check } else { check.hint(hint) }
 }
 
@@ -185,8 +186,7 @@ fn histories(status: &ControllerStatus) -> Check {
     if unsaved > 0.0 {
         let level = graded(unsaved, 0.0, UNSAVED_SECONDS);
         let text = format!("writes of histories have failed for {}", seconds(unsaved));
-        return Check::new(level, text)
-            .hint("after a leader change, stabilization windows would start empty");
+        return Check::new(level, text).hint("HPAControllerHistoryNotStored in docs/alerts.md");
     }
     Check::new(Level::Ok, "histories are stored")
 }
