@@ -9,7 +9,7 @@ mod unavailable;
 
 use hpa_controller::{
     AutoscalerApi,
-    debug::{AutoscalerDetail, AutoscalerList, ControllerStatus},
+    debug::{AutoscalerDetail, ControllerStatus},
     k8s::FieldManager,
 };
 use http::{Request, StatusCode, Uri};
@@ -127,29 +127,6 @@ impl DebugClient {
     pub(crate) async fn status(&self) -> Result<ControllerStatus, Unavailable> {
         let status = self.get("/debug/v1/status").await?;
         status.ok_or_else(|| Unavailable::not_the_api(&self.source))
-    }
-
-    /// All autoscalers, or those of a namespace.
-    #[allow(dead_code, reason = "for lists of autoscalers, as in a dashboard")]
-    pub(crate) async fn autoscalers(
-        &self,
-        namespace: Option<&str>,
-    ) -> Result<AutoscalerList, Unavailable> {
-        let namespace = namespace.map(escape).unwrap_or_default();
-        let path = format!("/debug/v1/autoscalers?limit=5000&namespace={namespace}");
-        let mut all: Option<AutoscalerList> = None;
-        let mut next = Some(String::new());
-        while let Some(token) = next {
-            let page: Option<AutoscalerList> =
-                self.get(&format!("{path}&continue={}", escape(&token))).await?;
-            let mut page = page.ok_or_else(|| Unavailable::not_the_api(&self.source))?;
-            next = page.next.take();
-            match &mut all {
-                Some(all) => all.items.extend(page.items),
-                None => all = Some(page),
-            }
-        }
-        all.ok_or_else(|| Unavailable::not_the_api(&self.source))
     }
 
     /// An autoscaler with its decisions since a time. `None` if the instance doesn't know it.
