@@ -20,6 +20,9 @@ use serde_json::{Value, json};
 
 use self::http::{Page, Stream};
 
+/// How often metrics are read.
+const PERIOD: Duration = Duration::from_secs(2);
+
 /// A testbed with the autoscaler `web` at 90 % of its target, and a dashboard.
 struct Cluster {
     testbed: Testbed,
@@ -57,14 +60,18 @@ fn forbidden() -> Value {
 
 impl Cluster {
     async fn new() -> Self {
-        Self::start(&[], None).await
+        Self::start(&[], None, PERIOD).await
     }
 
     async fn with_faults(faults: &[Value]) -> Self {
-        Self::start(faults, None).await
+        Self::start(faults, None, PERIOD).await
     }
 
-    async fn start(faults: &[Value], past: Option<Arc<dyn PastSource>>) -> Self {
+    async fn start(
+        faults: &[Value],
+        past: Option<Arc<dyn PastSource>>,
+        sync_period: Duration,
+    ) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let injected = Faults::new(1);
         for fault in faults {
@@ -79,7 +86,6 @@ impl Cluster {
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
-        let sync_period = Duration::from_secs(2);
         let options =
             Options { title: "a testbed".to_owned(), sync_period, past, ..Options::default() };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
@@ -185,7 +191,8 @@ async fn list_follows_changes() {
 
 #[tokio::test]
 async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
-    let cluster = Cluster::new().await;
+    // Nothing is read by time.
+    let cluster = Cluster::start(&[], None, 1000 * PERIOD).await;
     cluster.testbed.apply_all([event("web", "New size: 4"), event("other", "not mine")]);
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
@@ -210,12 +217,19 @@ async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     assert_eq!(view["report"]["metrics"][0]["podList"][3]["why"], "has failed");
     cluster.testbed.apply_all([event("web", "New size: 5")]);
     detail.until(|view| view["events"][0]["message"] == "New size: 5").await;
-    // The status is written, so the metrics are read again.
-    cluster.metrics.set_cpu_percent(90);
     cluster.testbed.apply_all([with_status(hpa("web"), 4, 6)]);
-    let view = detail.until(|view| view["report"]["scaleTo"] == 5).await;
+    detail.until(|view| view["row"]["state"] == "scaling").await;
+}
+
+#[tokio::test]
+async fn metrics_are_read_again_in_each_period() {
+    let cluster = Cluster::new().await;
+    let mut detail = cluster.detail("web").await;
+    detail.until(|view| view["report"]["metrics"][0]["utilization"] == 54).await;
+    cluster.metrics.set_cpu_percent(90);
+    let view = detail.until(|view| view["report"]["scaleTo"] == 6).await;
     let samples = view["series"]["samples"].as_array().expect("samples");
-    assert_eq!(samples.last().expect("a sample")[3], 5, "{samples:?}");
+    assert_eq!(samples.last().expect("a sample")[3], 6, "{samples:?}");
 }
 
 #[tokio::test]
@@ -303,7 +317,7 @@ impl PastSource for Controller {
 
 #[tokio::test]
 async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
-    let cluster = Cluster::start(&[], Some(Arc::new(Controller))).await;
+    let cluster = Cluster::start(&[], Some(Arc::new(Controller)), PERIOD).await;
     cluster.metrics.set_cpu_percent(10);
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
