@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, free_ports};
-use kube::{Client, Config, client::Body};
+use kube::{Client, Config, client::Body, config::KubeConfigOptions};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -136,10 +136,8 @@ impl Cluster {
     }
 
     /// Kills an instance, so that it doesn't release the lease.
-    pub(crate) async fn kill(&mut self, pod: &str) -> Result<()> {
-        let (process, _) = self.instances.remove(pod).context("no such instance")?;
-        drop(process);
-        Ok(())
+    pub(crate) fn kill(&mut self, pod: &str) -> Result<()> {
+        self.instances.remove(pod).map(drop).context("no such instance")
     }
 
     /// Replaces a pod by one without a port.
@@ -234,7 +232,8 @@ impl Cluster {
     /// The status of a request to the API server with this token.
     pub(crate) async fn get_from_api_server(&self, token: &str) -> Result<u16> {
         let kubeconfig = serde_json::from_value(self.server.kubeconfig(token))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
+        let config =
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         Ok(send(Client::try_from(config)?, "/api/v1/namespaces", None).await?.0)
     }
 
