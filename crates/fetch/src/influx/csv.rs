@@ -87,7 +87,8 @@ mod tests {
         Ok(4.0)
     )]
     #[case::quoted(
-        "#datatype,string,string,double\n#default,,,\n,note,x,metricvalue\n,\"a,\n\"\"b\"\"\",y,3\n",
+        "#datatype,string,string,double\n#default,,,\n,note,x,metricvalue\n\
+         ,\"a,\n\"\"b\"\"\",y,3\n",
         Ok(3.0)
     )]
     #[case::text(

@@ -41,7 +41,9 @@ async fn number_of_a_document_is_the_value() {
     "the connection failed"
 )]
 #[case::compressed(
-    Reply::Bytes(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec()),
+    Reply::Bytes(
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec()
+    ),
     "the response has a content encoding"
 )]
 #[tokio::test]

@@ -9,7 +9,8 @@ use crate::{Credential, Secret};
 fn vector(value: &str) -> Reply {
     ok(&format!(
         r#"{{"status":"success","data":{{"resultType":"vector","result":[
-            {{"metric":{{}},"value":[1700000000,"{value}"]}},{{"metric":{{}},"value":[1,"99"]}}]}}}}"#
+            {{"metric":{{}},"value":[1700000000,"{value}"]}},
+            {{"metric":{{}},"value":[1,"99"]}}]}}}}"#
     ))
 }
 

@@ -164,9 +164,10 @@ fn nakadi(server: &Server) -> Settings {
 /// Two pages of subscriptions, and the statistics of each.
 fn nakadi_reply(request: &str) -> Reply {
     match request.split(' ').nth(1).unwrap() {
-        "/subscriptions?consumer_group=g&event_type=a&event_type=b&owning_application=o" => ok(
-            r#"{"items":[{"id":"s1"},{"id":"s2"}],"_links":{"next":{"href":"/subscriptions?page=2"}}}"#,
-        ),
+        "/subscriptions?consumer_group=g&event_type=a&event_type=b&owning_application=o" => {
+            ok(r#"{"items":[{"id":"s1"},{"id":"s2"}],
+                "_links":{"next":{"href":"/subscriptions?page=2"}}}"#)
+        }
         "/subscriptions?page=2" => ok(r#"{"items":[{"id":"s3"}],"_links":{}}"#),
         "/subscriptions/s1/stats?show_time_lag=true" => {
             ok(r#"{"items":[{"event_type":"a","partitions":[

@@ -18,7 +18,8 @@ fn aws(request: &str) -> Reply {
     let path = request.split(' ').nth(1).unwrap();
     let end = (now() + 1.hour()).to_string();
     let document = format!(
-        r#"{{"AccessKeyId":"AKIDROLE","SecretAccessKey":"key","Token":"session","Expiration":"{end}"}}"#
+        r#"{{"AccessKeyId":"AKIDROLE","SecretAccessKey":"key",
+            "Token":"session","Expiration":"{end}"}}"#
     );
     match path {
         _ if target("GetQueueUrl") => ok(r#"{"QueueUrl":"https://sqs.test/1/orders"}"#),
