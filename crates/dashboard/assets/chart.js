@@ -26,7 +26,8 @@ export function createChart(container) {
   const head = element("thead");
   const summary = element("summary", { textContent: "As a table" });
   const table = element("table", { className: "values" }, head, body);
-  const details = element("details", {}, summary, element("div", { className: "scroll", tabIndex: 0 }, table));
+  const region = element("div", { className: "scroll", tabIndex: 0, role: "region" }, table);
+  const details = element("details", {}, summary, region);
   container.replaceChildren(picture, legend, readout, details);
   let last = null;
 
@@ -40,8 +41,7 @@ export function createChart(container) {
       ...drawLines(chart, scale), cursorOf(null));
     legend.replaceChildren(...legendItems(chart));
     table.setAttribute("aria-label", chart.title);
-    details.firstChild.nextSibling.setAttribute("aria-label", chart.title);
-    details.firstChild.nextSibling.setAttribute("role", "region");
+    region.setAttribute("aria-label", chart.title);
     fillTable(chart, head, body);
     setText(readout, "");
   };
@@ -70,7 +70,8 @@ export function createChart(container) {
 }
 
 function cursorOf(x) {
-  return x === null ? drawn("g") : drawn("path", { class: "cursor", d: `M${x} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` });
+  const line = `M${x} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}`;
+  return x === null ? drawn("g") : drawn("path", { class: "cursor", d: line });
 }
 
 function scales({ now, lines, levels, whole }, width) {
@@ -106,7 +107,8 @@ function grid({ now, format, whole }, { from, top, x, y }, width) {
   const steps = whole && top < 4 ? top : 4;
   for (let step = 0; step <= steps; step++) {
     const value = top * step / steps;
-    parts.push(drawn("path", { class: "grid", d: `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}` }));
+    const line = `M${MARGIN.left} ${y(value)}H${width - MARGIN.right}`;
+    parts.push(drawn("path", { class: "grid", d: line }));
     parts.push(label(format(value), MARGIN.left - 6, y(value) + 4, "end"));
   }
   const amount = width < 420 ? 2 : 4;

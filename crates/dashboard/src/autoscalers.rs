@@ -50,8 +50,8 @@ impl AutoscalerFeed {
                 Stop::Forbidden => {
                     let namespace = self.fallback.clone();
                     self.board.add_note(format!(
-                        "You may not list the {} of all namespaces, so only those of the \
-                         namespace {namespace} are shown. --namespace selects another one.",
+                        "You may not list the autoscalers of {} in all namespaces, so only those of \
+                         the namespace {namespace} are shown. --namespace selects another one.",
                         self.api
                     ));
                     self.namespace = Some(namespace);
@@ -99,7 +99,8 @@ impl AutoscalerFeed {
                     Some(403) if self.namespace.is_none() => ControlFlow::Break(Stop::Forbidden),
                     _ => {
                         let text = message(&error);
-                        let sentence = format!("The {} can't be read: {text}", self.api);
+                        let sentence =
+                            format!("The autoscalers of {} can't be read: {text}", self.api);
                         self.board.set_source(self.api, SourceState::Failed(sentence));
                         ControlFlow::Continue(())
                     }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! It reads with the rights of the user who started it, and writes nothing. A module imports only
-//! modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `autoscalers`, `cluster`, `detail`,
-//! `site`.
+//! modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `autoscalers`,
+//! `cluster`, `detail`, `site`.
 
 mod access;
 mod assets;
