@@ -61,6 +61,11 @@ tuning:
     cargo build --release -p hpa
     for file in examples/simulate/*.yaml; do target/release/hpa simulate $file --svg docs/tuning/$(basename $file .yaml).svg || exit 1; done
 
+# Print the table of recommendations in docs/tuning.md. It takes minutes.
+recommendations:
+    cargo build --release -p hpa
+    target/release/hpa recommend examples/simulate/*.yaml -o markdown
+
 # Check licenses, advisories, sources, duplicate and banned crates. Needs cargo-deny.
 deny:
     cargo deny check
@@ -98,4 +103,4 @@ completions:
     cargo build --profile dist -p hpa
     for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
     target/dist/hpa man > target/dist/hpa.1
-    for command in run adapter dashboard explain lint status shadow-report simulate rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    for command in run adapter dashboard explain lint status shadow-report simulate recommend rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done

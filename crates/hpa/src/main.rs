@@ -29,6 +29,7 @@ mod otlp;
 mod plugin_completion;
 mod prometheus_metrics;
 mod query_exports;
+mod recommend;
 mod rules;
 mod rules_provider;
 mod run;
@@ -88,6 +89,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Status(arguments) => return status::run(&arguments),
         Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
+        Command::Recommend(arguments) => return recommend::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,

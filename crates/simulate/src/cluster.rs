@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use hpa_calc::Pod;
 use hpa_workload::{
     model::{
-        ClusterModel, Container, Observation, Pod as ModelPod, WARM_READY_SECONDS, Workload,
-        WorkloadId,
+        ClusterModel, Container, Pod as ModelPod, Queue, WARM_READY_SECONDS, Workload, WorkloadId,
     },
     number,
     profile::PodProfile,
@@ -34,6 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) status_replicas: u32,
     kind: Kind,
     min_ready: f64,
+    /// The load per pod that the workload is sized for.
+    target_load: f64,
     /// The pod templates, oldest first. The last one is current.
     revisions: Vec<Revision>,
     rollouts: u32,
@@ -44,6 +45,26 @@ pub(crate) struct Cluster {
     template: PodTemplate,
     containers: Vec<Container>,
     views: BTreeMap<u64, Arc<Pod>>,
+}
+
+/// The workload at one time. Rates are in units per second.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Seen<'a> {
+    pub(crate) offered: f64,
+    /// The part of `offered` that the pods have capacity for.
+    pub(crate) served: f64,
+    /// Work that arrives in queues.
+    pub(crate) arriving: f64,
+    /// Work that the pods take from queues.
+    pub(crate) drained: f64,
+    /// `spec.replicas`.
+    pub(crate) replicas: u32,
+    /// Pods that are neither failed nor terminating.
+    pub(crate) pods: u32,
+    pub(crate) ready: u32,
+    /// Pods needed for the load, at the target load of the profile.
+    pub(crate) needed: u32,
+    pub(crate) queues: &'a [Queue],
 }
 
 /// The controller of the pods.
@@ -78,6 +99,7 @@ impl Cluster {
             status_replicas: 0,
             kind: kind(spec),
             min_ready: field("minReadySeconds").and_then(Value::as_f64).unwrap_or_default(),
+            target_load: profile.target(),
             revisions: vec![Revision { uid: format!("{}-0", spec.name), replicas: 0 }],
             rollouts: 0,
             incidents,
@@ -112,12 +134,15 @@ impl Cluster {
     pub(crate) fn tick(&mut self, second: f64) {
         self.model.step(second);
         self.apply_incidents(second);
-        let is_finished = |pod: &ModelPod| pod.is_finished(second);
-        let removes = self.model.pods().any(is_finished);
-        if removes {
-            self.model.retain_pods(|pod| !is_finished(pod));
+        let (mut removes, mut has_changed) = (false, self.needs_reconcile);
+        for pod in self.model.pods() {
+            removes |= pod.is_finished(second);
+            has_changed |= pod.is_dirty;
         }
-        if removes || self.needs_reconcile || self.model.pods().any(|pod| pod.is_dirty) {
+        if removes {
+            self.model.retain_pods(|pod| !pod.is_finished(second));
+        }
+        if removes || has_changed {
             self.reconcile();
         }
     }
@@ -133,8 +158,27 @@ impl Cluster {
         self.views.values().cloned().collect()
     }
 
-    pub(crate) fn observe(&self) -> Observation {
-        self.model.observe(self.start)
+    /// The true state now, which metrics show only late and with noise.
+    pub(crate) fn observe(&self) -> Seen<'_> {
+        let queues = &self.model.queues;
+        let Some(workload) = self.workload() else { return Seen { queues, ..Seen::default() } };
+        let (mut pods, mut ready) = (0, 0);
+        for pod in workload.pods.values() {
+            pods += u32::from(pod.lifecycle.is_active());
+            ready += u32::from(pod.lifecycle.is_ready());
+        }
+        let load = workload.offered + workload.arriving;
+        Seen {
+            offered: workload.offered,
+            served: workload.served,
+            arriving: workload.arriving,
+            drained: workload.drained,
+            replicas: self.replicas,
+            pods,
+            ready,
+            needed: number::ceil(load / self.target_load),
+            queues,
+        }
     }
 
     pub(crate) fn workload(&self) -> Option<&Workload> {
@@ -293,10 +337,10 @@ impl Cluster {
     fn update_views(&mut self) {
         let (template, start, views) = (&self.template, self.start, &mut self.views);
         let Some(workload) = self.model.workloads.get_mut(&self.id) else { return };
-        views.retain(|number, _| workload.pods.contains_key(number));
-        for (number, pod) in workload.pods.iter_mut().filter(|(_, pod)| pod.is_dirty) {
+        views.retain(|number, _| workload.pods.get(*number).is_some());
+        for pod in workload.pods.values_mut().filter(|pod| pod.is_dirty) {
             pod.is_dirty = false;
-            views.insert(*number, Arc::new(template.view(pod, start)));
+            views.insert(pod.number(), Arc::new(template.view(pod, start)));
         }
     }
 }

@@ -34,6 +34,7 @@ mod outcome;
 mod parallel;
 mod pod_view;
 mod readings;
+pub mod recommend;
 pub mod report;
 mod run;
 

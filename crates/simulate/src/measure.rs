@@ -2,12 +2,10 @@
 
 use std::collections::VecDeque;
 
-use hpa_workload::{
-    model::{Observation, WorkloadObservation},
-    number,
-};
+use hpa_workload::{model::Backlog, number};
 
 use crate::{
+    cluster::Seen,
     file::{Cost, Objective},
     outcome::{Latency, Outcome, Overload, QueueWait, Reaction, Replicas, Rescales},
 };
@@ -93,17 +91,13 @@ impl Weighted {
 }
 
 impl Measure {
-    pub(crate) fn new(objective: Objective, cost: Cost, start: &Observation) -> Self {
+    pub(crate) fn new(objective: Objective, cost: Cost, start: &Seen<'_>) -> Self {
         let queues = start.queues.iter().map(|queue| {
-            let waiting = if queue.backlog > 0.0 { vec![(0.0, queue.backlog)] } else { vec![] };
-            QueueMeasure {
-                waiting: waiting.into(),
-                arrived: queue.arrived,
-                drained: queue.drained,
-                waits: Weighted::default(),
-            }
+            let Backlog { waiting, arrived, drained } = queue.backlog;
+            let waiting = if waiting > 0.0 { vec![(0.0, waiting)] } else { vec![] };
+            QueueMeasure { waiting: waiting.into(), arrived, drained, waits: Weighted::default() }
         });
-        let desired = start.workloads.first().map_or(0, |workload| workload.desired);
+        let desired = start.replicas;
         Self {
             objective,
             cost,
@@ -125,26 +119,28 @@ impl Measure {
     }
 
     /// Adds the second that ends at `now`.
-    pub(crate) fn add_second(&mut self, now: f64, seen: &Observation, capacity: f64) {
-        let Some(workload) = seen.workloads.first() else { return };
+    pub(crate) fn add_second(&mut self, now: f64, seen: &Seen<'_>, capacity: f64) {
         self.duration = now;
-        self.pod_seconds += f64::from(workload.pods);
-        self.replica_seconds += f64::from(workload.desired);
-        self.add_replicas(workload);
-        let lost = (workload.offered - workload.served).max(0.0);
-        let lost = if lost > workload.offered * EPSILON { lost } else { 0.0 };
-        self.load += workload.offered;
+        self.pod_seconds += f64::from(seen.pods);
+        self.replica_seconds += f64::from(seen.replicas);
+        let replicas = &mut self.replicas;
+        replicas.min = replicas.min.min(seen.replicas);
+        replicas.max = replicas.max.max(seen.replicas);
+        replicas.needed_max = replicas.needed_max.max(seen.needed);
+        let lost = (seen.offered - seen.served).max(0.0);
+        let lost = if lost > seen.offered * EPSILON { lost } else { 0.0 };
+        self.load += seen.offered;
         self.overloaded += lost;
-        if workload.offered > 0.0 {
-            let utilization = if lost > 0.0 { 1.0 } else { workload.offered / capacity };
+        if seen.offered > 0.0 {
+            let utilization = if lost > 0.0 { 1.0 } else { seen.offered / capacity };
             let slowdown = 1.0 / (1.0 - utilization.min(MAX_UTILIZATION));
-            self.slowdown.add(slowdown, workload.offered);
+            self.slowdown.add(slowdown, seen.offered);
         }
         let is_late = self.add_queues(now, seen);
         if lost > 0.0 || is_late {
             self.overload_seconds += 1.0;
         }
-        let is_short = workload.ready < workload.needed;
+        let is_short = seen.ready < seen.needed;
         match (self.shortage_since, is_short) {
             (None, true) => self.shortage_since = Some(now),
             (Some(since), false) => {
@@ -155,26 +151,20 @@ impl Measure {
         }
     }
 
-    fn add_replicas(&mut self, workload: &WorkloadObservation) {
-        let replicas = &mut self.replicas;
-        replicas.min = replicas.min.min(workload.desired);
-        replicas.max = replicas.max.max(workload.desired);
-        replicas.needed_max = replicas.needed_max.max(workload.needed);
-    }
-
     /// Whether the work that is drained, or the oldest that waits, is late.
-    fn add_queues(&mut self, now: f64, seen: &Observation) -> bool {
+    fn add_queues(&mut self, now: f64, seen: &Seen<'_>) -> bool {
         let limit = self.objective.max_wait.get();
         let mut is_late = false;
         let mut backlog = 0.0;
-        for (measure, queue) in self.queues.iter_mut().zip(&seen.queues) {
-            let arrived = queue.arrived - measure.arrived;
+        for (measure, queue) in self.queues.iter_mut().zip(seen.queues) {
+            let Backlog { waiting, arrived: total_arrived, drained: total_drained } = queue.backlog;
+            let arrived = total_arrived - measure.arrived;
             if arrived > 0.0 {
                 measure.waiting.push_back((now, arrived));
                 self.load += arrived;
             }
-            let mut drained = queue.drained - measure.drained;
-            (measure.arrived, measure.drained) = (queue.arrived, queue.drained);
+            let mut drained = total_drained - measure.drained;
+            (measure.arrived, measure.drained) = (total_arrived, total_drained);
             while let Some((since, work)) = measure.waiting.front_mut() {
                 let done = work.min(drained);
                 let wait = now - *since;
@@ -190,7 +180,7 @@ impl Measure {
                 }
                 measure.waiting.pop_front();
             }
-            backlog += queue.backlog;
+            backlog += waiting;
         }
         self.max_backlog = self.max_backlog.max(backlog);
         is_late

@@ -4,7 +4,7 @@ use hpa_calc::{
     Explanation, History, HorizontalPodAutoscaler, Plan, Readings, Scale, SelectedPods, Settings,
     explain::Reason, pause::Pause,
 };
-use hpa_workload::{number, seconds::timestamp_at};
+use hpa_workload::seconds::timestamp_at;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -137,6 +137,7 @@ impl<'a> Simulator<'a> {
         let controller = &self.variant.controller;
         let (period, end) = (controller.sync_period.get(), self.variant.cluster.duration.get());
         let mut reconcile_at = controller.first_reconcile(self.variant.cluster.seed);
+        let pod_capacity = self.variant.pod_capacity();
         let mut second = 1.0;
         while second <= end {
             while reconcile_at < second {
@@ -144,8 +145,8 @@ impl<'a> Simulator<'a> {
                 reconcile_at += period;
             }
             self.cluster.tick(second);
-            let capacity = self.capacity();
-            self.measure.add_second(second, &self.cluster.observe(), capacity);
+            let seen = self.cluster.observe();
+            self.measure.add_second(second, &seen, f64::from(seen.ready) * pod_capacity);
             if second % SECONDS_PER_HOUR == 0.0
                 && let Some(on_hour) = self.options.on_hour
             {
@@ -155,14 +156,6 @@ impl<'a> Simulator<'a> {
         }
         self.run.outcome = self.measure.finish();
         self.run
-    }
-
-    /// What the ready pods can serve, in units per second.
-    fn capacity(&self) -> f64 {
-        self.cluster.workload().map_or(0.0, |workload| {
-            let ready = workload.pods.values().filter(|pod| pod.lifecycle.is_ready()).count();
-            f64::from(number::count(ready)) * self.variant.pod_capacity()
-        })
     }
 
     fn reconcile(&mut self, second: f64) {
@@ -218,16 +211,14 @@ impl<'a> Simulator<'a> {
 
     fn add_point(&mut self, second: f64, explanation: &Explanation) {
         let seen = self.cluster.observe();
-        let Some(workload) = seen.workloads.first() else { return };
-        let arriving = self.cluster.workload().map_or(0.0, |workload| workload.arriving);
         self.run.timeline.push(Point {
             second,
-            load: workload.offered + arriving,
-            served: workload.served + workload.drained,
-            capacity: self.capacity(),
-            backlog: seen.queues.iter().map(|queue| queue.backlog).fold(0.0, f64::max),
-            ready: workload.ready,
-            pods: workload.pods,
+            load: seen.offered + seen.arriving,
+            served: seen.served + seen.drained,
+            capacity: f64::from(seen.ready) * self.variant.pod_capacity(),
+            backlog: seen.queues.iter().map(|queue| queue.backlog.waiting).fold(0.0, f64::max),
+            ready: seen.ready,
+            pods: seen.pods,
             replicas: self.cluster.replicas,
             recommended: explanation
                 .proposed_replicas

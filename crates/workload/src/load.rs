@@ -136,6 +136,28 @@ impl Load {
         }
     }
 
+    /// Multiplies the load.
+    pub fn scale(&mut self, factor: f64) {
+        match self {
+            Self::Constant(value) => *value *= factor,
+            Self::Ramp(ramp) => {
+                ramp.from *= factor;
+                ramp.to *= factor;
+            }
+            Self::Spike(spike) => spike.peak *= factor,
+            Self::Diurnal(diurnal) => {
+                diurnal.low *= factor;
+                diurnal.peak *= factor;
+            }
+            Self::Steps(steps) => steps.iter_mut().for_each(|step| step.value *= factor),
+            Self::Samples(samples) => {
+                samples.points.iter_mut().for_each(|(_, value)| *value *= factor);
+            }
+            Self::Sum(loads) => loads.iter_mut().for_each(|load| load.scale(factor)),
+            Self::Repeat(repeat) => repeat.load.scale(factor),
+        }
+    }
+
     /// All recorded samples in this load.
     pub fn samples_mut(&mut self) -> Vec<&mut Samples> {
         match self {

@@ -1,6 +1,6 @@
 //! Random numbers that depend only on the seed and on what they are for, not on the order of use.
 
-use fastrand::Rng;
+pub use fastrand::Rng;
 
 /// The characters of generated names. Without vowels, 0, 1 and 3 they can't form words.
 const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

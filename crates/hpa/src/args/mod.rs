@@ -19,6 +19,7 @@ mod kubectl;
 mod lint;
 mod man;
 mod prometheus;
+mod recommend;
 mod rules;
 mod rules_compare;
 mod rules_file;
@@ -59,6 +60,7 @@ pub(crate) use self::{
     lint::{LintArguments, LintFormat},
     man::ManArguments,
     prometheus::{DEFAULT_URL, PrometheusArguments},
+    recommend::{RecommendArguments, RecommendationFormat},
     rules::{
         CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, ResourceArguments,
         RulesArguments, RulesCommand,
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     Lint(Box<LintArguments>),
     /// Run an autoscaler on a modelled workload in virtual time, and compare variants
     Simulate(SimulateArguments),
+    /// Search for better settings of an autoscaler by simulation
+    Recommend(RecommendArguments),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions

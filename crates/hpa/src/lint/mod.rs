@@ -14,6 +14,7 @@ mod tests;
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Context;
+use serde_json::Value;
 
 use self::{
     finding::{Finding, Severity},
@@ -21,7 +22,7 @@ use self::{
 };
 use crate::{
     args::{LintArguments, LintFormat},
-    manifests,
+    manifests::{self, Manifest},
     rules::builtin_mapper,
 };
 
@@ -50,6 +51,13 @@ pub(crate) fn run(arguments: &LintArguments) -> anyhow::Result<ExitCode> {
     let failing = if arguments.warnings_as_notes { Severity::Error } else { Severity::Warning };
     let has_failed = findings.iter().any(|finding| finding.severity() >= failing);
     Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The rules that objects violate, for objects that a command generates.
+pub(crate) fn violated_rules(objects: Vec<Value>) -> Vec<&'static str> {
+    let manifest = |object| Manifest { file: String::new(), line: 1, object };
+    let workspace = Workspace::from_manifests(objects.into_iter().map(manifest).collect());
+    check(&workspace).iter().map(|finding| finding.rule.id).collect()
 }
 
 /// Everything that is found, by file, line and rule.

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use hpa_simulate::{BASE, Run, RunOptions, Study, Variant, json_schema, map_parallel, report};
 use serde::Serialize;
 
-use self::progress::Progress;
+pub(crate) use self::{progress::Progress, scenario::load};
 use crate::args::{SimulateArguments, SimulationFormat};
 
 const SECONDS_PER_HOUR: f64 = 3600.0;
@@ -20,7 +20,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
         print(&format!("{:#}\n", json_schema()))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let mut study = scenario::load(file)?;
+    let mut study = load(file)?;
     select(&mut study, &arguments.variant)?;
     if let Some(seed) = arguments.seed {
         study.variants = study.variants.iter().map(|one| one.with_seed(seed)).collect();
@@ -122,6 +122,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("unable to write {}", path.display()))
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
+/// Writes to standard output.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("unable to write to standard output")
 }

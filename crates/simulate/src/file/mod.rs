@@ -48,6 +48,11 @@ pub struct Variant {
     pub cluster: Scenario,
 }
 
+/// The autoscaler of a manifest, if the API server accepts it.
+pub(crate) fn decode_autoscaler(manifest: &Value) -> Option<HorizontalPodAutoscaler> {
+    autoscaler::decode(manifest).ok()
+}
+
 impl Variant {
     /// The most load that a ready pod serves, in units per second. For a workload that only drains
     /// queues, the most that it drains.
@@ -57,6 +62,13 @@ impl Variant {
         let drained = drained.fold(0.0, f64::max);
         let capacity = profile.effective_capacity();
         if drained > 0.0 { capacity.min(drained) } else { capacity }
+    }
+
+    /// Multiplies the load and the arrivals of queues.
+    pub(crate) fn scale_load(&mut self, factor: f64) {
+        self.workload.load.scale(factor);
+        self.cluster.workloads.iter_mut().for_each(|workload| workload.load.scale(factor));
+        self.cluster.queues.iter_mut().for_each(|queue| queue.arrivals.scale(factor));
     }
 
     /// The variant with another seed.

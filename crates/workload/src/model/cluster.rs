@@ -127,7 +127,7 @@ impl ClusterModel {
     pub fn pod(&self, id: &(String, String)) -> Option<(&Workload, &Pod)> {
         let (workload, number) = self.workload_by_pod.get(id)?;
         let workload = self.workloads.get(workload)?;
-        Some((workload, workload.pods.get(number)?))
+        Some((workload, workload.pods.get(*number)?))
     }
 
     /// The workload with this identity. If it is new, it gets the default profile and no load.
@@ -150,14 +150,12 @@ impl ClusterModel {
     pub fn add_pod(&mut self, id: &WorkloadId, mut pod: Pod) {
         let (seed, now) = (self.seed, self.now);
         let workload = self.workload(id);
-        let number = workload.created_pods;
-        workload.created_pods += 1;
-        pod.random_key = id.pod_key(number);
+        pod.random_key = id.pod_key(workload.pods.next_number());
         let mut rng = random::rng(seed, pod.random_key, 0);
         pod.weight = 1.0 + workload.profile.imbalance * (2.0 * rng.f64() - 1.0);
         pod.lifecycle = Lifecycle::new(now, delays(&workload.profile, &mut rng));
         let key = (pod.namespace.clone(), pod.name.clone());
-        workload.pods.insert(number, pod);
+        let number = workload.pods.push(pod);
         self.workload_by_pod.insert(key, (id.clone(), number));
     }
 
@@ -165,7 +163,7 @@ impl ClusterModel {
     pub fn retain_pods(&mut self, keep: impl Fn(&Pod) -> bool) {
         let index = &mut self.workload_by_pod;
         for workload in self.workloads.values_mut() {
-            workload.pods.retain(|_, pod| {
+            workload.pods.retain(|pod| {
                 let is_kept = keep(pod);
                 if !is_kept {
                     index.remove(&(pod.namespace.clone(), pod.name.clone()));

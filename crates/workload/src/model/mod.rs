@@ -8,6 +8,7 @@ mod lifecycle;
 mod metrics;
 mod observation;
 mod pod;
+mod pods;
 mod workload;
 
 pub use self::{
@@ -17,5 +18,6 @@ pub use self::{
     metrics::{Metric, MetricSources, ObjectMetric},
     observation::{Observation, QueueObservation, WorkloadObservation},
     pod::{Container, Pod, UsageSample},
+    pods::Pods,
     workload::{Queue, Totals, Workload, WorkloadId},
 };

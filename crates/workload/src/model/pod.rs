@@ -43,6 +43,8 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// Selects the pod's random numbers.
     pub random_key: u64,
+    /// How many pods the workload had before. [`Pods`](super::Pods) sets it.
+    pub(super) number: u64,
     /// Share of the load, relative to the workload's other pods.
     pub weight: f64,
     /// Load served now, queued work included, in units per second.
@@ -81,6 +83,7 @@ impl Pod {
             lifecycle: Lifecycle::new(0.0, Delays::default()),
             containers: Vec::new(),
             random_key: 0,
+            number: 0,
             weight: 1.0,
             load: 0.0,
             served: 0.0,
@@ -124,6 +127,11 @@ impl Pod {
             PodState::Evicted { since } => now - since >= EVICTED_POD_TTL,
             _ => false,
         }
+    }
+
+    /// How many pods the workload had before.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether the pod counts against the cluster's `maxPods`.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{backlog::Backlog, pod::Pod};
+use super::{backlog::Backlog, pod::Pod, pods::Pods};
 use crate::{
     load::Load,
     number,
@@ -56,10 +56,7 @@ pub struct Workload {
     pub usage: ResourceUsage,
     pub load: Load,
     pub pod_metrics: Vec<PodMetricSpec>,
-    /// Pods in the order of their creation.
-    pub pods: BTreeMap<u64, Pod>,
-    /// How many pods have been created.
-    pub(super) created_pods: u64,
+    pub pods: Pods,
     /// `spec.replicas` of the object.
     pub desired: u32,
     pub offered: f64,
@@ -89,8 +86,7 @@ impl Workload {
             profile,
             load,
             pod_metrics,
-            pods: BTreeMap::new(),
-            created_pods: 0,
+            pods: Pods::default(),
             desired: 0,
             offered: 0.0,
             served: 0.0,

@@ -1,0 +1,73 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+const RECOMMEND_EXAMPLES: &str = "\
+Examples:
+  Search for better settings of the autoscaler of a scenario:
+    hpa recommend examples/simulate/flapping.yaml
+
+  Try more settings, with more seeds and a larger load:
+    hpa recommend scenario.yaml --candidates 5000 --seeds 10 --load-factors 1,1.3
+
+  Apply the suggestion:
+    kubectl patch hpa web --type merge -p \"$(hpa recommend scenario.yaml -o patch)\"
+
+Risk is the share of the load beyond the capacity of the ready pods, in the worst of
+the runs. docs/tuning.md says how the search works and what it assumes.
+
+Exit status: 0 if there is a suggestion, 1 if the current settings are as good.";
+
+/// The arguments of `hpa recommend`.
+#[derive(Args, Debug)]
+#[command(after_help = RECOMMEND_EXAMPLES)]
+pub(crate) struct RecommendArguments {
+    /// Scenarios in YAML, as for `hpa simulate`. Their variants are ignored. - reads standard input
+    #[arg(value_name = "SCENARIO", required = true)]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// The format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: RecommendationFormat,
+    /// How many settings to try
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000,
+        value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub(crate) candidates: u32,
+    /// How many seeds to run the best settings with
+    #[arg(long, value_name = "NUMBER", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) seeds: u32,
+    /// What to multiply the load by. Every seed runs with each factor
+    #[arg(long, value_name = "FACTORS", value_delimiter = ',', default_value = "1,1.15",
+        value_parser = factor)]
+    pub(crate) load_factors: Vec<f64>,
+    /// A risk up to this percentage of the load is low enough: prefer a lower cost
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percentage)]
+    pub(crate) max_risk: f64,
+}
+
+/// The output of `hpa recommend`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RecommendationFormat {
+    /// The suggestion, why, and the best trade-offs
+    #[default]
+    Text,
+    Json,
+    /// Only the merge patch of the suggestion
+    Patch,
+    /// A table with a row per scenario: the default behavior and the suggestion
+    Markdown,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.trim().parse::<f64>() {
+        Ok(factor) if factor > 0.0 && factor <= 100.0 => Ok(factor),
+        _ => Err("must be more than 0 and at most 100".to_owned()),
+    }
+}
+
+fn percentage(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("must be a number from 0 to 100".to_owned()),
+    }
+}

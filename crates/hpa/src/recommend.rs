@@ -1,0 +1,175 @@
+//! `hpa recommend`.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use anyhow::Context;
+use hpa_simulate::{
+    Variant,
+    recommend::{Choice, Recommendation, Score, SearchOptions, recommend},
+    report::{percent, span},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{RecommendArguments, RecommendationFormat},
+    lint,
+    simulate::{Progress, load, print},
+};
+
+/// The header of the table in Markdown.
+const MARKDOWN: &str = "\
+| scenario | default behavior: pod-hours, risk | suggestion: pod-hours, risk | settings |
+|---|---|---|---|
+";
+
+/// Searches for better settings of the autoscalers of scenarios.
+pub(crate) fn run(arguments: &RecommendArguments) -> anyhow::Result<ExitCode> {
+    let mut has_suggestions = true;
+    if arguments.output == RecommendationFormat::Markdown {
+        print(MARKDOWN)?;
+    }
+    for (index, file) in arguments.scenarios.iter().enumerate() {
+        let study = load(file)?;
+        let base = study.variants.first().context("the scenario is empty")?;
+        let found = search(base, arguments);
+        has_suggestions &= found.suggested.is_some();
+        let separator = if index > 0 { "\n" } else { "" };
+        print(&match arguments.output {
+            RecommendationFormat::Text => format!("{separator}{}", text(base, &found)),
+            RecommendationFormat::Json => {
+                serde_json::to_string_pretty(&found).context("unable to write JSON")? + "\n"
+            }
+            RecommendationFormat::Patch => {
+                found.suggested.as_ref().map(|one| format!("{}\n", one.patch)).unwrap_or_default()
+            }
+            RecommendationFormat::Markdown => row(&study.name, &found),
+        })?;
+    }
+    Ok(if has_suggestions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
+    let options = SearchOptions {
+        candidates: usize::try_from(arguments.candidates).unwrap_or(usize::MAX),
+        seeds: arguments.seeds.into(),
+        load_factors: arguments.load_factors.clone(),
+        max_risk: arguments.max_risk / 100.0,
+    };
+    let accepted = objections(base, &base.manifest);
+    let accepts = |manifest: &Value| {
+        objections(base, manifest).iter().all(|objection| accepted.contains(objection))
+    };
+    let progress = Progress::new(options.runs() as f64, "runs");
+    let found = recommend(base, &options, &accepts, &|| progress.add(1.0));
+    progress.finish();
+    found
+}
+
+/// A row of the table in Markdown.
+fn row(name: &str, found: &Recommendation) -> String {
+    let score = |score: &Score| format!("{:.2}, {}", score.pod_hours, percent(score.risk));
+    let default = score(&found.default_behavior);
+    match &found.suggested {
+        Some(one) => {
+            format!(
+                "| {name} | {default} | {} | {} |\n",
+                score(&one.score),
+                one.settings.join("; ")
+            )
+        }
+        None => format!("| {name} | {default} | - | {} |\n", found.reason),
+    }
+}
+
+/// The rules of `hpa lint` that a manifest violates, with the pods of the scenario.
+fn objections(base: &Variant, manifest: &Value) -> Vec<&'static str> {
+    let mut hpa = manifest.clone();
+    let metadata = serde_json::to_value(&base.autoscaler.metadata).unwrap_or_default();
+    if let Some(members) = hpa.as_object_mut() {
+        members.insert("apiVersion".to_owned(), "autoscaling/v2".into());
+        members.insert("kind".to_owned(), hpa_crd::KIND.into());
+        members.insert("metadata".to_owned(), metadata);
+    }
+    lint::violated_rules(vec![hpa, target(base)])
+}
+
+/// The target as a manifest, so that requests are checked.
+fn target(base: &Variant) -> Value {
+    let (workload, reference) = (&base.workload, &base.autoscaler.spec.scale_target_ref);
+    let profile = workload.profile.as_ref().unwrap_or(&base.cluster.default_profile);
+    json!({
+        "apiVersion": reference.api_version, "kind": reference.kind,
+        "metadata": { "name": workload.name, "namespace": workload.namespace },
+        "spec": {
+            "selector": { "matchLabels": { "app": workload.name } },
+            "template": {
+                "metadata": { "labels": { "app": workload.name } },
+                "spec": { "containers": profile.containers("app:1") },
+            },
+        },
+    })
+}
+
+fn text(base: &Variant, found: &Recommendation) -> String {
+    let mut text = String::new();
+    match &found.suggested {
+        Some(suggested) => {
+            let _ = writeln!(text, "Suggestion: {}\n", found.reason);
+            for setting in &suggested.settings {
+                let _ = writeln!(text, "  {setting}");
+            }
+            let name = &base.autoscaler.metadata.name;
+            let _ =
+                writeln!(text, "\nkubectl patch hpa {name} --type merge -p '{}'", suggested.patch);
+        }
+        None => {
+            let _ = writeln!(text, "No suggestion: {}.", found.reason);
+        }
+    }
+    text.push('\n');
+    text += &comparison(found);
+    if !found.effects.is_empty() {
+        text += "\nWhat each setting does: the suggestion without it\n\n";
+        let rows = found.effects.iter().map(|effect| (effect.setting.clone(), effect.without));
+        text += &table("WITHOUT", rows.collect());
+    }
+    text += "\nThe best trade-offs of cost and risk\n\n";
+    let rows = found.front.iter().map(|one: &Choice| (one.settings.join("; "), one.score));
+    text += &table("SETTINGS", rows.collect());
+    let _ = writeln!(text, "\n{} settings were simulated. Assumptions:", found.tried);
+    for assumption in &found.assumptions {
+        let _ = writeln!(text, "- {assumption}");
+    }
+    text
+}
+
+fn comparison(found: &Recommendation) -> String {
+    let mut rows = vec![
+        ("current".to_owned(), found.current),
+        ("default behavior".to_owned(), found.default_behavior),
+    ];
+    rows.extend(found.suggested.as_ref().map(|one| ("suggestion".to_owned(), one.score)));
+    table("SETTINGS", rows)
+}
+
+/// Scores with a label each, which comes last because it may be long.
+fn table(label: &str, rows: Vec<(String, Score)>) -> String {
+    let has_queue = rows.iter().any(|(_, score)| score.wait_p99_seconds > 0.0);
+    let mut text = format!("{:>10}  {:>8}  {:>8}", "POD-HOURS", "RISK", "LATENCY");
+    text += if has_queue { "      WAIT" } else { "" };
+    let _ = writeln!(text, "  {:>8}  {:>9}  {label}", "SCALINGS", "REVERSALS");
+    for (label, score) in rows {
+        let _ = write!(
+            text,
+            "{:>10.2}  {:>8}  {:>7.1}×",
+            score.pod_hours,
+            percent(score.risk),
+            score.latency_p99
+        );
+        if has_queue {
+            let _ = write!(text, "  {:>8}", span(score.wait_p99_seconds));
+        }
+        let _ = writeln!(text, "  {:>8.1}  {:>9.1}  {label}", score.rescales, score.reversals);
+    }
+    text
+}

@@ -1,0 +1,102 @@
+//! `hpa simulate` and `hpa recommend` as commands.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use std::{fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+/// A run of the program: exit status, standard output and standard error.
+fn hpa(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_hpa")).args(arguments).output().expect("hpa");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn example(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/simulate");
+    folder.join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn simulate_compares_variants_and_says_why_they_scale() {
+    let (status, table, errors) = hpa(&["simulate", &example("tolerance.yaml"), "--steps"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    assert!(table.starts_with("VARIANT"), "{table}");
+    assert!(table.contains("\nbase ") && table.contains("\ntarget 75 %"), "{table}");
+    assert!(table.contains("3 -> 4: cpu is at"), "{table}");
+}
+
+#[test]
+fn reports_need_no_other_file_and_name_every_variant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (html, svg) = (folder.path().join("report.html"), folder.path().join("charts.svg"));
+    let (status, json, _) = hpa(&[
+        "simulate",
+        &example("flapping.yaml"),
+        "--variant=base",
+        "--variant=window 5m",
+        "-ojson",
+        "--html",
+        &html.to_string_lossy(),
+        "--svg",
+        &svg.to_string_lossy(),
+    ]);
+    assert_eq!(status, Some(0));
+    let output: Value = serde_json::from_str(&json).expect("JSON");
+    let variants = output["variants"].as_array().expect("variants");
+    assert_eq!(variants.len(), 2);
+    let rescales = |index: usize| variants[index]["steps"].as_array().map(Vec::len);
+    assert!(rescales(0) > rescales(1), "the base flaps: {json}");
+    let page = fs::read_to_string(html).expect("a page");
+    let links = ["http://", "https://", "src="];
+    let links = links.into_iter().filter(|link| page.contains(link)).collect::<Vec<_>>();
+    assert!(links.is_empty(), "{links:?}");
+    assert!(page.contains("<h2>window 5m</h2>") && page.matches("<svg").count() == 2);
+    assert!(fs::read_to_string(svg).expect("charts").starts_with("<svg xmlns="));
+}
+
+#[test]
+fn errors_name_file_line_and_field() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("scenario.yaml");
+    let text = fs::read_to_string(example("flapping.yaml")).expect("the example");
+    fs::write(&file, text.replace("cpuPerUnit", "cpuPerUnits")).expect("a file");
+    let (status, _, errors) = hpa(&["simulate", &file.to_string_lossy()]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("yaml: line 25, column 5: workload.profile.cpuPerUnits:"), "{errors}");
+    let (status, _, errors) = hpa(&["simulate", &example("flapping.yaml"), "--variant=none"]);
+    assert_eq!(status, Some(1));
+    assert!(errors.contains("no variant \"none\": there are base, window 5m"), "{errors}");
+}
+
+#[test]
+fn schema_is_printed() {
+    let (status, schema, _) = hpa(&["simulate", "--schema"]);
+    assert_eq!(status, Some(0));
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    assert!(schema["properties"]["workload"].is_object());
+}
+
+#[test]
+fn suggestion_is_better_than_the_default_behavior_and_lint_accepts_it() {
+    let arguments = ["--candidates=60", "--seeds=1", "--load-factors=1", "-ojson"];
+    let file = example("metric-outage.yaml");
+    let (_, json, errors) = hpa(&[&["recommend", &file], &arguments[..]].concat());
+    let found: Value = serde_json::from_str(&json).unwrap_or_else(|_| panic!("{errors}"));
+    let number = |path: &str| found.pointer(path).and_then(Value::as_f64).expect("a number");
+    let (cost, risk) = (number("/defaultBehavior/podHours"), number("/defaultBehavior/risk"));
+    let (new_cost, new_risk) =
+        (number("/suggested/score/podHours"), number("/suggested/score/risk"));
+    assert!(
+        new_cost <= cost && new_risk < risk || new_risk <= risk + 1e-4 && new_cost < cost,
+        "{cost} {risk} -> {new_cost} {new_risk}"
+    );
+    let front = found["front"].as_array().expect("the front");
+    let risks: Vec<f64> = front.iter().filter_map(|one| one["score"]["risk"].as_f64()).collect();
+    assert!(risks.is_sorted_by(|one, other| one >= other), "{risks:?}");
+    let again = hpa(&[&["recommend", &file], &arguments[..]].concat());
+    assert_eq!(again.1, json, "the same seed gives the same suggestion");
+    let patch = &found["suggested"]["patch"];
+    assert!(patch["spec"].is_object(), "{patch}");
+}

@@ -1,0 +1,155 @@
+//! Runs settings and measures them.
+
+use serde::Serialize;
+
+use super::{SearchOptions, candidate::Candidate};
+use crate::{file::Variant, outcome::Outcome, parallel::map_parallel};
+
+const PERCENTILE: f64 = 0.99;
+
+/// What settings cost and risk, over all runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Score {
+    /// The mean.
+    pub pod_hours: f64,
+    /// The mean overload by share of load.
+    pub overload: f64,
+    /// The 99th percentile of it.
+    pub risk: f64,
+    /// The largest latency at the 99th percentile, as a multiple of that on an idle pod.
+    pub latency_p99: f64,
+    /// The longest wait in queues at the 99th percentile, in seconds.
+    pub wait_p99_seconds: f64,
+    /// The mean number of scalings.
+    pub rescales: f64,
+    /// The mean number of reversals.
+    pub reversals: f64,
+}
+
+impl Score {
+    /// What is compared as cost.
+    pub fn cost(&self) -> f64 {
+        self.pod_hours
+    }
+
+    fn new(outcomes: &[Outcome]) -> Self {
+        let count = outcomes.len().max(1) as f64;
+        let mean = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).sum::<f64>() / count;
+        let max = |value: fn(&Outcome) -> f64| outcomes.iter().map(value).fold(0.0, f64::max);
+        let mut risks: Vec<f64> =
+            outcomes.iter().map(|outcome| outcome.overload.share_of_load).collect();
+        risks.sort_by(f64::total_cmp);
+        Self {
+            pod_hours: mean(|outcome| outcome.pod_hours),
+            overload: mean(|outcome| outcome.overload.share_of_load),
+            risk: percentile(&risks),
+            latency_p99: max(|outcome| outcome.latency.map_or(1.0, |latency| latency.p99)),
+            wait_p99_seconds: max(|outcome| outcome.queue.map_or(0.0, |queue| queue.p99_seconds)),
+            rescales: mean(|outcome| f64::from(outcome.rescales.total())),
+            reversals: mean(|outcome| f64::from(outcome.rescales.reversals)),
+        }
+    }
+}
+
+/// The 99th percentile of sorted values, by nearest rank.
+fn percentile(sorted: &[f64]) -> f64 {
+    let below = sorted
+        .iter()
+        .enumerate()
+        .take_while(|(index, _)| (*index as f64) < PERCENTILE * sorted.len() as f64);
+    below.last().map_or(0.0, |(_, value)| *value)
+}
+
+/// Settings, the runs so far and their score.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub(super) candidate: Candidate,
+    outcomes: Vec<Outcome>,
+    pub(super) score: Score,
+}
+
+/// Runs settings with all seeds and loads.
+pub(super) struct Evaluator<'a> {
+    /// Seed and factor of the load of each run.
+    runs: Vec<(u64, f64)>,
+    on_run: &'a (dyn Fn() + Sync),
+}
+
+impl<'a> Evaluator<'a> {
+    pub(super) fn new(
+        base: &Variant,
+        options: &SearchOptions,
+        on_run: &'a (dyn Fn() + Sync),
+    ) -> Self {
+        let seeds = 0..options.seeds.max(1);
+        let runs = seeds.flat_map(|seed| {
+            let seed = base.cluster.seed.wrapping_add(seed);
+            options.load_factors.iter().map(move |factor| (seed, *factor))
+        });
+        let mut runs: Vec<(u64, f64)> = runs.collect();
+        // The first run, which selects the finalists, is the hardest.
+        runs.sort_by(|one, other| other.1.total_cmp(&one.1));
+        Self { runs, on_run }
+    }
+
+    /// Makes all runs of one candidate.
+    pub(super) fn all(&self, candidate: &Candidate) -> Score {
+        let run = |run: &(u64, f64)| self.run(candidate, *run);
+        Score::new(&map_parallel(&self.runs, run, |_| {}))
+    }
+
+    /// Makes the first run of each candidate.
+    pub(super) fn first(&self, candidates: Vec<Candidate>) -> Vec<Trial> {
+        let first = self.runs.first().copied().unwrap_or_default();
+        let outcomes = map_parallel(&candidates, |one| self.run(one, first), |_| {});
+        let trial = |(candidate, outcome): (Candidate, Outcome)| {
+            let outcomes = vec![outcome];
+            Trial { candidate, score: Score::new(&outcomes), outcomes }
+        };
+        candidates.into_iter().zip(outcomes).map(trial).collect()
+    }
+
+    /// Makes the other runs.
+    pub(super) fn complete(&self, mut trials: Vec<Trial>) -> Vec<Trial> {
+        let others = || self.runs.iter().skip(1).copied();
+        let work: Vec<(usize, (u64, f64))> =
+            (0..trials.len()).flat_map(|index| others().map(move |run| (index, run))).collect();
+        let outcomes = map_parallel(
+            &work,
+            |(index, run)| trials.get(*index).map(|trial| self.run(&trial.candidate, *run)),
+            |_| {},
+        );
+        for ((index, _), outcome) in work.iter().zip(outcomes) {
+            if let (Some(trial), Some(outcome)) = (trials.get_mut(*index), outcome) {
+                trial.outcomes.push(outcome);
+            }
+        }
+        for trial in &mut trials {
+            trial.score = Score::new(&trial.outcomes);
+        }
+        trials
+    }
+
+    fn run(&self, candidate: &Candidate, (seed, factor): (u64, f64)) -> Outcome {
+        let mut variant = candidate.variant.with_seed(seed);
+        if (factor - 1.0).abs() > f64::EPSILON {
+            variant.scale_load(factor);
+        }
+        let outcome = variant.run().outcome;
+        (self.on_run)();
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentile_of_few_values_is_the_largest() {
+        assert!((percentile(&[0.1, 0.2, 0.3]) - 0.3).abs() < 1e-9);
+        let many: Vec<f64> = (1..=1000).map(f64::from).collect();
+        assert!((percentile(&many) - 990.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,138 @@
+//! Draws settings: at random, and as changes of good ones.
+
+use std::collections::HashSet;
+
+use hpa_workload::random::{self, Rng};
+
+use super::{
+    Accepts,
+    candidate::Candidate,
+    evaluate::Trial,
+    tuning::{Dimension, Policy, Tuning},
+};
+use crate::file::Variant;
+
+/// How often settings are drawn in vain before there are no others.
+const MAX_ATTEMPTS: usize = 50;
+/// The probability that a setting stays as it is.
+const KEEP: f64 = 0.5;
+/// `minReplicas` is not lowered below this number.
+const LEAST_MIN_REPLICAS: i32 = 2;
+
+/// Policies: type, value, period.
+const DOWN_POLICIES: [(&str, u32, u32); 7] = [
+    ("Percent", 10, 60),
+    ("Percent", 25, 60),
+    ("Percent", 50, 60),
+    ("Percent", 10, 300),
+    ("Pods", 1, 60),
+    ("Pods", 2, 60),
+    ("Pods", 1, 180),
+];
+const UP_POLICIES: [(&str, u32, u32); 6] = [
+    ("Percent", 25, 60),
+    ("Percent", 50, 60),
+    ("Percent", 100, 60),
+    ("Percent", 200, 15),
+    ("Pods", 2, 60),
+    ("Pods", 10, 15),
+];
+
+/// Draws settings that are accepted, each one once.
+pub(super) struct Sampler<'a> {
+    base: &'a Variant,
+    accepts: Accepts<'a>,
+    rng: Rng,
+    seen: HashSet<String>,
+}
+
+impl<'a> Sampler<'a> {
+    pub(super) fn new(base: &'a Variant, accepts: Accepts<'a>) -> Self {
+        let rng = random::rng(base.cluster.seed, random::hash(&["candidates"]), 0);
+        let seen = HashSet::from([base.manifest.to_string()]);
+        Self { base, accepts, rng, seen }
+    }
+
+    /// Up to `count` settings.
+    pub(super) fn random(&mut self, count: usize) -> Vec<Candidate> {
+        self.draw(count, |sampler| {
+            let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
+            for dimension in Dimension::ALL {
+                if sampler.rng.f64() >= KEEP {
+                    sampler.set(&mut tuning, dimension);
+                }
+            }
+            tuning
+        })
+    }
+
+    /// Up to `count` changes of one or two settings each.
+    pub(super) fn mutations(&mut self, best: &[Trial], count: usize) -> Vec<Candidate> {
+        self.draw(count, |sampler| {
+            let mut tuning = Tuning { replaces_behavior: true, ..Tuning::default() };
+            if let Some(trial) = sampler.rng.choice(best) {
+                tuning.clone_from(&trial.candidate.tuning);
+            }
+            for _ in 0..sampler.rng.u8(1..=2) {
+                if let Some(dimension) = sampler.rng.choice(&Dimension::ALL).copied() {
+                    tuning.reset(dimension);
+                    if sampler.rng.f64() >= KEEP {
+                        sampler.set(&mut tuning, dimension);
+                    }
+                }
+            }
+            tuning
+        })
+    }
+
+    fn draw(&mut self, count: usize, tuning: impl Fn(&mut Self) -> Tuning) -> Vec<Candidate> {
+        let mut drawn = Vec::new();
+        let mut attempts = 0;
+        while drawn.len() < count && attempts < MAX_ATTEMPTS {
+            attempts += 1;
+            let tuning = tuning(self);
+            let Some(candidate) = Candidate::new(self.base, tuning) else { continue };
+            let manifest = &candidate.variant.manifest;
+            if self.seen.insert(manifest.to_string()) && (self.accepts)(manifest) {
+                attempts = 0;
+                drawn.push(candidate);
+            }
+        }
+        drawn
+    }
+
+    fn set(&mut self, tuning: &mut Tuning, dimension: Dimension) {
+        match dimension {
+            Dimension::Target => tuning.target_percent = Some(self.rng.u32(10..=28) * 5),
+            Dimension::MinReplicas => tuning.min_replicas = self.min_replicas(),
+            Dimension::MaxReplicas => {
+                let max = self.base.autoscaler.spec.max_replicas;
+                tuning.max_replicas =
+                    self.rng.choice([max.saturating_mul(3) / 2, max.saturating_mul(2)]);
+            }
+            Dimension::UpWindow => tuning.up.window = self.rng.choice([30, 60, 120]),
+            Dimension::UpPolicy => tuning.up.policy = self.policy(&UP_POLICIES),
+            Dimension::UpTolerance => tuning.up.tolerance = self.rng.choice([2, 5, 15]),
+            Dimension::DownWindow => {
+                tuning.down.window = self.rng.choice([60, 120, 180, 420, 600, 900, 1800]);
+            }
+            Dimension::DownPolicy => tuning.down.policy = self.policy(&DOWN_POLICIES),
+            Dimension::DownTolerance => tuning.down.tolerance = self.rng.choice([2, 5, 20, 30]),
+        }
+    }
+
+    fn policy(&mut self, policies: &[(&'static str, u32, u32)]) -> Option<Policy> {
+        let (kind, value, period) = *self.rng.choice(policies)?;
+        Some(Policy { kind, value, period })
+    }
+
+    /// A bound around the current one. 0 stays, because scaling to zero is a decision of the owner.
+    fn min_replicas(&mut self) -> Option<i32> {
+        let spec = &self.base.autoscaler.spec;
+        let min = spec.effective_min_replicas();
+        let least = LEAST_MIN_REPLICAS.min(min);
+        let choices = [min / 2, min - 1, min + 1, min.saturating_mul(3) / 2, min * 2];
+        let choice = self.rng.choice(choices)?.clamp(least, spec.max_replicas);
+        (min > 0 && choice != min).then_some(choice)
+    }
+}

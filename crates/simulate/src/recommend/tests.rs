@@ -1,0 +1,86 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::Value;
+
+use super::{Recommendation, SearchOptions, recommend};
+use crate::file::{Study, Variant};
+
+/// A target that is far too low: nearly every higher one is cheaper.
+const WASTEFUL: &str = "
+seed: 1
+duration: 15m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 20
+    metrics:
+    - type: Resource
+      resource: {name: cpu, target: {type: Utilization, averageUtilization: 30}}
+workload:
+  replicas: 8
+  profile: {cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100, readiness: 5s}
+  load: {constant: 210}
+";
+
+fn wasteful() -> Variant {
+    let no_files = |_: &str| Err("there are no files".to_owned());
+    Study::parse(WASTEFUL, &no_files).unwrap().variants.remove(0)
+}
+
+fn options() -> SearchOptions {
+    SearchOptions { candidates: 40, seeds: 2, load_factors: vec![1.0], max_risk: 0.001 }
+}
+
+fn search(accepts: impl Fn(&Value) -> bool + Sync) -> Recommendation {
+    recommend(&wasteful(), &options(), &accepts, &|| {})
+}
+
+#[test]
+fn suggestion_costs_less_at_no_more_risk_and_each_setting_matters() {
+    let found = search(|_| true);
+    let suggested = found.suggested.expect("a suggestion");
+    assert!(suggested.score.pod_hours < 0.95 * found.default_behavior.pod_hours);
+    assert!(suggested.score.risk <= found.default_behavior.risk + 1e-4);
+    let target = &suggested.patch["spec"]["metrics"][0]["resource"]["target"];
+    assert!(target["averageUtilization"].as_i64().unwrap() > 30, "{target}");
+    assert_eq!(found.effects.len(), suggested.settings.len());
+    let target = found.effects.iter().find(|effect| effect.setting.starts_with("target"));
+    let without = target.expect("the effect of the target").without;
+    assert!(without.pod_hours > suggested.score.pod_hours);
+}
+
+#[test]
+fn settings_of_the_front_are_not_beaten_by_each_other() {
+    let front = search(|_| true).front;
+    assert!(!front.is_empty());
+    for pair in front.windows(2) {
+        let (cheap, safe) = (pair[0].score, pair[1].score);
+        assert!(cheap.pod_hours <= safe.pod_hours && cheap.risk >= safe.risk, "{cheap:?} {safe:?}");
+    }
+}
+
+#[test]
+fn rejected_settings_are_not_suggested() {
+    let keeps_target = |manifest: &Value| {
+        manifest["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 30
+    };
+    let found = search(keeps_target);
+    let patches = found.front.iter().chain(&found.suggested).map(|choice| &choice.patch);
+    for patch in patches {
+        assert!(patch.pointer("/spec/metrics").is_none(), "{patch}");
+    }
+}
+
+#[test]
+fn progress_counts_about_the_promised_runs() {
+    let runs = AtomicUsize::new(0);
+    let count = || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    };
+    recommend(&wasteful(), &options(), &|_| true, &count);
+    let (runs, promised) = (runs.load(Ordering::Relaxed), options().runs());
+    // Afterwards, the settings of the suggestion are tried without each one.
+    assert!((promised..promised + 60).contains(&runs), "{runs} of {promised}");
+}
