@@ -20,6 +20,7 @@ const SHORTEST_WINDOW: f64 = 10.0;
 #[derive(Clone, Debug)]
 enum Measured {
     Load(WorkloadId),
+    LoadPerPod(WorkloadId),
     Served(WorkloadId),
     Backlog(String),
     Curve(Load),
@@ -146,6 +147,7 @@ impl Metric {
         let id = |reference: &str| scenario.workload(reference).map(WorkloadId::for_spec);
         let measured = match value {
             MetricValue::Load(workload) => Measured::Load(id(workload)?),
+            MetricValue::LoadPerPod(workload) => Measured::LoadPerPod(id(workload)?),
             MetricValue::Served(workload) => Measured::Served(id(workload)?),
             MetricValue::Backlog(queue) => Measured::Backlog(queue.clone()),
             MetricValue::Curve(load) => Measured::Curve(load.clone()),
@@ -166,6 +168,11 @@ impl Metric {
         };
         let value = match &self.measured {
             Measured::Load(id) => self.rate(scrape, counters(id).offered),
+            Measured::LoadPerPod(id) => {
+                let ready = workloads.get(id).map_or(0, |one| one.ready_pods().count());
+                let load = self.rate(scrape, counters(id).offered);
+                load.map(|load| load / ready.max(1) as f64)
+            }
             Measured::Served(id) => self.rate(scrape, counters(id).served),
             Measured::Backlog(queue) => backlogs.get(queue).copied(),
             Measured::Curve(load) => Some(load.at(scrape.at.max(0.0))),

@@ -179,6 +179,8 @@ pub struct ExternalMetricSpec {
 pub enum MetricValue {
     /// The load on a workload, in units per second.
     Load(String),
+    /// The load on a workload, in units per second, divided by its ready pods.
+    LoadPerPod(String),
     /// The load that a workload serves, in units per second.
     Served(String),
     /// The backlog of a queue.

@@ -119,9 +119,9 @@ impl Scenario {
 
     fn check_value(&self, value: &MetricValue) -> Result<(), FieldError> {
         match value {
-            MetricValue::Load(workload) | MetricValue::Served(workload) => {
-                self.check_workload(workload)
-            }
+            MetricValue::Load(workload)
+            | MetricValue::LoadPerPod(workload)
+            | MetricValue::Served(workload) => self.check_workload(workload),
             MetricValue::Backlog(name) => {
                 let exists = self.queues.iter().any(|queue| queue.name == *name);
                 check(exists, FieldError::UnknownQueue(name.clone()))
