@@ -29,6 +29,7 @@ use crate::{
     decode,
     error::{QueryFailure, hint},
     observer::RequestObserver,
+    range::{RangeQuery, RangeSeries, range_result},
     series::SeriesReader,
     settings::{Settings, SettingsError, Verb},
     single_flight::SingleFlight,
@@ -36,6 +37,7 @@ use crate::{
 };
 
 const QUERY_PATH: &str = "/api/v1/query";
+const RANGE_PATH: &str = "/api/v1/query_range";
 const SERIES_PATH: &str = "/api/v1/series";
 /// The part of a list of series that waits for its reader.
 const PIPE_BYTES: usize = 128 << 10;
@@ -147,6 +149,11 @@ impl Client {
         self.queries.run(query.clone(), start).await
     }
 
+    /// Sends a range query. Prometheus refuses one with more than 11 000 points per series.
+    pub async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
+        self.inner.query_range(query).await
+    }
+
     /// Reads the series that a selector matches and that have samples since `since`. Fails if their
     /// list is longer than `max_bytes`. `read` runs in a thread in which it may block.
     pub async fn read_series<T: Send + 'static>(
@@ -183,6 +190,27 @@ impl Inner {
             decode::query_result(&body, self.settings.compat)
         };
         self.observed(QUERY_PATH, limit, result).await
+    }
+
+    async fn query_range(&self, query: &RangeQuery) -> Result<Vec<RangeSeries>, QueryFailure> {
+        let limit = self.settings.query_timeout;
+        let (start, end) = (time::parameter(query.start), time::parameter(query.end));
+        let step = format!("{}ms", query.step.as_millis());
+        let timeout = format!("{}ms", limit.as_millis());
+        let parameters = [
+            ("query", &*query.query),
+            ("start", &start),
+            ("end", &end),
+            ("step", &step),
+            ("timeout", &timeout),
+        ];
+        let result = async |deadline| {
+            let _slot = self.slot(limit, deadline).await?;
+            let response = self.send(RANGE_PATH, &parameters, limit, deadline).await?;
+            let (body, _large) = self.body(response, limit, deadline).await?;
+            range_result(&body)
+        };
+        self.observed(RANGE_PATH, limit, result).await
     }
 
     async fn read_series<T: Send + 'static>(

@@ -26,17 +26,18 @@ struct Response<'a> {
     error: Cow<'a, str>,
 }
 
+/// The data of a successful response.
 #[derive(Deserialize)]
-struct Data<'a> {
+pub(crate) struct Data<'a> {
     #[serde(default, rename = "resultType", borrow)]
-    result_type: Cow<'a, str>,
+    pub(crate) result_type: Cow<'a, str>,
     #[serde(default, borrow)]
-    result: Option<&'a RawValue>,
+    pub(crate) result: Option<&'a RawValue>,
 }
 
 /// A time and a value. The value is a text, because JSON has no NaN.
 #[derive(Deserialize)]
-struct Point<'a>(#[serde(borrow)] &'a RawValue, #[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Point<'a>(#[serde(borrow)] &'a RawValue, #[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct VectorSample<'a> {
@@ -48,15 +49,20 @@ struct VectorSample<'a> {
     histogram: Option<(&'a RawValue, IgnoredAny)>,
 }
 
-/// Decodes the response of a query.
-pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+/// The data of a response, if it reports success.
+pub(crate) fn success(body: &[u8]) -> Result<Data<'_>, QueryFailure> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let response = Response::deserialize(&mut deserializer).map_err(decode_error)?;
     if response.status == "error" {
         return Err(api_error(response.error_type.into_owned(), response.error.into_owned()));
     }
     let data = response.data.ok_or_else(|| QueryFailure::Decode("it has no data".to_owned()))?;
-    let Data { result_type, result } = parse(data)?;
+    parse(data)
+}
+
+/// Decodes the response of a query.
+pub fn query_result(body: &[u8], compat: Compat) -> Result<QueryResult, QueryFailure> {
+    let Data { result_type, result } = success(body)?;
     let missing = || QueryFailure::Decode("it has no result".to_owned());
     match &*result_type {
         "vector" => {
@@ -88,7 +94,7 @@ pub(crate) fn decode_error(error: serde_json::Error) -> QueryFailure {
     QueryFailure::Decode(error.to_string())
 }
 
-fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, QueryFailure> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(value: &'a RawValue) -> Result<T, QueryFailure> {
     serde_json::from_str(value.get()).map_err(decode_error)
 }
 
@@ -98,7 +104,7 @@ fn time_ms(time: &RawValue) -> Result<i64, QueryFailure> {
 }
 
 impl Point<'_> {
-    fn convert(&self) -> Result<(i64, f64), QueryFailure> {
+    pub(crate) fn convert(&self) -> Result<(i64, f64), QueryFailure> {
         let invalid = |_| QueryFailure::Decode(format!("invalid value {:?}", self.1));
         Ok((time_ms(self.0)?, self.1.parse().map_err(invalid)?))
     }

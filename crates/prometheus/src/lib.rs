@@ -4,6 +4,7 @@
 //!   here) are supported, and basic authentication. Certificates and tokens are read again when
 //!   their files change.
 //! - [`Client::query`] sends an instant query. Equal concurrent queries share one request.
+//! - [`Client::query_range`] sends a range query.
 //! - [`Client::read_series`] streams the series of a selector, so that memory doesn't depend on
 //!   their number.
 //!
@@ -17,6 +18,7 @@ mod decode;
 mod error;
 mod forward;
 mod observer;
+mod range;
 mod series;
 mod settings;
 mod single_flight;
@@ -30,5 +32,6 @@ pub use connection::ConnectionError;
 pub use decode::query_result as decode_query;
 pub use error::QueryFailure;
 pub use observer::RequestObserver;
+pub use range::{RangeQuery, RangeSeries};
 pub use series::SeriesReader;
 pub use settings::{Authentication, Settings, SettingsError, Verb, parse_header};
