@@ -30,6 +30,7 @@ mod plugin_completion;
 mod prometheus_metrics;
 mod query_exports;
 mod recommend;
+mod replay;
 mod rules;
 mod rules_provider;
 mod run;
@@ -90,6 +91,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Lint(arguments) => return lint::run(&arguments),
         Command::Rules(arguments) => return rules::run(arguments.command),
         Command::Recommend(arguments) => return recommend::run(&arguments),
+        Command::Replay(arguments) => return replay::run(&arguments),
         Command::Simulate(arguments) => return simulate::run(&arguments),
         Command::Schedule(arguments) => return schedule::run(arguments.command),
         Command::Crd => print_definition()?,

@@ -20,6 +20,7 @@ mod lint;
 mod man;
 mod prometheus;
 mod recommend;
+mod replay;
 mod rules;
 mod rules_compare;
 mod rules_file;
@@ -61,6 +62,7 @@ pub(crate) use self::{
     man::ManArguments,
     prometheus::{DEFAULT_URL, PrometheusArguments},
     recommend::{RecommendArguments, RecommendationFormat},
+    replay::ReplayArguments,
     rules::{
         CheckArguments, ExplainArguments, GenerateArguments, MetricsApi, ResourceArguments,
         RulesArguments, RulesCommand,
@@ -112,6 +114,8 @@ pub(crate) enum Command {
     Simulate(SimulateArguments),
     /// Search for better settings of an autoscaler by simulation
     Recommend(RecommendArguments),
+    /// Rebuild the past load of an autoscaler from Prometheus, and run it and variants on that
+    Replay(Box<ReplayArguments>),
     /// Check, explain and generate rules for metrics from Prometheus; compare two metrics servers
     Rules(RulesArguments),
     /// Draw the value of ScalingSchedules; print their CustomResourceDefinitions

@@ -1,6 +1,6 @@
 //! `hpa simulate`.
 
-mod progress;
+pub(crate) mod progress;
 mod scenario;
 
 use std::{fs, io::Write as _, path::Path, process::ExitCode};
@@ -54,7 +54,7 @@ fn select(study: &mut Study, names: &[String]) -> anyhow::Result<()> {
 }
 
 /// Runs the variants on all cores.
-fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::Result> {
+pub(crate) fn simulate(variants: &[Variant], records_timeline: bool) -> Vec<report::Result> {
     let hours = variants.iter().map(|variant| variant.cluster.duration.get() / SECONDS_PER_HOUR);
     let progress = Progress::new(hours.sum(), "hours");
     let on_hour = || progress.add(1.0);
@@ -118,7 +118,7 @@ fn json(
     Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(path, text).with_context(|| format!("unable to write {}", path.display()))
 }
 

@@ -1,0 +1,137 @@
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Arg, Args};
+use hpa_rules::config::parse_duration;
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    KubectlArguments, RulesFileArguments,
+    boolean::accept_boolean,
+    convert::TargetApi,
+    run::AutoscalingArguments,
+    simulate::SimulationFormat,
+    values::{duration, positive_duration, rate},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  The last week of the autoscaler web, and how far its model can be trusted:
+    kubectl port-forward -n monitoring svc/prometheus 9090 &
+    hpa replay shop/web --prometheus http://localhost:9090 --since 7d
+
+  What other settings would have done, with a report:
+    hpa replay shop/web --prometheus http://localhost:9090 --since 7d \\
+      --variants variants.yaml --html report.html
+
+  With the rules of prometheus-adapter or of hpa run --metrics-config:
+    hpa replay shop/web --prometheus http://localhost:9090 \\
+      --metrics-config rules.yaml
+
+  With a query of its own for the total of a metric over all pods:
+    hpa replay shop/web --prometheus http://localhost:9090 \\
+      --load-query 'http_requests=sum(rate(http_requests_total{job=\"web\"}[1m]))'
+
+  Keep the rebuilt load, and change it by hand:
+    hpa replay shop/web --prometheus http://localhost:9090 --save web.yaml
+    hpa simulate web.yaml
+
+The command reads the autoscaler, and from Prometheus replicas and metrics. It
+rebuilds the load, runs the autoscaler on it in virtual time, and compares the
+replicas with the recorded ones. It writes nothing to the cluster. Pass the
+controller's flags if they differ from the defaults.";
+
+/// The arguments of `hpa replay`.
+#[derive(Args, Debug)]
+#[command(
+    after_help = EXAMPLES,
+    mut_args(accept_boolean),
+    mut_arg("prometheus_url", |arg: Arg| arg.visible_alias("prometheus"))
+)]
+pub(crate) struct ReplayArguments {
+    /// The autoscaler. Optional with --filename, if the files have a single one
+    #[arg(value_name = "[NAMESPACE/]NAME", required_unless_present = "filename")]
+    pub(crate) name: Option<String>,
+    /// Read the autoscaler from this file (YAML or JSON, - for standard input) instead of a
+    /// cluster; can be repeated
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// How much of the past to replay
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = past)]
+    pub(crate) since: Duration,
+    /// The end of the replayed time [default: now]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<Timestamp>,
+    /// The time between two samples [default: 15s for up to 8 days, then longer]
+    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    pub(crate) step: Option<SignedDuration>,
+    /// Variants to compare with: a YAML file with `variants` as in a scenario of hpa simulate
+    #[arg(long, value_name = "FILE")]
+    pub(crate) variants: Option<PathBuf>,
+    /// A query for a metric: its total over all pods; for metrics of objects and external ones,
+    /// its value. METRIC= is optional if there is a single metric. Can be repeated
+    #[arg(long, value_name = "[METRIC=]QUERY")]
+    pub(crate) load_query: Vec<String>,
+    /// A query for the replicas [default: those that kube-state-metrics exports]
+    #[arg(long, value_name = "QUERY")]
+    pub(crate) replicas_query: Option<String>,
+    /// Replay without this metric. Can be repeated
+    #[arg(long, value_name = "METRIC")]
+    pub(crate) ignore_metric: Vec<String>,
+    /// Regular expression for the names of the pods [default: that of the target's kind]
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) pods: Option<String>,
+    /// The window of CPU rates [default: 4 scrapes, at least 1m]
+    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    pub(crate) rate_window: Option<SignedDuration>,
+    /// The request of a pod, such as cpu=250m [default: that which kube-state-metrics exports].
+    /// Can be repeated
+    #[arg(long, value_name = "RESOURCE=QUANTITY")]
+    pub(crate) request: Vec<String>,
+    /// How long pods take to become ready [default: the median that kube-state-metrics exports,
+    /// else 10s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) pod_startup: Option<SignedDuration>,
+    /// The most load that a pod can serve, in units of the metric (CPU in cores, memory in MiB)
+    /// [default: the most that a pod served, at least twice its target]
+    #[arg(long, value_name = "NUMBER", value_parser = rate)]
+    pub(crate) pod_capacity: Option<f64>,
+    /// The format of the result
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: SimulationFormat,
+    /// Write a report with charts to this file. The page needs no other file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the rebuilt scenario, for hpa simulate, to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Print every scaling with its reason, too
+    #[arg(long)]
+    pub(crate) steps: bool,
+    /// Add every reconcile to the JSON output
+    #[arg(long)]
+    pub(crate) timeline: bool,
+    /// The API of the autoscaler
+    #[arg(long, value_name = "API", default_value = "core")]
+    pub(crate) autoscaler_api: TargetApi,
+    #[command(flatten)]
+    pub(crate) cluster: KubectlArguments,
+    #[command(flatten)]
+    pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) rules: RulesFileArguments,
+}
+
+/// A duration as Prometheus has it: with days and weeks.
+fn past(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(time) if time >= Duration::from_secs(60) => Ok(time),
+        _ => Err("must be a duration of at least 1m, such as 90m, 12h, 7d or 2w".to_owned()),
+    }
+}
+
+fn whole_seconds(text: &str) -> Result<SignedDuration, String> {
+    match positive_duration(text)? {
+        time if time.as_secs() >= 1 => Ok(time),
+        _ => Err("must be at least 1s".to_owned()),
+    }
+}

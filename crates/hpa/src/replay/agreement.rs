@@ -1,0 +1,214 @@
+//! How well the rebuilt run matches what happened.
+
+use hpa_simulate::{Step, report::percent};
+use serde::Serialize;
+
+use super::series::Series;
+
+/// Mean differences up to these shares of the mean replicas.
+const GOOD: f64 = 0.05;
+const LIMITED: f64 = 0.15;
+/// Less compared time says nothing.
+const MIN_COVERAGE: f64 = 0.5;
+const MIN_POINTS: usize = 20;
+
+/// Replicas of the rebuilt run, compared with the recorded ones.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Agreement {
+    /// The share of the time for which replicas are recorded.
+    pub(super) compared: f64,
+    /// The share of the compared time in which the replicas were equal.
+    pub(super) equal: f64,
+    /// The same, for a difference of at most one.
+    pub(super) within_one: f64,
+    /// The mean of the absolute difference, in replicas.
+    pub(super) mean_absolute_difference: f64,
+    /// The mean of what the rebuilt run has more than was recorded.
+    pub(super) mean_difference: f64,
+    /// The mean of the recorded replicas.
+    pub(super) mean_replicas: f64,
+    pub(super) recorded_scalings: usize,
+    pub(super) rebuilt_scalings: usize,
+    pub(super) trust: Trust,
+}
+
+/// How far the replay can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Trust {
+    Good,
+    Limited,
+    #[serde(rename = "none")]
+    Poor,
+    /// The replicas never changed, neither here nor there.
+    Unchanged,
+    /// Too few replicas are recorded.
+    TooLittleData,
+}
+
+impl Agreement {
+    /// Compares the scalings of a run, which began with `initial` replicas, with recorded replicas.
+    pub(super) fn new(initial: u32, steps: &[Step], recorded: &Series, step: f64) -> Self {
+        let mut scalings = steps.iter().peekable();
+        let mut replicas = f64::from(initial);
+        let mut differences = Vec::new();
+        for (index, recorded) in recorded.0.iter().enumerate() {
+            let now = index as f64 * step;
+            while let Some(scaling) = scalings.next_if(|scaling| scaling.second <= now) {
+                replicas = f64::from(scaling.to);
+            }
+            differences.extend(recorded.map(|recorded| replicas - recorded.round()));
+        }
+        let share = |most: f64| {
+            let within = differences.iter().filter(|one| one.abs() <= most + 0.5).count();
+            within as f64 / differences.len().max(1) as f64
+        };
+        let count = differences.len().max(1) as f64;
+        let known: Vec<f64> = recorded.values().map(f64::round).collect();
+        let changes = known
+            .windows(2)
+            .filter(|pair| !matches!(pair, [one, next] if one.total_cmp(next).is_eq()));
+        let mut agreement = Self {
+            compared: recorded.coverage(),
+            equal: share(0.0),
+            within_one: share(1.0),
+            mean_absolute_difference: differences.iter().map(|one| one.abs()).sum::<f64>() / count,
+            mean_difference: differences.iter().sum::<f64>() / count,
+            mean_replicas: recorded.mean(),
+            recorded_scalings: changes.count(),
+            rebuilt_scalings: steps.len(),
+            trust: Trust::TooLittleData,
+        };
+        agreement.trust = agreement.judge(differences.len());
+        agreement
+    }
+
+    /// The mean absolute difference as a share of the mean replicas.
+    fn relative(&self) -> f64 {
+        if self.mean_absolute_difference <= 0.0 {
+            return 0.0;
+        }
+        self.mean_absolute_difference / self.mean_replicas
+    }
+
+    fn judge(&self, points: usize) -> Trust {
+        if self.compared < MIN_COVERAGE || points < MIN_POINTS {
+            return Trust::TooLittleData;
+        }
+        if self.recorded_scalings == 0 && self.rebuilt_scalings == 0 {
+            return Trust::Unchanged;
+        }
+        match self.relative() {
+            relative if relative <= GOOD => Trust::Good,
+            relative if relative <= LIMITED => Trust::Limited,
+            _ => Trust::Poor,
+        }
+    }
+
+    /// What was measured, then what follows for the comparison of variants.
+    pub(super) fn sentences(&self) -> [String; 2] {
+        let direction = if self.mean_difference < 0.0 { "fewer" } else { "more" };
+        let measured = format!(
+            "The rebuilt run has the recorded replicas {} of the time, and differs by at most one \
+             {} of the time. It differs by {:.2} replicas on average ({} of {:.1}; {:.2} {direction} \
+             in balance). Scalings: {} rebuilt, {} recorded. Compared: {} of the time.",
+            percent(self.equal),
+            percent(self.within_one),
+            self.mean_absolute_difference,
+            percent(self.relative()),
+            self.mean_replicas,
+            self.mean_difference.abs(),
+            self.rebuilt_scalings,
+            self.recorded_scalings,
+            percent(self.compared),
+        );
+        [measured, self.advice()]
+    }
+
+    fn advice(&self) -> String {
+        let error = percent(self.relative());
+        match self.trust {
+            Trust::Good => format!(
+                "Trust: good. A variant that differs from base by clearly more than {error} would \
+                 have differed in reality, too."
+            ),
+            Trust::Limited => format!(
+                "Trust: limited. Compare variants with each other, and only by differences of \
+                 clearly more than {error}."
+            ),
+            Trust::Poor => "Trust: none. The load, the settings or the pods were not as \
+                            assumed; don't conclude anything from the variants before you know \
+                            why."
+                .to_owned(),
+            Trust::Unchanged => "Trust: unknown. The replicas never changed, so the match doesn't \
+                                 show that the load is right. Replay a time with scalings."
+                .to_owned(),
+            Trust::TooLittleData => "Trust: unknown. Too few replicas are recorded to compare \
+                                     with: check --since and --replicas-query."
+                .to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpa_simulate::Study;
+
+    use super::*;
+
+    fn steps(scalings: &[(f64, u32)]) -> Vec<Step> {
+        let text = "
+duration: 1m
+autoscaler:
+  metadata: {name: web}
+  spec:
+    scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+    minReplicas: 2
+    maxReplicas: 10
+workload: {load: {constant: 900}, replicas: 2}
+";
+        // A scaling has a reason, which only a run can make.
+        let study = Study::parse(text, &|_| Err("no files".to_owned())).unwrap();
+        let scaling = study.variants[0].run().steps[0].clone();
+        let scaling = |(second, to)| Step { second, to, ..scaling.clone() };
+        scalings.iter().copied().map(scaling).collect()
+    }
+
+    fn recorded(values: &[(usize, Option<f64>)]) -> Series {
+        Series(values.iter().flat_map(|(count, value)| vec![*value; *count]).collect())
+    }
+
+    #[test]
+    fn shares_are_of_the_compared_time() {
+        // 2 then 4, while 2, then nothing, then 3 and 6 were recorded.
+        let recorded = recorded(&[(20, Some(2.0)), (20, None), (10, Some(3.0)), (10, Some(6.0))]);
+        let agreement = Agreement::new(2, &steps(&[(600.0, 4)]), &recorded, 15.0);
+        assert!((agreement.compared - 2.0 / 3.0).abs() < 1e-9);
+        assert!((agreement.equal - 0.5).abs() < 1e-9, "{agreement:?}");
+        assert!((agreement.within_one - 0.75).abs() < 1e-9);
+        assert!((agreement.mean_absolute_difference - 0.75).abs() < 1e-9);
+        assert!((agreement.mean_difference + 0.25).abs() < 1e-9);
+        assert_eq!((agreement.recorded_scalings, agreement.rebuilt_scalings), (2, 1));
+        assert_eq!(agreement.trust, Trust::Poor);
+        let [measured, _] = agreement.sentences();
+        assert!(measured.contains("recorded replicas 50 % of the time"), "{measured}");
+        assert!(measured.contains("0.25 fewer"), "{measured}");
+    }
+
+    #[test]
+    fn trust_follows_from_the_relative_difference_and_needs_scalings() {
+        let trust = |late: usize| {
+            let recorded = recorded(&[(40 + late, Some(10.0)), (60 - late, Some(20.0))]);
+            Agreement::new(10, &steps(&[(600.0, 20)]), &recorded, 15.0).trust
+        };
+        assert_eq!(
+            (trust(0), trust(5), trust(15), trust(40)),
+            (Trust::Good, Trust::Good, Trust::Limited, Trust::Poor)
+        );
+        let unchanged = recorded(&[(100, Some(10.0))]);
+        assert_eq!(Agreement::new(10, &[], &unchanged, 15.0).trust, Trust::Unchanged);
+        let few = recorded(&[(60, None), (40, Some(10.0))]);
+        assert_eq!(Agreement::new(10, &[], &few, 15.0).trust, Trust::TooLittleData);
+    }
+}

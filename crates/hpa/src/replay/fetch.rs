@@ -1,0 +1,102 @@
+//! Reads series from Prometheus, chunk by chunk.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use hpa_prometheus::{Client, RangeQuery};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    query::Query,
+    series::Series,
+    window::{Chunk, Window},
+};
+use crate::simulate::progress::Progress;
+
+/// Reads the series of a window.
+pub(super) struct Reader<'a> {
+    pub(super) client: &'a Client,
+    pub(super) window: Window,
+    pub(super) progress: &'a Progress,
+}
+
+impl Reader<'_> {
+    /// The result of a query, which must be a single series. Empty if there is none.
+    pub(super) async fn read(&self, query: &Query) -> anyhow::Result<Series> {
+        let mut series = Series::empty(self.window.len());
+        for chunk in self.window.chunks() {
+            self.read_chunk(query, chunk, &mut series).await?;
+            self.progress.add(1.0);
+        }
+        Ok(series)
+    }
+
+    /// The same, but a query without a result is an error.
+    pub(super) async fn read_required(&self, query: &Query) -> anyhow::Result<Series> {
+        let series = self.read(query).await?;
+        if series.is_empty() {
+            let Query { what, text, advice, .. } = query;
+            let (from, to) = (self.window.start, self.window.end());
+            bail!(
+                "Prometheus has no samples of {what} from {from} to {to}: {advice}. The query is \
+                 {text}"
+            );
+        }
+        Ok(series)
+    }
+
+    /// The value at the end of the window.
+    pub(super) async fn read_last(&self, query: &Query) -> anyhow::Result<Option<f64>> {
+        let end = self.window.end();
+        let points = self.points(query, Chunk { start: end, end }).await?;
+        Ok(points.first().map(|(_, value)| *value).filter(|value| value.is_finite()))
+    }
+
+    async fn read_chunk(
+        &self,
+        query: &Query,
+        chunk: Chunk,
+        series: &mut Series,
+    ) -> anyhow::Result<()> {
+        let delay = SignedDuration::try_from_secs_f64(query.delay).unwrap_or_default();
+        let later = |time: Timestamp| time.checked_add(delay).unwrap_or(time);
+        let asked = Chunk { start: later(chunk.start), end: later(chunk.end) };
+        for (ms, value) in self.points(query, asked).await? {
+            let ms = Timestamp::from_millisecond(ms).ok();
+            let ms = ms.and_then(|time| time.checked_sub(delay).ok());
+            let index = ms.and_then(|time| self.window.index(time.as_millisecond()));
+            let slot = index.and_then(|index| series.0.get_mut(index));
+            if let (Some(slot), true) = (slot, value.is_finite()) {
+                *slot = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    async fn points(&self, query: &Query, chunk: Chunk) -> anyhow::Result<Vec<(i64, f64)>> {
+        let range = RangeQuery {
+            query: query.text.clone(),
+            start: chunk.start,
+            end: chunk.end,
+            step: Duration::from_secs(self.window.step.unsigned_abs()),
+        };
+        let client = query.client.as_ref().unwrap_or(self.client);
+        let series = client.query_range(&range).await.with_context(|| {
+            let url = client.settings().display_url();
+            format!("unable to read {} from {url} with the query {}", query.what, query.text)
+        })?;
+        let [one] = series.as_slice() else {
+            if series.is_empty() {
+                return Ok(Vec::new());
+            }
+            bail!(
+                "the query for {} has {} series, not one: aggregate them, for example with \
+                 sum(...). The query is {}",
+                query.what,
+                series.len(),
+                query.text
+            );
+        };
+        Ok(one.points.clone())
+    }
+}

@@ -1,0 +1,156 @@
+//! The metrics of an autoscaler, as parts of a load.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use hpa_calc::{
+    HorizontalPodAutoscaler, Quantity,
+    api::{CrossVersionObjectReference, MetricIdentifier, MetricSpec, MetricTarget},
+};
+
+/// A metric of the spec.
+#[derive(Clone, Debug)]
+pub(super) struct Metric {
+    /// Its path in the spec.
+    pub(super) field: String,
+    /// The name of the metric or resource.
+    pub(super) name: String,
+    pub(super) source: Source,
+    pub(super) target: Target,
+}
+
+/// What a metric measures.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    /// CPU in cores or memory in bytes, of a container or of whole pods.
+    Resource {
+        container: Option<String>,
+    },
+    Pods {
+        labels: BTreeMap<String, String>,
+        identifier: MetricIdentifier,
+    },
+    Object {
+        object: CrossVersionObjectReference,
+        labels: BTreeMap<String, String>,
+        identifier: MetricIdentifier,
+    },
+    External {
+        labels: BTreeMap<String, String>,
+        identifier: MetricIdentifier,
+    },
+}
+
+/// What a metric is compared with, in units of the metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Target {
+    /// The average over pods, or the value divided by the replicas.
+    PerPod(f64),
+    /// A percentage of the pods' requests.
+    Utilization(f64),
+    /// The value, which is taken to fall as replicas are added.
+    Value(f64),
+}
+
+impl Source {
+    /// Whether each pod has a value of its own.
+    pub(super) fn is_of_pods(&self) -> bool {
+        matches!(self, Self::Resource { .. } | Self::Pods { .. })
+    }
+}
+
+impl Metric {
+    /// The metrics of an autoscaler without those to ignore.
+    pub(super) fn all(
+        hpa: &HorizontalPodAutoscaler,
+        ignored: &[String],
+    ) -> anyhow::Result<Vec<Self>> {
+        let metrics: Vec<_> = hpa.spec.metrics.iter().enumerate().collect();
+        for name in ignored {
+            let known: Vec<&str> = metrics.iter().map(|(_, metric)| metric.metric_name()).collect();
+            if !known.contains(&name.as_str()) {
+                bail!("--ignore-metric {name}: the autoscaler has {}", known.join(", "));
+            }
+        }
+        let used = metrics
+            .iter()
+            .filter(|(_, metric)| !ignored.iter().any(|name| name == metric.metric_name()));
+        let read = |(index, metric): &(usize, &MetricSpec)| Self::new(*index, metric);
+        let used: Vec<Self> = used.map(read).collect::<Result<_, _>>()?;
+        if used.is_empty() {
+            bail!("the autoscaler has no metric to replay");
+        }
+        Ok(used)
+    }
+
+    fn new(index: usize, spec: &MetricSpec) -> anyhow::Result<Self> {
+        let field = format!("spec.metrics[{index}]");
+        let context = || format!("{field}: not a complete metric");
+        let (source, target) = read(spec).with_context(context)?;
+        let name = spec.metric_name().to_owned();
+        let is_resource = matches!(source, Source::Resource { .. });
+        if is_resource && !matches!(name.as_str(), "cpu" | "memory") {
+            bail!("{field}: the resource {name} can't be replayed: add --ignore-metric {name}");
+        }
+        let target = numbers(target).with_context(context)?;
+        Ok(Self { field, name, source, target })
+    }
+
+    /// The metric as users write it, for messages.
+    pub(super) fn describe(&self) -> String {
+        match &self.source {
+            Source::Resource { container: Some(container) } => {
+                format!("{} of the container {container}", self.name)
+            }
+            _ => self.name.clone(),
+        }
+    }
+}
+
+fn read(spec: &MetricSpec) -> Option<(Source, &MetricTarget)> {
+    if let Some(resource) = &spec.resource {
+        return Some((Source::Resource { container: None }, &resource.target));
+    }
+    if let Some(resource) = &spec.container_resource {
+        let container = Some(resource.container.clone());
+        return Some((Source::Resource { container }, &resource.target));
+    }
+    if let Some(pods) = &spec.pods {
+        let identifier = pods.metric.clone();
+        return Some((Source::Pods { labels: labels(&identifier), identifier }, &pods.target));
+    }
+    if let Some(object) = &spec.object {
+        let identifier = object.metric.clone();
+        let source = Source::Object {
+            object: object.described_object.clone(),
+            labels: labels(&identifier),
+            identifier,
+        };
+        return Some((source, &object.target));
+    }
+    let external = spec.external.as_ref()?;
+    let identifier = external.metric.clone();
+    Some((Source::External { labels: labels(&identifier), identifier }, &external.target))
+}
+
+/// Labels that the metric's selector matches.
+fn labels(metric: &MetricIdentifier) -> BTreeMap<String, String> {
+    let Some(selector) = &metric.selector else { return BTreeMap::new() };
+    let expressions = selector.match_expressions.iter().filter_map(|expression| {
+        let value = match expression.operator.as_str() {
+            "In" => expression.values.first()?.clone(),
+            "Exists" => "present".to_owned(),
+            _ => return None,
+        };
+        Some((expression.key.clone(), value))
+    });
+    expressions.chain(selector.match_labels.clone()).collect()
+}
+
+fn numbers(target: &MetricTarget) -> Option<Target> {
+    let number = |quantity: &Option<Quantity>| quantity.as_ref().map(Quantity::as_f64);
+    let utilization =
+        target.average_utilization.map(|percent| Target::Utilization(f64::from(percent)));
+    let per_pod = || number(&target.average_value).map(Target::PerPod);
+    utilization.or_else(per_pod).or_else(|| number(&target.value).map(Target::Value))
+}

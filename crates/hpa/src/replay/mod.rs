@@ -1,0 +1,192 @@
+//! `hpa replay`.
+
+mod agreement;
+mod autoscaler;
+mod fetch;
+mod fit;
+mod metric;
+mod output;
+mod past;
+mod query;
+mod rebuild;
+mod series;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use std::{fs, process::ExitCode};
+
+use anyhow::{Context, bail};
+use hpa_calc::HorizontalPodAutoscaler;
+use hpa_simulate::{Study, report};
+use serde_json::{Value, json};
+
+use self::{
+    agreement::Agreement,
+    autoscaler::Autoscaler,
+    output::Replay,
+    past::read_past,
+    rebuild::{Past, Rebuilt, rebuild},
+};
+use crate::{
+    args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
+    manifests, simulate,
+};
+
+/// Replays the past of an autoscaler.
+pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("unable to start the runtime")?;
+    let (autoscaler, past) = runtime.block_on(async {
+        let autoscaler = Autoscaler::read(arguments).await?;
+        let past = read_past(arguments, &autoscaler).await?;
+        anyhow::Ok((autoscaler, past))
+    })?;
+    let mut rebuilt = rebuild(&past, &autoscaler.hpa)?;
+    complete(&mut rebuilt, arguments, &autoscaler, &past)?;
+    if let Some(path) = &arguments.save {
+        let text = serde_saphyr::to_string(&rebuilt.scenario).context("unable to write YAML")?;
+        let head =
+            format!("# Rebuilt by hpa replay. Run it with: hpa simulate {}\n", path.display());
+        simulate::write(path, &(head + &text))?;
+    }
+    let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
+    let mut study = Study::parse(&rebuilt.scenario.to_string(), &no_files).context(
+        "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants",
+    )?;
+    let draws = arguments.html.is_some();
+    let results = simulate::simulate(&study.variants, draws || arguments.timeline);
+    let Some((base, run)) = results.first() else { bail!("there is no variant") };
+    let step = past.window.step as f64;
+    let agreement = Agreement::new(base.workload.replicas, &run.steps, &past.replicas, step);
+    let replay = Replay {
+        name: &study.name,
+        window: past.window,
+        load: &rebuilt.load,
+        agreement: &agreement,
+        assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
+    };
+    let text = match arguments.output {
+        SimulationFormat::Table => replay.text(&results, arguments.steps),
+        SimulationFormat::Json => replay.json(&results, arguments.timeline)?,
+    };
+    if let Some(path) = &arguments.html {
+        let description = replay.description();
+        study.description = description;
+        simulate::write(path, &report::html(&study, &results))?;
+    }
+    simulate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the autoscaler, the controller and the variants.
+fn complete(
+    rebuilt: &mut Rebuilt,
+    arguments: &ReplayArguments,
+    autoscaler: &Autoscaler,
+    past: &Past,
+) -> anyhow::Result<()> {
+    let Some(scenario) = rebuilt.scenario.as_object_mut() else { return Ok(()) };
+    let metadata = &autoscaler.hpa.metadata;
+    let name = format!("Replay of {}/{}", metadata.namespace, metadata.name);
+    let description = format!("from {} to {}", past.window.start, past.window.end());
+    scenario.insert("name".to_owned(), name.into());
+    scenario.insert("description".to_owned(), description.into());
+    scenario.insert("autoscaler".to_owned(), autoscaler.manifest(&arguments.ignore_metric));
+    scenario.insert("controller".to_owned(), controller(&arguments.autoscaling));
+    let Some(path) = &arguments.variants else { return Ok(()) };
+    let name = || format!("--variants {}", path.display());
+    let text = fs::read_to_string(path).with_context(name)?;
+    let document: Value = serde_saphyr::from_str(&text).with_context(name)?;
+    let document = match document {
+        list @ Value::Array(_) => json!({ "variants": list }),
+        document => document,
+    };
+    let Some(variants) = document.get("variants") else {
+        bail!("{}: there is no list of variants", name());
+    };
+    scenario.insert("variants".to_owned(), variants.clone());
+    for field in ["cost", "objective"] {
+        if let Some(value) = document.get(field) {
+            scenario.insert(field.to_owned(), value.clone());
+        }
+    }
+    Ok(())
+}
+
+fn controller(arguments: &AutoscalingArguments) -> Value {
+    let AutoscalingArguments {
+        horizontal_pod_autoscaler_sync_period: sync_period,
+        horizontal_pod_autoscaler_downscale_stabilization: stabilization,
+        horizontal_pod_autoscaler_cpu_initialization_period: initialization,
+        horizontal_pod_autoscaler_initial_readiness_delay: readiness,
+        horizontal_pod_autoscaler_tolerance: tolerance,
+        ..
+    } = arguments;
+    json!({
+        "syncPeriod": sync_period.as_secs_f64(),
+        "downscaleStabilization": stabilization.as_secs_f64(),
+        "cpuInitializationPeriod": initialization.as_secs_f64(),
+        "initialReadinessDelay": readiness.as_secs_f64(),
+        "tolerance": tolerance,
+    })
+}
+
+/// The assumptions, and what in the past speaks against them.
+fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> Vec<String> {
+    let (asked, recorded) = (past.requested.seconds(), past.window.seconds());
+    // A few missing steps are normal at the end, because rates need samples of later times.
+    if recorded < asked * 0.99 {
+        notes.insert(
+            0,
+            format!(
+                "Prometheus has the replicas and metrics of {} only, not of {}: only that time is \
+                 replayed.",
+                report::span(recorded),
+                report::span(asked)
+            ),
+        );
+    }
+    let bounds = f64::from(hpa.spec.effective_min_replicas())..=f64::from(hpa.spec.max_replicas);
+    let known = past.replicas.values().count().max(1);
+    let share = |is: &dyn Fn(f64) -> bool| {
+        past.replicas.values().filter(|value| is(value.round())).count() as f64 / known as f64
+    };
+    let outside = share(&|replicas| !bounds.contains(&replicas));
+    if outside > 0.0 {
+        notes.push(format!(
+            "For {} of the time the replicas were outside {}-{}, the bounds of this spec: the \
+             spec, or the replicas, were changed then, and the rebuilt run doesn't have that.",
+            report::percent(outside),
+            bounds.start(),
+            bounds.end()
+        ));
+    }
+    let at_max = share(&|replicas| replicas.total_cmp(bounds.end()).is_eq());
+    if at_max > 0.0 {
+        notes.push(format!(
+            "For {} of the time the replicas were at maxReplicas. If pods were overloaded then, \
+             more load came than they could serve, and the rebuilt load is too small there.",
+            report::percent(at_max)
+        ));
+    }
+    notes
+}
+
+/// Reads manifests and returns the only autoscaler, or that of a name.
+fn from_files(arguments: &ReplayArguments) -> anyhow::Result<Value> {
+    let all = manifests::read(&arguments.filename)?;
+    let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
+    let found: Vec<_> = all
+        .into_iter()
+        .filter(|one| one.kind() == hpa_crd::KIND)
+        .filter(|one| {
+            wanted.is_none_or(|name| manifests::text(&one.object, "/metadata/name") == name)
+        })
+        .collect();
+    match found.as_slice() {
+        [one] => Ok(one.object.clone()),
+        [] => bail!("the files have no such HorizontalPodAutoscaler"),
+        _ => bail!("the files have several autoscalers: name one"),
+    }
+}

@@ -1,0 +1,96 @@
+//! What a replay prints.
+
+use anyhow::Context;
+use hpa_simulate::{Run, report};
+use serde::Serialize;
+
+use super::{agreement::Agreement, window::Window};
+
+/// The result of a replay, without the runs.
+pub(super) struct Replay<'a> {
+    pub(super) name: &'a str,
+    pub(super) window: Window,
+    /// The metric that is the load.
+    pub(super) load: &'a str,
+    pub(super) agreement: &'a Agreement,
+    pub(super) assumptions: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Output<'a> {
+    name: &'a str,
+    from: String,
+    to: String,
+    step_seconds: i64,
+    load: &'a str,
+    #[serde(rename = "match")]
+    agreement: &'a Agreement,
+    assumptions: &'a [String],
+    variants: Vec<VariantOutput<'a>>,
+}
+
+#[derive(Serialize)]
+struct VariantOutput<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    run: Run,
+}
+
+impl Replay<'_> {
+    fn period(&self) -> String {
+        format!(
+            "{}, {} to {}, in steps of {}.",
+            self.name,
+            self.window.start,
+            self.window.end(),
+            report::span(self.window.step as f64)
+        )
+    }
+
+    pub(super) fn text(&self, results: &[report::Result], with_steps: bool) -> String {
+        let [measured, advice] = self.agreement.sentences();
+        let mut text = format!("{}\n{measured}\n{advice}\n\n", self.period());
+        text += &report::table(results);
+        if !self.assumptions.is_empty() {
+            text += "\nAssumptions:\n";
+            text.extend(self.assumptions.iter().map(|one| format!("- {one}\n")));
+        }
+        if with_steps {
+            for (variant, run) in results {
+                text += &format!("\n{}\n{}", variant.name, report::steps(run));
+            }
+        }
+        text
+    }
+
+    /// For the page.
+    pub(super) fn description(&self) -> String {
+        let [measured, advice] = self.agreement.sentences();
+        let mut sentences = vec![self.period(), measured, advice];
+        sentences.extend(self.assumptions.iter().cloned());
+        sentences.join(" ")
+    }
+
+    pub(super) fn json(
+        &self,
+        results: &[report::Result],
+        with_timeline: bool,
+    ) -> anyhow::Result<String> {
+        let variants = results.iter().map(|(variant, run)| {
+            let timeline = if with_timeline { run.timeline.clone() } else { Vec::new() };
+            VariantOutput { name: &variant.name, run: Run { timeline, ..run.clone() } }
+        });
+        let output = Output {
+            name: self.name,
+            from: self.window.start.to_string(),
+            to: self.window.end().to_string(),
+            step_seconds: self.window.step,
+            load: self.load,
+            agreement: self.agreement,
+            assumptions: &self.assumptions,
+            variants: variants.collect(),
+        };
+        Ok(serde_json::to_string_pretty(&output).context("unable to write JSON")? + "\n")
+    }
+}

@@ -1,0 +1,265 @@
+//! The queries that read an autoscaler's past.
+
+use hpa_calc::{Selector, api::MetricIdentifier};
+use hpa_prometheus::Client;
+use hpa_provider::{CustomRequest, ExternalRequest, PrometheusProvider};
+use hpa_rules::{
+    GroupResource,
+    explain::{Explanation, Verdict},
+};
+
+use super::metric::{Metric, Source};
+
+/// Names of pods that no cluster has. Rules put a regular expression of both into their query.
+const NAMES: [&str; 2] = ["hpareplayone", "hpareplaytwo"];
+
+/// A query, and where its result belongs.
+#[derive(Clone, Debug)]
+pub(super) struct Query {
+    /// What it reads, for messages.
+    pub(super) what: String,
+    pub(super) text: String,
+    /// What to do if it has no result.
+    pub(super) advice: String,
+    /// The server of the rule, if another one than that of the command line.
+    pub(super) client: Option<Client>,
+    /// By how much later than the time that it belongs to the query is evaluated, in seconds.
+    pub(super) delay: f64,
+}
+
+/// The target of an autoscaler.
+#[derive(Clone, Debug)]
+pub(super) struct TargetRef {
+    pub(super) namespace: String,
+    /// The name of the autoscaler.
+    pub(super) autoscaler: String,
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// A regular expression for the names of the pods, as PromQL has it in double quotes.
+    pub(super) pods: String,
+}
+
+/// The names of the pods that a controller of this kind creates.
+pub(super) fn pod_names(kind: &str, name: &str) -> String {
+    let name = name.replace('.', "[.]");
+    match kind {
+        "Deployment" => format!("{name}-[a-z0-9]{{1,10}}-[a-z0-9]{{5}}"),
+        "ReplicaSet" | "ReplicationController" => format!("{name}-[a-z0-9]{{5}}"),
+        "StatefulSet" => format!("{name}-[0-9]+"),
+        _ => format!("{name}-.+"),
+    }
+}
+
+impl TargetRef {
+    fn query(&self, what: &str, text: String, advice: &str) -> Query {
+        Query { what: what.to_owned(), text, advice: advice.to_owned(), client: None, delay: 0.0 }
+    }
+
+    /// `spec.replicas` of the target, else what comes closest.
+    pub(super) fn replicas(&self, own: Option<&str>) -> Query {
+        let Self { namespace, autoscaler, kind, name, .. } = self;
+        let metrics: &[&str] = match kind.as_str() {
+            "Deployment" => &["deployment_spec_replicas", "deployment_status_replicas"],
+            "StatefulSet" => &["statefulset_replicas", "statefulset_status_replicas"],
+            "ReplicaSet" => &["replicaset_spec_replicas", "replicaset_status_replicas"],
+            "ReplicationController" => &["replicationcontroller_spec_replicas"],
+            _ => &[],
+        };
+        let label = kind.to_lowercase();
+        let of_target = metrics.iter().map(|metric| {
+            format!("max(kube_{metric}{{namespace=\"{namespace}\",{label}=\"{name}\"}})")
+        });
+        let of_autoscaler =
+            ["status_current_replicas", "status_desired_replicas"].iter().map(|metric| {
+                format!(
+                    "max(kube_horizontalpodautoscaler_{metric}{{namespace=\"{namespace}\",\
+                 horizontalpodautoscaler=\"{autoscaler}\"}})"
+                )
+            });
+        let text = of_target.chain(of_autoscaler).collect::<Vec<_>>().join(" or ");
+        let advice = "kube-state-metrics exports them; give another query with --replicas-query";
+        self.query("replicas", own.map_or(text, str::to_owned), advice)
+    }
+
+    /// The samples of a pod's CPU usage within ten minutes, to find out the scrape interval.
+    pub(super) fn scrapes(&self) -> Query {
+        let series = format!("container_cpu_usage_seconds_total{{{}}}", self.containers(None));
+        let text = format!("max(count_over_time({series}[10m]))");
+        self.query("the scrape interval of CPU usage", text, "")
+    }
+
+    /// The requests of a pod for a resource.
+    pub(super) fn requests(&self, resource: &str, container: Option<&str>) -> Query {
+        let Self { namespace, pods, .. } = self;
+        let container = container.map(|name| format!(",container=\"{name}\"")).unwrap_or_default();
+        let text = format!(
+            "avg(sum by (pod) (kube_pod_container_resource_requests{{namespace=\"{namespace}\",\
+             pod=~\"{pods}\",resource=\"{resource}\"{container}}}))"
+        );
+        let advice = format!(
+            "kube-state-metrics exports them; or give the request of a pod with --request \
+             {resource}=QUANTITY"
+        );
+        self.query(&format!("{resource} requests of the pods"), text, &advice)
+    }
+
+    /// How long pods take to become ready, in seconds.
+    pub(super) fn startup(&self) -> Query {
+        let selector = format!("{{namespace=\"{}\",pod=~\"{}\"}}", self.namespace, self.pods);
+        let text = format!(
+            "quantile(0.5, max by (pod) (kube_pod_status_ready_time{selector}) - \
+             max by (pod) (kube_pod_created{selector}))"
+        );
+        self.query("the start-up time of the pods", text, "")
+    }
+
+    fn containers(&self, container: Option<&str>) -> String {
+        let Self { namespace, pods, .. } = self;
+        let container = container.map_or_else(
+            || "container!=\"\",container!=\"POD\"".to_owned(),
+            |container| format!("container=\"{container}\""),
+        );
+        format!("namespace=\"{namespace}\",pod=~\"{pods}\",{container}")
+    }
+
+    /// The usage of a resource by all pods. `window` is that of rates, in seconds.
+    fn usage(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
+        let containers = self.containers(container);
+        let (text, delay) = if metric.name == "cpu" {
+            let series = format!("container_cpu_usage_seconds_total{{{containers}}}");
+            // The rate is the mean of the time before, so it belongs to the middle of that.
+            (format!("sum(rate({series}[{window}s]))"), window as f64 / 2.0)
+        } else {
+            (format!("sum(container_memory_working_set_bytes{{{containers}}})"), 0.0)
+        };
+        let advice = format!(
+            "the kubelet's cAdvisor exports it; check --pods (now {:?}), or give the total of all \
+             pods with --load-query",
+            self.pods
+        );
+        Query { delay, ..self.query(&format!("the usage of {}", metric.describe()), text, &advice) }
+    }
+
+    /// The total of a metric over all pods; for metrics without pods, its value.
+    pub(super) fn metric(
+        &self,
+        metric: &Metric,
+        provider: Option<&PrometheusProvider>,
+        window: i64,
+    ) -> Result<Query, String> {
+        let what = format!("the metric {}", metric.name);
+        let advice = format!("give its query with --load-query '{}=QUERY'", metric.name);
+        let request = |identifier: &MetricIdentifier, resource: GroupResource| CustomRequest {
+            resource,
+            namespace: self.namespace.clone(),
+            metric: metric.name.clone(),
+            metric_selector: selector(identifier),
+        };
+        let applied = match (&metric.source, provider) {
+            (Source::Resource { container }, _) => {
+                return Ok(self.usage(metric, container.as_deref(), window));
+            }
+            (Source::Pods { identifier, .. }, Some(provider)) => {
+                let names = NAMES.map(str::to_owned);
+                let request = request(identifier, GroupResource::pods());
+                custom(provider, &request, &names).and_then(|(query, client)| {
+                    let all = query.replace(&NAMES.join("|"), &self.pods);
+                    // A query that doesn't select pods reads those of other workloads, too.
+                    (all != query).then_some((all, client))
+                })
+            }
+            (Source::Object { object, identifier, .. }, Some(provider)) => {
+                let group = object.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+                let resources = provider.resources();
+                // The singular name is that of the kind in lower case.
+                let resource = resources.resolve(group, &object.kind.to_lowercase()).ok();
+                resource.map(|resource| resource.group_resource.clone()).and_then(|resource| {
+                    let is_namespace = resource == GroupResource::namespaces();
+                    let mut request = request(identifier, resource);
+                    if is_namespace {
+                        request.namespace.clear();
+                    }
+                    custom(provider, &request, std::slice::from_ref(&object.name))
+                })
+            }
+            (Source::External { identifier, .. }, Some(provider)) => external(
+                provider,
+                &ExternalRequest {
+                    namespace: self.namespace.clone(),
+                    metric: metric.name.clone(),
+                    metric_selector: selector(identifier),
+                },
+            ),
+            (_, None) => None,
+        };
+        let sum = |text: String| format!("sum({text})");
+        if let Some((text, client)) = applied {
+            return Ok(Query { client, ..self.query(&what, sum(text), &advice) });
+        }
+        if provider.is_some() {
+            return Err(format!(
+                "{}: no rule of --metrics-config has {what}: {advice}",
+                metric.field
+            ));
+        }
+        let labels = match &metric.source {
+            Source::Pods { labels, .. } => {
+                let own = format!("namespace=\"{}\",pod=~\"{}\"", self.namespace, self.pods);
+                std::iter::once(own).chain(matchers(labels)).collect::<Vec<_>>().join(",")
+            }
+            Source::External { labels, .. } => matchers(labels).collect::<Vec<_>>().join(","),
+            _ => {
+                return Err(format!(
+                    "{}: {what} is that of an object, so it needs a query: {advice}, or add the \
+                     rules of your adapter with --metrics-config",
+                    metric.field
+                ));
+            }
+        };
+        let series = format!("{{__name__={:?},{labels}}}", metric.name);
+        let advice = format!(
+            "{advice}, or add the rules of your adapter with --metrics-config: without rules, a \
+             series with the metric's name is read"
+        );
+        Ok(self.query(&what, sum(series), &advice))
+    }
+}
+
+fn matchers(
+    labels: &std::collections::BTreeMap<String, String>,
+) -> impl Iterator<Item = String> + '_ {
+    labels.iter().map(|(name, value)| format!("{name}={value:?}"))
+}
+
+fn selector(metric: &MetricIdentifier) -> Selector {
+    let selector = metric.selector.as_ref().and_then(|selector| selector.to_selector().ok());
+    selector.unwrap_or_else(Selector::everything)
+}
+
+type Applied = (String, Option<Client>);
+
+fn custom(
+    provider: &PrometheusProvider,
+    request: &CustomRequest,
+    names: &[String],
+) -> Option<Applied> {
+    let explanation = provider.explain_custom(request, names);
+    let (index, query) = applied(&explanation)?;
+    let server = provider.inspect_custom().into_iter().nth(index)?.definition.server;
+    Some((query, provider.client(&server)))
+}
+
+fn external(provider: &PrometheusProvider, request: &ExternalRequest) -> Option<Applied> {
+    let explanation = provider.explain_external(request);
+    let (index, query) = applied(&explanation)?;
+    let server = provider.inspect_external().into_iter().nth(index)?.definition.server;
+    Some((query, provider.client(&server)))
+}
+
+fn applied(explanation: &Explanation) -> Option<(usize, String)> {
+    let report = explanation.applied()?;
+    match &report.verdict {
+        Verdict::Applies { query, .. } => Some((report.index, query.clone())),
+        _ => None,
+    }
+}

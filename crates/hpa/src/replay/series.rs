@@ -1,0 +1,135 @@
+//! Values at equal distances in time, with gaps.
+
+/// Values from the start on, one per step. `None` where Prometheus has no value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Series(pub(super) Vec<Option<f64>>);
+
+impl Series {
+    /// A series of gaps.
+    pub(super) fn empty(len: usize) -> Self {
+        Self(vec![None; len])
+    }
+
+    /// The values of a range of steps.
+    pub(super) fn part(&self, first: usize, last: usize) -> Self {
+        let count = (last + 1).saturating_sub(first);
+        Self(self.0.iter().skip(first).take(count).copied().collect())
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().copied().flatten()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<f64> {
+        self.0.get(index).copied().flatten()
+    }
+
+    /// The share of steps that have a value.
+    pub(super) fn coverage(&self) -> f64 {
+        self.values().count() as f64 / self.0.len().max(1) as f64
+    }
+
+    /// Combines two series where both have values.
+    pub(super) fn zip(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
+        let pairs = self.0.iter().zip(&other.0);
+        Self(pairs.map(|(one, other)| Some(combine((*one)?, (*other)?))).collect())
+    }
+
+    /// Sets gaps to 0 where the other series is 0.
+    pub(super) fn zero_where_zero(&mut self, other: &Self) {
+        for (value, other) in self.0.iter_mut().zip(&other.0) {
+            if value.is_none() && other.is_some_and(|other| other <= 0.0) {
+                *value = Some(0.0);
+            }
+        }
+    }
+
+    /// The smallest value that is at least as large as this share of the values.
+    pub(super) fn quantile(&self, share: f64) -> Option<f64> {
+        let mut values: Vec<f64> = self.values().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        // Rounds up.
+        let index = (0..=last).find(|index| *index as f64 >= share * last as f64);
+        values.get(index.unwrap_or(last)).copied()
+    }
+
+    pub(super) fn mean(&self) -> f64 {
+        self.values().sum::<f64>() / (self.values().count().max(1) as f64)
+    }
+
+    /// Gaps of at least `min_len` steps between values: first step and length.
+    pub(super) fn gaps(&self, min_len: usize) -> Vec<(usize, usize)> {
+        let mut gaps: Vec<(usize, usize)> = Vec::new();
+        for (index, _) in self.0.iter().enumerate().filter(|(_, value)| value.is_none()) {
+            match gaps.last_mut() {
+                Some((start, len)) if *start + *len == index => *len += 1,
+                _ => gaps.push((index, 1)),
+            }
+        }
+        gaps.retain(|(_, len)| *len >= min_len);
+        gaps
+    }
+
+    /// Times and values for a load. Steps are left out if the value stays the same.
+    pub(super) fn points(&self, step: f64) -> Vec<(f64, f64)> {
+        let known = self.0.iter().enumerate().filter_map(|(index, value)| Some((index, (*value)?)));
+        let all: Vec<(f64, f64)> =
+            known.map(|(index, value)| (index as f64 * step, significant(value))).collect();
+        let is_needed = |index: usize| {
+            let at = |index: Option<usize>| all.get(index?).map(|(_, value)| value.to_bits());
+            let value = at(Some(index));
+            at(index.checked_sub(1)) != value || at(Some(index + 1)) != value
+        };
+        let points = all.iter().enumerate().filter(|(index, _)| is_needed(*index));
+        points.map(|(_, point)| *point).collect()
+    }
+}
+
+/// Six significant digits, which keep files short.
+pub(super) fn significant(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(values: &[f64]) -> Series {
+        Series(values.iter().map(|value| Some(*value).filter(|value| !value.is_nan())).collect())
+    }
+
+    #[test]
+    fn gaps_have_start_and_length() {
+        let series = series(&[f64::NAN, 1.0, f64::NAN, f64::NAN, f64::NAN, 2.0]);
+        assert_eq!(series.gaps(1), [(0, 1), (2, 3)]);
+        assert_eq!(series.gaps(2), [(2, 3)]);
+        assert!((series.coverage() - 1.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn points_leave_out_constant_parts_and_gaps() {
+        let series = series(&[1.0, 1.0, 1.0, 2.0, f64::NAN, 2.0, 2.0, 3.123_456_7]);
+        let points = [(0.0, 1.0), (30.0, 1.0), (45.0, 2.0), (90.0, 2.0), (105.0, 3.12346)];
+        assert_eq!(series.points(15.0), points);
+    }
+
+    #[test]
+    fn quantile_is_one_of_the_values() {
+        let series = series(&[4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(series.quantile(0.5), Some(3.0));
+        assert_eq!((series.quantile(0.0), series.quantile(1.0)), (Some(1.0), Some(4.0)));
+        assert_eq!(Series::empty(3).quantile(0.5), None);
+    }
+
+    #[test]
+    fn load_of_no_pods_is_zero() {
+        let mut load = series(&[f64::NAN, f64::NAN, 5.0]);
+        load.zero_where_zero(&series(&[0.0, 2.0, 2.0]));
+        assert_eq!(load.0, [Some(0.0), None, Some(5.0)]);
+    }
+}

@@ -1,0 +1,201 @@
+//! Rebuilt loads of pasts that are known.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hpa_simulate::{Run, Study};
+use jiff::Timestamp;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    agreement::{Agreement, Trust},
+    metric::Metric,
+    query::{TargetRef, pod_names},
+    rebuild::{Past, Rebuilt, Recorded, Startup, rebuild},
+    series::Series,
+    window::Window,
+};
+
+const STEPS: usize = 240;
+
+fn window() -> Window {
+    let end = Timestamp::from_second(1_800_000_000).unwrap();
+    Window::new(Duration::from_secs(3600), end, Some(Duration::from_secs(15)))
+}
+
+fn series(value: impl Fn(f64) -> f64) -> Series {
+    Series((0..=STEPS).map(|step| Some(value(step as f64 * 15.0))).collect())
+}
+
+/// Replicas that follow 60 units in the first, 120 in the second half hour, at 10 for each.
+fn replicas() -> Series {
+    series(|second| if second < 1800.0 { 6.0 } else { 12.0 })
+}
+
+fn load(second: f64) -> f64 {
+    if second < 1800.0 { 60.0 } else { 120.0 }
+}
+
+fn autoscaler(metrics: &Value) -> Value {
+    json!({
+        "metadata": { "name": "web", "namespace": "shop" },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "minReplicas": 2, "maxReplicas": 30, "metrics": metrics,
+        },
+    })
+}
+
+fn external(name: &str, target: Value) -> Value {
+    let metric = json!({ "name": name, "selector": { "matchLabels": { "queue": "mail" } } });
+    json!({ "type": "External", "external": { "metric": metric, "target": target } })
+}
+
+fn pods(name: &str, target: &str) -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": target });
+    json!({ "type": "Pods", "pods": { "metric": { "name": name }, "target": target } })
+}
+
+fn cpu(percent: u32) -> Value {
+    let target = json!({ "type": "Utilization", "averageUtilization": percent });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+fn try_replay(metrics: &Value, values: Vec<Series>) -> anyhow::Result<(Rebuilt, Run, Agreement)> {
+    let manifest = autoscaler(metrics);
+    let hpa = serde_json::from_value(manifest.clone())?;
+    let metrics = Metric::all(&hpa, &[])?.into_iter().zip(values);
+    let past = Past {
+        window: window(),
+        requested: window(),
+        replicas: replicas(),
+        metrics: metrics.map(|(metric, value)| Recorded { metric, value }).collect(),
+        requests: BTreeMap::from([("cpu".to_owned(), 0.5)]),
+        startup: Startup::Given(20.0),
+        capacity: None,
+    };
+    let mut rebuilt = rebuild(&past, &hpa)?;
+    rebuilt.scenario["autoscaler"] = manifest;
+    let text = serde_saphyr::to_string(&rebuilt.scenario)?;
+    let study = Study::parse(&text, &|_| Err("no files".to_owned()))?;
+    let run = study.variants[0].run();
+    let agreement = Agreement::new(6, &run.steps, &past.replicas, 15.0);
+    Ok((rebuilt, run, agreement))
+}
+
+fn replay(metrics: &Value, values: Vec<Series>) -> (Rebuilt, Run, Agreement) {
+    try_replay(metrics, values).unwrap()
+}
+
+#[rstest]
+#[case::pods(pods("requests", "10"), series(load))]
+#[case::external_average(
+    external("waiting", json!({ "type": "AverageValue", "averageValue": "10" })),
+    series(load)
+)]
+// The value was 10 throughout, because the replicas followed the load.
+#[case::external_value(
+    external("latency", json!({ "type": "Value", "value": "10" })),
+    series(|second| load(second) / if second < 1800.0 { 6.0 } else { 12.0 })
+)]
+// Utilization 40 % of 500m is 200m for each pod.
+#[case::cpu(cpu(40), series(|second| load(second) / 50.0))]
+fn load_of_each_kind_of_metric_gives_the_recorded_replicas(
+    #[case] metric: Value,
+    #[case] value: Series,
+) {
+    let (rebuilt, run, agreement) = replay(&json!([metric]), vec![value]);
+    assert!(run.problems.is_empty(), "{:?}", run.problems);
+    assert_eq!(agreement.trust, Trust::Good, "{agreement:?} {:?}", rebuilt.scenario);
+    assert_eq!(run.outcome.replicas.max, 12);
+}
+
+#[test]
+fn load_is_that_of_the_metric_that_asks_for_the_most() {
+    // CPU asks for half of the replicas, on a line over the requests: 20m and 4m for each.
+    let cpu_value = series(|second| {
+        let replicas = if second < 1800.0 { 6.0 } else { 12.0 };
+        0.02 * replicas + 0.008 * load(second)
+    });
+    let metrics = json!([cpu(40), pods("requests", "10")]);
+    let (rebuilt, _, agreement) = replay(&metrics, vec![cpu_value, series(load)]);
+    assert_eq!(rebuilt.load, "requests");
+    assert_eq!(agreement.trust, Trust::Good);
+    let all = rebuilt.assumptions.join("\n");
+    assert!(all.contains("cpu of a pod follows its load on a line"), "{all}");
+    let profile = &rebuilt.scenario["workload"]["profile"];
+    assert_eq!(profile["capacity"], 20.0, "{profile}");
+}
+
+#[test]
+fn gaps_and_unknown_capacity_are_assumptions() {
+    let mut value = series(load);
+    value.0[20..40].fill(None);
+    let (rebuilt, ..) = replay(&json!([pods("requests", "10")]), vec![value]);
+    let all = rebuilt.assumptions.join("\n");
+    assert!(all.contains("Gaps, the longest of 5m,"), "{all}");
+    assert!(all.contains("twice the target: 20 of requests."), "{all}");
+}
+
+#[test]
+fn time_before_and_after_the_recorded_one_is_left_out() {
+    let hpa = serde_json::from_value(autoscaler(&json!([pods("requests", "10")]))).unwrap();
+    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let (mut value, mut replicas) = (series(load), replicas());
+    value.0[..40].fill(None);
+    replicas.0[201..].fill(None);
+    let past = Past {
+        window: window(),
+        requested: window(),
+        replicas,
+        metrics: vec![Recorded { metric, value }],
+        requests: BTreeMap::new(),
+        startup: Startup::Unknown,
+        capacity: None,
+    };
+    let past = past.trimmed().unwrap();
+    assert_eq!(past.window.start.as_second() - window().start.as_second(), 600);
+    assert_eq!((past.window.steps, past.replicas.0.len()), (160, 161));
+    assert_eq!(past.metrics[0].value.get(0), Some(60.0));
+    let never = Past { replicas: Series::empty(161), ..past };
+    assert!(never.trimmed().is_err());
+}
+
+#[test]
+fn what_cannot_be_modelled_names_the_field_and_the_remedy() {
+    let target = json!({ "type": "Utilization", "averageUtilization": 40 });
+    let container = json!({ "type": "ContainerResource", "containerResource": {
+        "name": "cpu", "container": "app", "target": target } });
+    let both = json!([cpu(40), container]);
+    let error = try_replay(&both, vec![series(load), series(load)]).unwrap_err().to_string();
+    assert!(
+        error.contains("spec.metrics[1]: ") && error.contains("--ignore-metric cpu"),
+        "{error}"
+    );
+    let gpu = json!([{ "type": "Resource", "resource": { "name": "gpu", "target": target } }]);
+    let error = try_replay(&gpu, vec![series(load)]).unwrap_err().to_string();
+    assert!(error.contains("spec.metrics[0]: the resource gpu"), "{error}");
+}
+
+#[test]
+fn queries_select_the_pods_of_the_target() {
+    let target = TargetRef {
+        namespace: "shop".to_owned(),
+        autoscaler: "web".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web.v2".to_owned(),
+        pods: pod_names("Deployment", "web.v2"),
+    };
+    let hpa = serde_json::from_value(autoscaler(&json!([cpu(40)]))).unwrap();
+    let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
+    let query = target.metric(&metric, None, 60).unwrap();
+    assert_eq!(
+        query.text,
+        r#"sum(rate(container_cpu_usage_seconds_total{namespace="shop",pod=~"web[.]v2-[a-z0-9]{1,10}-[a-z0-9]{5}",container!="",container!="POD"}[60s]))"#
+    );
+    assert!((query.delay - 30.0).abs() < 1e-9);
+    let replicas = target.replicas(None).text;
+    let first = r#"max(kube_deployment_spec_replicas{namespace="shop",deployment="web.v2"}) or "#;
+    assert!(replicas.starts_with(first), "{replicas}");
+    assert_eq!(target.replicas(Some("own")).text, "own");
+}

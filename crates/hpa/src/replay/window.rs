@@ -1,0 +1,133 @@
+//! The replayed time.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Prometheus refuses more than 11 000 points per series and request.
+const POINTS_PER_REQUEST: i64 = 10_000;
+/// Longer times have a longer step: memory is bounded by this many points per series.
+const MAX_POINTS: i64 = 50_000;
+/// The default sync period is the shortest step that is chosen.
+const SHORTEST_STEP: i64 = 15;
+
+/// A time that is read in equal steps of whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) start: Timestamp,
+    pub(super) step: i64,
+    /// How many steps there are. The points include start and end.
+    pub(super) steps: i64,
+}
+
+/// A part of a window, for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) start: Timestamp,
+    pub(super) end: Timestamp,
+}
+
+impl Window {
+    /// The time before `until`. The step follows from its length, unless it is given.
+    pub(super) fn new(since: Duration, until: Timestamp, step: Option<Duration>) -> Self {
+        let whole = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let since = whole(since);
+        let least = since / MAX_POINTS / SHORTEST_STEP * SHORTEST_STEP + SHORTEST_STEP;
+        let step = step.map_or(least, whole).max(1);
+        let steps = since / step;
+        let start = Timestamp::from_second(until.as_second().saturating_sub(steps * step));
+        Self { start: start.unwrap_or(until), step, steps }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.steps + 1).unwrap_or_default()
+    }
+
+    pub(super) fn seconds(&self) -> f64 {
+        (self.steps * self.step) as f64
+    }
+
+    pub(super) fn end(&self) -> Timestamp {
+        self.at(self.steps)
+    }
+
+    pub(super) fn too_many_points(&self) -> bool {
+        self.steps > 4 * MAX_POINTS
+    }
+
+    /// From one point to another one.
+    pub(super) fn part(&self, first: usize, last: usize) -> Self {
+        let step = |index: usize| i64::try_from(index).unwrap_or(i64::MAX);
+        Self { start: self.at(step(first)), steps: step(last) - step(first), ..*self }
+    }
+
+    fn at(&self, step: i64) -> Timestamp {
+        let offset = SignedDuration::from_secs(step.saturating_mul(self.step));
+        self.start.checked_add(offset).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        let count = self.steps / POINTS_PER_REQUEST + 1;
+        (0..count).map(|chunk| {
+            let first = chunk * POINTS_PER_REQUEST;
+            let last = (first + POINTS_PER_REQUEST - 1).min(self.steps);
+            Chunk { start: self.at(first), end: self.at(last) }
+        })
+    }
+
+    /// The point that is closest to a time in milliseconds.
+    pub(super) fn index(&self, ms: i64) -> Option<usize> {
+        let since = ms.checked_sub(self.start.as_millisecond())?;
+        let step = self.step.checked_mul(1000)?;
+        let index = since.checked_add(step / 2)?.div_euclid(step);
+        usize::try_from(index).ok().filter(|index| *index < self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const HOUR: u64 = 3600;
+
+    fn window(since: Duration, step: Option<Duration>) -> Window {
+        Window::new(since, Timestamp::from_second(1_800_000_000).unwrap(), step)
+    }
+
+    #[rstest]
+    #[case::hour(HOUR, 15)]
+    #[case::week(7 * 24 * HOUR, 15)]
+    #[case::month(30 * 24 * HOUR, 60)]
+    #[case::year(365 * 24 * HOUR, 645)]
+    fn step_bounds_the_number_of_points(#[case] since: u64, #[case] step: i64) {
+        let window = window(Duration::from_secs(since), None);
+        assert_eq!(window.step, step);
+        assert!(window.len() <= 50_001, "{}", window.len());
+    }
+
+    #[test]
+    fn chunks_cover_every_point_once_within_the_limit_of_prometheus() {
+        let window = window(Duration::from_secs(7 * 24 * HOUR), None);
+        let mut next = window.start.as_second();
+        for chunk in window.chunks() {
+            assert_eq!(chunk.start.as_second(), next);
+            let points = (chunk.end.as_second() - chunk.start.as_second()) / window.step + 1;
+            assert!((1..=11_000).contains(&points), "{points}");
+            next = chunk.end.as_second() + window.step;
+        }
+        assert_eq!(next, window.end().as_second() + window.step);
+        assert_eq!(window.end().as_second(), 1_800_000_000);
+    }
+
+    #[test]
+    fn index_is_that_of_the_closest_point() {
+        let window = window(Duration::from_secs(60), Some(Duration::from_secs(15)));
+        let start = window.start.as_millisecond();
+        assert_eq!(window.index(start), Some(0));
+        assert_eq!(window.index(start + 16_000), Some(1));
+        assert_eq!(window.index(start + 60_000), Some(4));
+        assert_eq!((window.index(start - 15_000), window.index(start + 75_000)), (None, None));
+    }
+}
