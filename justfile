@@ -103,4 +103,4 @@ completions:
     cargo build --profile dist -p hpa
     for shell in bash elvish fish powershell zsh; do target/dist/hpa completions $shell > target/dist/hpa.$shell || exit 1; done
     target/dist/hpa man > target/dist/hpa.1
-    for command in run adapter dashboard explain lint status shadow-report simulate recommend rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
+    for command in run adapter dashboard explain lint status shadow-report simulate recommend replay rules schedule crd convert; do target/dist/hpa man $command > target/dist/hpa-$command.1 || exit 1; done
