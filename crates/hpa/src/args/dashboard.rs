@@ -16,10 +16,11 @@ Examples:
     ssh -L 8090:127.0.0.1:8090 there hpa dashboard --port 8090 --no-open
 
 The page is served on 127.0.0.1 only, and only to who has the address that the
-command prints: it has a token. It reads the cluster with your rights and writes
-nothing. The past of an autoscaler comes from the debug API of its controller, if
-that is on. If not, pass the controller's flags if they differ from the
-defaults: they are part of a decision. docs/dashboard.md describes the page. Ctrl-C ends it.";
+command prints: it has a token. It reads the cluster with your rights and
+writes nothing. The past of an autoscaler comes from the debug API of its
+controller, if that is on. If not, pass the controller's flags if they differ
+from the defaults: they are part of a decision. docs/dashboard.md describes the
+page. Ctrl-C ends it.";
 
 /// The arguments of `hpa dashboard`.
 #[derive(Args, Debug)]

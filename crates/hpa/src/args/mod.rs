@@ -98,7 +98,8 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Run the controller against a cluster
     Run(Box<RunArguments>),
-    /// Serve the metrics APIs from Prometheus, by the rules of prometheus-adapter
+    /// Serve the metrics APIs from Prometheus, by the rules of prometheus-adapter, and from what
+    /// the annotations of autoscalers ask for
     Adapter(Box<AdapterArguments>),
     /// Compare decisions with the controller of the cluster, write nothing, and report differences
     ShadowReport(Box<ShadowReportArguments>),
