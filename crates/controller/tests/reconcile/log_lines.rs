@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex as StdMutex},
+    sync::{Arc, LazyLock, Mutex as StdMutex},
 };
 
 use async_trait::async_trait;
@@ -14,7 +14,7 @@ use hpa_controller::{cache::Origin, reconcile::Reconciler};
 use hpa_metrics_client::MetricsClient;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tracing::Level;
+use tracing::{Dispatch, Level};
 
 use crate::{
     fixture::{hpa, key, reconciler, server, usage},
@@ -34,8 +34,15 @@ impl io::Write for Lines {
     }
 }
 
+/// While there is one subscriber, tracing asks the thread that is first to reach a log line whether
+/// the line is ever wanted. That may be the thread of a test without a subscriber. With two, it asks
+/// all subscribers.
+static OTHER_SUBSCRIBER: LazyLock<Dispatch> =
+    LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+
 /// The lines that reconciles log, without time.
 async fn logged(reconcilers: &[Reconciler], level: Level) -> Vec<String> {
+    LazyLock::force(&OTHER_SUBSCRIBER);
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
