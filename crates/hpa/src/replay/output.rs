@@ -58,7 +58,7 @@ impl Replay<'_> {
         }
         if with_steps {
             for (variant, run) in results {
-                text += &format!("\n{}\n{}", variant.name, report::steps(run));
+                text.extend(["\n", &variant.name, "\n", &report::steps(run)]);
             }
         }
         text

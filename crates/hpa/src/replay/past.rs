@@ -53,10 +53,8 @@ pub(super) async fn read_past(
     let needs_rules = |metric: &Metric| {
         !matches!(metric.source, Source::Resource { .. }) && !own.contains_key(&metric.name)
     };
-    let provider = match metrics.iter().any(needs_rules) {
-        true => rules(arguments, autoscaler).await?,
-        false => None,
-    };
+    let provider =
+        if metrics.iter().any(needs_rules) { rules(arguments, autoscaler).await? } else { None };
     let target = target(arguments, autoscaler);
 
     let chunks = window.chunks().count() as f64;
@@ -141,8 +139,8 @@ pub(super) fn own_queries(
             (Some(named), _) => named,
             (None, [only]) => (only.name.clone(), text.clone()),
             (None, _) => {
-                let names: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
-                bail!("--load-query {text}: must be METRIC=QUERY, of {}", names.join(", "));
+                let known: Vec<&str> = metrics.iter().map(|metric| metric.name.as_str()).collect();
+                bail!("--load-query {text}: must be METRIC=QUERY, of {}", known.join(", "));
             }
         };
         queries.insert(name, query);

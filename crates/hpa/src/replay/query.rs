@@ -50,11 +50,15 @@ pub(super) fn pod_names(kind: &str, name: &str) -> String {
     }
 }
 
-impl TargetRef {
-    fn query(&self, what: &str, text: String, advice: &str) -> Query {
-        Query { what: what.to_owned(), text, advice: advice.to_owned(), client: None, delay: 0.0 }
+impl Query {
+    /// A query to the server of the command line.
+    fn new(what: &str, text: String, advice: &str) -> Self {
+        let (what, advice) = (what.to_owned(), advice.to_owned());
+        Self { what, text, advice, client: None, delay: 0.0 }
     }
+}
 
+impl TargetRef {
     /// `spec.replicas` of the target, else what comes closest.
     pub(super) fn replicas(&self, own: Option<&str>) -> Query {
         let Self { namespace, autoscaler, kind, name, .. } = self;
@@ -78,14 +82,14 @@ impl TargetRef {
             });
         let text = of_target.chain(of_autoscaler).collect::<Vec<_>>().join(" or ");
         let advice = "kube-state-metrics exports them; give another query with --replicas-query";
-        self.query("replicas", own.map_or(text, str::to_owned), advice)
+        Query::new("replicas", own.map_or(text, str::to_owned), advice)
     }
 
     /// The samples of a pod's CPU usage within ten minutes, to find out the scrape interval.
     pub(super) fn scrapes(&self) -> Query {
         let series = format!("container_cpu_usage_seconds_total{{{}}}", self.containers(None));
         let text = format!("max(count_over_time({series}[10m]))");
-        self.query("the scrape interval of CPU usage", text, "")
+        Query::new("the scrape interval of CPU usage", text, "")
     }
 
     /// The requests of a pod for a resource.
@@ -100,7 +104,7 @@ impl TargetRef {
             "kube-state-metrics exports them; or give the request of a pod with --request \
              {resource}=QUANTITY"
         );
-        self.query(&format!("{resource} requests of the pods"), text, &advice)
+        Query::new(&format!("{resource} requests of the pods"), text, &advice)
     }
 
     /// How long pods take to become ready, in seconds.
@@ -110,7 +114,7 @@ impl TargetRef {
             "quantile(0.5, max by (pod) (kube_pod_status_ready_time{selector}) - \
              max by (pod) (kube_pod_created{selector}))"
         );
-        self.query("the start-up time of the pods", text, "")
+        Query::new("the start-up time of the pods", text, "")
     }
 
     fn containers(&self, container: Option<&str>) -> String {
@@ -137,7 +141,7 @@ impl TargetRef {
              pods with --load-query",
             self.pods
         );
-        Query { delay, ..self.query(&format!("the usage of {}", metric.describe()), text, &advice) }
+        Query { delay, ..Query::new(&format!("the usage of {}", metric.describe()), text, &advice) }
     }
 
     /// The total of a metric over all pods; for metrics without pods, its value.
@@ -194,7 +198,7 @@ impl TargetRef {
         };
         let sum = |text: String| format!("sum({text})");
         if let Some((text, client)) = applied {
-            return Ok(Query { client, ..self.query(&what, sum(text), &advice) });
+            return Ok(Query { client, ..Query::new(&what, sum(text), &advice) });
         }
         if provider.is_some() {
             return Err(format!(
@@ -221,7 +225,7 @@ impl TargetRef {
             "{advice}, or add the rules of your adapter with --metrics-config: without rules, a \
              series with the metric's name is read"
         );
-        Ok(self.query(&what, sum(series), &advice))
+        Ok(Query::new(&what, sum(series), &advice))
     }
 }
 
