@@ -29,7 +29,7 @@ Examples:
 
   With a query of its own for the total of a metric over all pods:
     hpa replay shop/web --prometheus http://localhost:9090 \\
-      --load-query 'http_requests=sum(rate(http_requests_total{job=\"web\"}[1m]))'
+      --load-query 'requests=sum(rate(http_requests_total{job=\"web\"}[1m]))'
 
   Keep the rebuilt load, and change it by hand:
     hpa replay shop/web --prometheus http://localhost:9090 --save web.yaml
