@@ -13,7 +13,7 @@ Examples:
   Complete fields in an editor:
     hpa simulate --schema > scenario.schema.json
 
-The simulation decides like the controller, in virtual time. It needs no cluster.
+The simulation decides like the controller, in virtual time, without a cluster.
 docs/tuning.md explains the columns and has worked examples.";
 
 /// The arguments of `hpa simulate`.
