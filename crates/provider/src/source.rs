@@ -79,7 +79,7 @@ impl<S: MetricsSource> ProviderSource<S> {
             resource,
             namespace: namespace.to_owned(),
             metric: metric.to_owned(),
-            metric_selector: metric_selector.clone(),
+            metric_selector: as_received(metric_selector),
         };
         // The autoscaler's own namespace, whatever the name is.
         if group.is_empty() && &*object.kind == "Namespace" {
@@ -108,7 +108,7 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
                     resource: GroupResource::pods(),
                     namespace: namespace.to_string(),
                     metric: metric.to_string(),
-                    metric_selector: metric_selector.clone(),
+                    metric_selector: as_received(metric_selector),
                 };
                 if provider.has_custom_in(&request) {
                     let values = provider.custom_by_selector(&request, pods).await;
@@ -134,7 +134,7 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
                 let request = ExternalRequest {
                     namespace: namespace.to_string(),
                     metric: metric.to_string(),
-                    metric_selector: metric_selector.clone(),
+                    metric_selector: as_received(metric_selector),
                 };
                 if provider.has_external_in(&request) {
                     let values = provider.external(&request).await;
@@ -153,6 +153,12 @@ impl<S: MetricsSource> MetricsSource for ProviderSource<S> {
         }
         self.next.fetch(request).await
     }
+}
+
+/// The selector of a metric as a metrics API would receive it. The reference selects nothing if the
+/// metric has no selector, but sends the same empty text as for one that selects everything.
+fn as_received(selector: &Selector) -> Selector {
+    if selector.is_nothing() { Selector::everything() } else { selector.clone() }
 }
 
 fn fetch_error(error: &ProviderError) -> FetchError {
@@ -360,14 +366,14 @@ mod tests {
 
     #[tokio::test]
     async fn external_values_have_labels_and_pods_their_usage() {
-        let request = Request::ExternalValues {
-            namespace: "shop".into(),
-            metric: "queue".into(),
-            metric_selector: Selector::everything(),
-        };
-        let (items, _) = fetch(provider(), request).await;
-        let Items::ExternalValues(items) = items.unwrap() else { panic!("other items") };
-        assert_eq!(items[0].labels.pairs().collect::<Vec<_>>(), [("q", "mail")]);
+        // Nothing is the selector of a metric that has none.
+        for metric_selector in [Selector::everything(), Selector::nothing()] {
+            let (namespace, metric) = ("shop".into(), "queue".into());
+            let request = Request::ExternalValues { namespace, metric, metric_selector };
+            let (items, _) = fetch(provider(), request).await;
+            let Items::ExternalValues(items) = items.unwrap() else { panic!("other items") };
+            assert_eq!(items[0].labels.pairs().collect::<Vec<_>>(), [("q", "mail")]);
+        }
 
         let request =
             Request::PodMetrics { namespace: "shop".into(), pods: Selector::everything() };
