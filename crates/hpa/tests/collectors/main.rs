@@ -1,4 +1,5 @@
-//! `hpa run --collectors`: autoscalers on documents of pods and of an endpoint, over real sockets.
+//! `hpa run --collectors`: autoscalers on documents of pods and of an endpoint, and on services,
+//! over real sockets.
 
 #![allow(
     clippy::expect_used,
@@ -7,6 +8,9 @@
     clippy::unwrap_used,
     reason = "a test may fail"
 )]
+
+mod cases;
+mod services;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -59,6 +63,24 @@ async fn serve(load: &Load) -> SocketAddr {
     address
 }
 
+/// Waits until a Deployment has this number of replicas.
+async fn replicas(testbed: &Testbed, served: &ServedTestbed, name: &str, expected: i32) {
+    let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
+    let mut changes = pin!(watch_object(deployments, name));
+    let reached = async {
+        while let Some(change) = changes.next().await {
+            let deployment = change.unwrap();
+            if deployment.and_then(|object| object.spec.replicas) == Some(expected) {
+                return;
+            }
+        }
+    };
+    if timeout(LIMIT, reached).await.is_err() {
+        let condition = testbed.condition(name, "ScalingActive");
+        panic!("{name}: not {expected} replicas, {condition:?}: {}", served.log());
+    }
+}
+
 fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
     for (name, value) in annotations {
         hpa["metadata"]["annotations"][format!("metric-config.{name}")] = json!(value);
@@ -109,22 +131,8 @@ impl Cluster {
         Self { testbed, served, _controller: controller }
     }
 
-    /// Waits until a Deployment has this number of replicas.
     async fn replicas(&self, name: &str, expected: i32) {
-        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), NAMESPACE);
-        let mut changes = pin!(watch_object(deployments, name));
-        let reached = async {
-            while let Some(change) = changes.next().await {
-                let deployment = change.unwrap();
-                if deployment.and_then(|object| object.spec.replicas) == Some(expected) {
-                    return;
-                }
-            }
-        };
-        if timeout(LIMIT, reached).await.is_err() {
-            let condition = self.testbed.condition(name, "ScalingActive");
-            panic!("{name}: not {expected} replicas, {condition:?}: {}", self.served.log());
-        }
+        replicas(&self.testbed, &self.served, name, expected).await;
     }
 
     /// Waits for an event with a reason, and returns its message.
