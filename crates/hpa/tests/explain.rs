@@ -382,9 +382,62 @@ async fn past_of_a_dump_holds_the_replicas_and_is_printed() {
     let shorter = explain(Some(past(30.0)), &[]).await;
     assert!(shorter.starts_with("shop/web scales from 4 to 2"), "{shorter}");
     assert!(!shorter.contains("How it came to this"), "{shorter}");
+    let flagged = explain(Some(past(30.0)), &["--scaling-schedule"]).await;
+    assert!(flagged.starts_with("shop/web scales from 4 to 2"), "{flagged}");
     let flag = "--horizontal-pod-autoscaler-downscale-stabilization=2m";
     let flagged = explain(Some(past(30.0)), &[flag]).await;
     assert!(flagged.starts_with("shop/web stays at 4"), "{flagged}");
+}
+
+#[tokio::test]
+async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
+    let cluster = Cluster::new([]).await;
+    let schedule =
+        json!({ "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "evening" });
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject": schedule, "metric": { "name": "scheduled" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    let value = json!({
+        "kind": "MetricValue", "apiVersion": "custom.metrics.k8s.io/v1beta2",
+        "describedObject": { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule",
+            "namespace": NAMESPACE, "name": "evening" },
+        "metric": { "name": "scheduled" }, "timestamp": "2026-01-01T00:00:00Z", "value": "21",
+    });
+    let explain = async |settings: Option<(&str, Value)>, flags: &[&str]| {
+        let mut items = vec![
+            objects::running_deployment("web", 20),
+            objects::hpa("web", 2..=99, [metric.clone()]),
+        ];
+        items.push(value.clone());
+        items.extend(settings.map(|(name, value)| {
+            let mut past = past(300.0);
+            past["settings"][name] = value;
+            past["history"]["recommendations"] = json!([]);
+            past
+        }));
+        let file = cluster.served.dir.path().join("dump.json");
+        fs::write(&file, json!({ "kind": "List", "items": items }).to_string()).expect("a file");
+        let file = file.display().to_string();
+        cluster.explain(&[&["-f", &*file], flags].concat()).await
+    };
+    let exact = |value: bool| Some(("exactSchedules", json!(value)));
+    let (flag, tolerance) = ("--scaling-schedule", "--horizontal-pod-autoscaler-tolerance=0.2");
+    for (settings, flags, is_exact) in [
+        (None, &[][..], false),
+        (None, &[flag], true),
+        (exact(false), &[], false),
+        (exact(true), &[], true),
+        // The controller's settings, and those of flags beside them.
+        (exact(true), &[tolerance], true),
+        (exact(false), &[flag], true),
+        // A document of an older version.
+        (Some(("scaleToZero", json!(true))), &[], false),
+    ] {
+        let text = explain(settings.clone(), flags).await;
+        let expected = if is_exact { "scales from 20 to 21" } else { "stays at 20" };
+        assert!(text.contains(expected), "{settings:?} {flags:?}:\n{text}");
+    }
 }
 
 #[tokio::test]

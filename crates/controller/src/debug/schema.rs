@@ -60,6 +60,9 @@ pub struct DecisionSettings {
     pub cpu_initialization_period_seconds: f64,
     pub initial_readiness_delay_seconds: f64,
     pub scale_to_zero: bool,
+    /// Whether metrics of scaling schedules have no tolerance. Absent in documents of older versions.
+    #[serde(default)]
+    pub exact_schedules: bool,
 }
 
 /// The state of the work queue.
@@ -225,6 +228,7 @@ impl From<Settings> for DecisionSettings {
             cpu_initialization_period_seconds: settings.cpu_initialization_period.as_secs_f64(),
             initial_readiness_delay_seconds: settings.initial_readiness_delay.as_secs_f64(),
             scale_to_zero: settings.scale_to_zero,
+            exact_schedules: settings.exact_schedules,
         }
     }
 }
@@ -241,5 +245,6 @@ impl From<DecisionSettings> for Settings {
             .with_cpu_initialization_period(duration(settings.cpu_initialization_period_seconds))
             .with_initial_readiness_delay(duration(settings.initial_readiness_delay_seconds))
             .with_scale_to_zero(settings.scale_to_zero)
+            .with_exact_schedules(settings.exact_schedules)
     }
 }

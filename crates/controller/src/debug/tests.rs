@@ -251,7 +251,8 @@ fn settings_survive_the_document() {
     let settings = hpa_calc::Settings::default()
         .with_tolerance(0.05)
         .with_downscale_stabilization(SignedDuration::from_millis(90_500))
-        .with_scale_to_zero(false);
+        .with_scale_to_zero(false)
+        .with_exact_schedules(true);
     let json = serde_json::to_string(&DecisionSettings::from(settings)).unwrap();
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
     assert_eq!(hpa_calc::Settings::from(decoded), settings);

@@ -4,8 +4,11 @@ use clap::{Args, ValueEnum};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    ControllerArguments, KubectlArguments, RulesFileArguments, boolean::accept_boolean,
-    convert::TargetApi, run::AutoscalingArguments, values::positive_duration,
+    ControllerArguments, KubectlArguments, RulesFileArguments,
+    boolean::{BOOL, accept_boolean},
+    convert::TargetApi,
+    run::AutoscalingArguments,
+    values::positive_duration,
 };
 
 const EXAMPLES: &str = "\
@@ -76,6 +79,10 @@ pub(crate) struct ExplainHpaArguments {
     pub(crate) controller: ControllerArguments,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
+    /// The controller runs with --scaling-schedule: metrics that describe a scaling schedule have no
+    /// tolerance
+    #[arg(long, env = "HPA_SCALING_SCHEDULE", value_name = BOOL, default_value_t = false)]
+    pub(crate) scaling_schedule: bool,
     #[command(flatten)]
     pub(crate) rules: RulesFileArguments,
 }

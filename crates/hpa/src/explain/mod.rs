@@ -61,6 +61,7 @@ pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
 /// Explains an autoscaler of a cluster or of files.
 pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
     let settings = run::settings(&arguments.autoscaling);
+    let settings = settings.with_exact_schedules(arguments.scaling_schedule);
     if !arguments.filename.is_empty() {
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
@@ -180,13 +181,17 @@ impl Subject {
 
 /// The settings of the controller, unless flags set others.
 fn effective_settings(flags: Settings, past: Option<&AutoscalerDetail>) -> Settings {
-    let defaults = Settings::default().with_strict_scale_to_zero(flags.strict_scale_to_zero);
-    match past {
-        Some(past) if flags == defaults => {
-            Settings::from(past.settings).with_strict_scale_to_zero(flags.strict_scale_to_zero)
-        }
-        _ => flags,
-    }
+    let Some(controller) = past.map(|past| Settings::from(past.settings)) else { return flags };
+    let defaults = Settings::default()
+        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
+        .with_exact_schedules(flags.exact_schedules);
+    let exact_schedules = flags.exact_schedules || controller.exact_schedules;
+    let settings = if flags == defaults {
+        controller.with_strict_scale_to_zero(flags.strict_scale_to_zero)
+    } else {
+        flags
+    };
+    settings.with_exact_schedules(exact_schedules)
 }
 
 impl Controller {
