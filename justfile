@@ -64,7 +64,7 @@ tuning:
 # Print the table of recommendations in docs/tuning.md. It takes minutes.
 recommendations:
     cargo build --release -p hpa
-    cd examples/simulate && ../../target/release/hpa recommend flapping.yaml metric-outage.yaml queue-to-zero.yaml rollout-surge.yaml slow-start.yaml tolerance.yaml --candidates 200 -o markdown
+    cd examples/simulate && ../../target/release/hpa recommend diurnal.yaml flapping.yaml metric-outage.yaml pod-size.yaml queue-to-zero.yaml rollout-surge.yaml slow-start.yaml tolerance.yaml --candidates 200 -o markdown
 
 # Check licenses, advisories, sources, duplicate and banned crates. Needs cargo-deny.
 deny:
