@@ -255,6 +255,49 @@ mod tests {
         }
     }
 
+    /// The bytes of what is stored, counted anew.
+    fn memory(decisions: &Decisions) -> usize {
+        let text = |text: &str| text.len() + ALLOCATION;
+        let texts = decisions.runs.iter().map(|run| text(&run.decision) + text(&run.explanation));
+        let names = decisions.metrics.iter().map(|name| text(name) + size_of::<Box<str>>());
+        texts.sum::<usize>()
+            + names.sum::<usize>()
+            + decisions.runs.capacity() * size_of::<DecisionRun>()
+            + decisions.samples.capacity() * size_of::<i64>()
+    }
+
+    #[test]
+    fn everything_counts_and_samples_take_half() {
+        let limit = 5000;
+        let mut decisions = Decisions::default();
+        let mut add = |second: i64, metrics: &[&str]| {
+            let decision = RecordedDecision {
+                at: at(second),
+                outcome: u64::try_from(second / 3).unwrap(),
+                decision: "d".repeat(100).into(),
+                // Runs of all lengths are replaced and dropped.
+                explanation: "e".repeat(usize::try_from(second * 37 % 400).unwrap()).into(),
+            };
+            decisions.record(decision, &sample(second, &[Some(second)]), metrics, limit);
+            assert_eq!(decisions.bytes(), memory(&decisions), "at {second}");
+            assert!(decisions.bytes() <= limit, "at {second}: {}", decisions.bytes());
+            let bytes_of_samples = decisions.samples.capacity() * size_of::<i64>();
+            assert!(bytes_of_samples <= limit / 2, "at {second}: {bytes_of_samples}");
+            let times = decisions.samples().map(|sample| sample.at.as_second());
+            (bytes_of_samples, times.collect::<Vec<_>>())
+        };
+        for second in 0..1000 {
+            let (bytes, times) = add(second, &["cpu"]);
+            // 62 samples of five numbers.
+            let first = (second - 61).max(0);
+            assert_eq!(times, (first..=second).collect::<Vec<_>>());
+            assert!(second < 61 || bytes > limit / 2 - 40, "at {second}: {bytes}");
+        }
+        let (bytes, times) = add(1000, &["memory"]);
+        assert_eq!(times, [1000]);
+        assert!(bytes < limit / 10, "the samples of the other metric are freed: {bytes}");
+    }
+
     #[test]
     fn smaller_limit_applies_at_the_next_decision() {
         let mut decisions = Decisions::default();
