@@ -3,26 +3,22 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use hpa_calc::{
-    HorizontalPodAutoscaler, Inputs, Pod, Readings, Scale, ScaleReadError, Selector, Settings,
-};
+use hpa_calc::{HorizontalPodAutoscaler, Pod, Scale, ScaleReadError, Selector, Settings};
 use hpa_controller::{
     Clock,
     k8s::Clients,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
-use hpa_metrics_client::{
-    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
-};
+use hpa_metrics_client::{ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
     core::GroupVersionKind,
 };
 
-use crate::{Options, past::PastSource};
+use crate::{Options, metrics::MetricReader, past::PastSource};
 
-/// How many metrics or scales are read at once.
+/// How many scales are read at once.
 const MAX_CONCURRENT_READS: usize = 8;
 
 /// The cluster, with the rights of the user.
@@ -30,7 +26,7 @@ pub(crate) struct Cluster {
     pub(crate) client: Client,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
-    metrics: Coalescing<KubeMetricsClient>,
+    pub(crate) metrics: Arc<dyn MetricReader>,
     pub(crate) settings: Settings,
     pub(crate) sync_period: Duration,
     pub(crate) clock: Arc<dyn Clock>,
@@ -40,14 +36,19 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Sends no request.
     pub(crate) fn new(clients: &Clients, options: Options) -> Self {
-        let Options { settings, sync_period, request_timeout: timeout, clock, past, .. } = options;
+        let Options {
+            settings, sync_period, request_timeout: timeout, clock, past, metrics, ..
+        } = options;
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
-        let limits = ClientSettings::default().with_deadline(timeout);
-        let metrics = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), limits);
+        let metrics = metrics.unwrap_or_else(|| {
+            let limits = ClientSettings::default().with_deadline(timeout);
+            let source = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), limits);
+            Arc::new(Coalescing::new(source, CoalescingSettings::for_sync_period(sync_period)))
+        });
         Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),
-            metrics: Coalescing::new(metrics, CoalescingSettings::for_sync_period(sync_period)),
+            metrics,
             client: clients.api.clone(),
             mapper,
             settings,
@@ -79,20 +80,6 @@ impl Cluster {
         });
         let selecting = stream::iter(selecting).buffer_unordered(MAX_CONCURRENT_READS);
         selecting.filter_map(|name| async { name }).collect().await
-    }
-
-    /// The answers to the queries of the decision.
-    pub(crate) async fn readings(&self, inputs: &Inputs) -> Readings {
-        let namespace = &inputs.hpa.metadata.namespace;
-        let plan = inputs.plan();
-        let Some(selector) = plan.selector() else { return Readings::new() };
-        let reads: Vec<_> = plan
-            .queries()
-            .map(|(index, query)| async move {
-                (index, self.metrics.read(namespace, selector, query).await)
-            })
-            .collect();
-        stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await
     }
 
     pub(crate) fn pods(&self, namespace: &str) -> Api<DynamicObject> {

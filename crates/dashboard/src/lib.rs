@@ -11,8 +11,8 @@
 //! ```
 //!
 //! It reads with the rights of the user who started it, and writes nothing. A module imports only
-//! modules before it in this list: `past`, `model`, `access`, `assets`, `follow`, `autoscalers`,
-//! `cluster`, `detail`, `site`.
+//! modules before it in this list: `past`, `metrics`, `model`, `access`, `assets`, `follow`,
+//! `autoscalers`, `cluster`, `detail`, `site`.
 
 mod access;
 mod assets;
@@ -20,6 +20,7 @@ mod autoscalers;
 mod cluster;
 mod detail;
 mod follow;
+mod metrics;
 mod model;
 mod past;
 mod site;
@@ -39,9 +40,12 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
-pub use crate::past::{Past, PastDecision, PastSample, PastSource};
 use crate::{
     access::Access, autoscalers::AutoscalerFeed, cluster::Cluster, model::Board, site::Site,
+};
+pub use crate::{
+    metrics::MetricReader,
+    past::{Past, PastDecision, PastSample, PastSource},
 };
 
 /// What to show, and where.
@@ -63,6 +67,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// What knows the past, if anything does.
     pub past: Option<Arc<dyn PastSource>>,
+    /// What reads metrics. `None` for the metrics APIs.
+    pub metrics: Option<Arc<dyn MetricReader>>,
 }
 
 impl Default for Options {
@@ -76,6 +82,7 @@ impl Default for Options {
             request_timeout: Duration::from_secs(10),
             clock: Arc::new(SystemClock::default()),
             past: None,
+            metrics: None,
         }
     }
 }

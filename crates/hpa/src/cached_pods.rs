@@ -1,6 +1,6 @@
 //! Pods that are known already, as the objects of a provider of metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use hpa_calc::{Pod, Selector, api::PodPhase};
@@ -22,21 +22,39 @@ impl SelectPods for PodLookup {
     }
 }
 
-/// The pods that a command has read, all of one namespace.
+/// The pods that a command has read, by their selectors.
 #[derive(Default)]
-pub(crate) struct ReadPods(RwLock<Vec<Arc<Pod>>>);
+pub(crate) struct ReadPods(RwLock<Vec<Weak<Selected>>>);
+
+/// The pods of a selector. They are known until it is dropped.
+pub(crate) struct Selected {
+    namespace: String,
+    selector: Selector,
+    pods: Vec<Arc<Pod>>,
+}
 
 impl ReadPods {
-    pub(crate) fn set(&self, pods: Vec<Arc<Pod>>) {
-        *self.0.write() = pods;
+    pub(crate) fn add(
+        &self,
+        namespace: &str,
+        selector: &Selector,
+        pods: Vec<Arc<Pod>>,
+    ) -> Arc<Selected> {
+        let (namespace, selector) = (namespace.to_owned(), selector.clone());
+        let selected = Arc::new(Selected { namespace, selector, pods });
+        let mut all = self.0.write();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(&selected));
+        selected
     }
 }
 
 impl SelectPods for Arc<ReadPods> {
-    fn select(&self, _: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
-        let pods = self.0.read();
-        let selected = pods.iter().filter(|pod| selector.matches_by(|key| pod.label(key)));
-        Some(selected.cloned().collect())
+    fn select(&self, namespace: &str, selector: &Selector) -> Option<Vec<Arc<Pod>>> {
+        let all = self.0.read();
+        let mut newest_first = all.iter().rev().filter_map(Weak::upgrade);
+        let is_same = |own: &Arc<Selected>| own.namespace == namespace && own.selector == *selector;
+        newest_first.find(is_same).map(|own| own.pods.clone())
     }
 }
 
@@ -94,5 +112,38 @@ impl<S: SelectPods> ObjectLister for CachedPods<S> {
 
     async fn node(&self, _: &str) -> Result<Option<ObjectMetadata>, ListError> {
         Err(ListError::NotCached("nodes".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_pods_are_known_by_namespace_and_selector_until_they_are_dropped() {
+        let read = Arc::new(ReadPods::default());
+        let selector = |text: &str| Selector::parse(text).unwrap();
+        let pods = |names: &[&str]| {
+            let pod = |name: &&str| {
+                let pod = serde_json::json!({ "metadata": { "name": name } });
+                Arc::new(serde_json::from_value(pod).unwrap())
+            };
+            names.iter().map(pod).collect::<Vec<_>>()
+        };
+        let names = |namespace: &str, text: &str| {
+            let pods = read.select(namespace, &selector(text))?;
+            Some(pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>())
+        };
+        let old = read.add("shop", &selector("app=web"), pods(&["old"]));
+        let new = read.add("shop", &selector("app=web"), pods(&["new"]));
+        let other = read.add("test", &selector("app=web"), pods(&["other"]));
+        assert_eq!(names("shop", "app=web"), Some(vec!["new".to_owned()]));
+        assert_eq!(names("test", "app=web"), Some(vec!["other".to_owned()]));
+        assert_eq!(names("shop", "app=db"), None);
+        drop(new);
+        assert_eq!(names("shop", "app=web"), Some(vec!["old".to_owned()]));
+        drop((old, other));
+        assert_eq!(names("shop", "app=web"), None);
+        assert_eq!(names("test", "app=web"), None);
     }
 }

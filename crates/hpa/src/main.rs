@@ -24,6 +24,7 @@ mod lint;
 mod logging;
 mod man;
 mod manifests;
+mod metric_reader;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod plugin_completion;

@@ -2,14 +2,24 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
-use std::{process::Stdio, sync::Arc, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use axum::{Json, Router, http::StatusCode, routing::any};
 use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     process::{Child, Command},
     time::timeout,
 };
@@ -115,6 +125,93 @@ async fn past_is_read_from_the_debug_api() {
     let view = read_until(&host, path, &cookie, "\"historyKnown\":true").await;
     assert!(view.contains("cpu is at 60% of requests, target 60%"), "{view}");
     read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
+}
+
+const RULES: &str = r#"
+rules:
+- seriesQuery: '{__name__="http_requests_total",namespace!="",pod!=""}'
+  resources:
+    overrides:
+      namespace: {resource: namespace}
+      pod: {resource: pod}
+  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
+  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
+"#;
+
+/// A Prometheus with ten requests per second and pod, as soon as it is available.
+async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
+    let success = |data: Value| Json(json!({ "status": "success", "data": data }));
+    let series = json!([
+        { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0" },
+    ]);
+    let sample = |pod: &str| json!({ "metric": { "pod": pod }, "value": [1.0, "10"] });
+    let samples = json!({ "resultType": "vector", "result": [sample("web-0"), sample("web-1")] });
+    let list = async move || match is_available.load(Ordering::SeqCst) {
+        true => Ok(success(series.clone())),
+        false => Err(StatusCode::SERVICE_UNAVAILABLE),
+    };
+    let router = Router::new()
+        .route("/api/v1/series", any(list))
+        .route("/api/v1/query", any(async move || success(samples.clone())));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+#[tokio::test]
+async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
+    let testbed = Testbed::new(Config::default());
+    testbed.apply_all([objects::namespace(), objects::running_deployment("web", 2)]);
+    testbed.apply_all((0..2).map(|index| objects::pod("web", index)));
+    let metric = objects::pods_metric("http_requests_per_second", "10");
+    testbed.apply_all([objects::hpa("web", 1..=4, [metric])]);
+    let served = ServedTestbed::new(&testbed).await;
+    let rules = served.dir.path().join("rules.yaml");
+    std::fs::write(&rules, RULES).expect("a file");
+    let rules = rules.display().to_string();
+    let path = "/api/autoscaler?id=core/shop/web";
+
+    let mut without = start(&served, &[]);
+    let (host, token) = address(&mut without).await;
+    let cookie = cookie(&host, &token).await;
+    read_until(&host, path, &cookie, "http_requests_per_second cannot be read").await;
+
+    let is_available = Arc::new(AtomicBool::new(false));
+    let url = format!("http://{}", fake_prometheus(is_available.clone()).await);
+    let flags = [
+        "--metrics-config",
+        &rules,
+        "--prometheus-url",
+        &url,
+        "--metrics-relist-interval=1s",
+        "--horizontal-pod-autoscaler-sync-period=1s",
+    ];
+    let mut child = start(&served, &flags);
+    let (host, token) = address(&mut child).await;
+    let cookie = self::cookie(&host, &token).await;
+    let missing = "Metrics can't be read: unable to discover the series of rules[0]";
+    let view = read_until(&host, path, &cookie, missing).await;
+    assert!(view.contains("the metrics of Prometheus are not discovered yet"), "{view}");
+    is_available.store(true, Ordering::SeqCst);
+    let sentence = "stays at 2: http_requests_per_second is at 10 per pod, target 10";
+    read_until(&host, path, &cookie, sentence).await;
+    // What was missing isn't any more.
+    let view = read_until(&host, path, &cookie, sentence).await;
+    assert!(!view.contains("Metrics can't be read"), "{view}");
+}
+
+#[tokio::test]
+async fn rules_without_a_server_are_an_error() {
+    let testbed = Testbed::new(Config::default());
+    let served = ServedTestbed::new(&testbed).await;
+    let rules = served.dir.path().join("rules.yaml");
+    std::fs::write(&rules, RULES).expect("a file");
+    let child = start(&served, &["--metrics-config", &rules.display().to_string()]);
+    let output = timeout(LIMIT, child.wait_with_output()).await.expect("in time").expect("output");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("rules.yaml needs a server: add --prometheus-url"), "{error}");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[tokio::test]

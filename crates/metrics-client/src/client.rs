@@ -1,10 +1,15 @@
 //! The interface that a controller reads metrics through.
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream};
 use hpa_calc::{
+    Inputs, Readings,
     readings::{MetricQuery, ReadError, Reading},
     selector::Selector,
 };
+
+/// How many metrics of an autoscaler are read at once.
+const MAX_CONCURRENT_READS: usize = 8;
 
 /// Answers the metric queries of autoscalers.
 ///
@@ -22,4 +27,16 @@ pub trait MetricsClient: Send + Sync {
         pods: &Selector,
         query: &MetricQuery,
     ) -> Result<Reading, ReadError>;
+}
+
+/// Answers all queries of a decision. `inputs` has everything else.
+pub async fn read_all(client: &dyn MetricsClient, inputs: &Inputs) -> Readings {
+    let plan = inputs.plan();
+    let Some(selector) = plan.selector() else { return Readings::new() };
+    let namespace = &inputs.hpa.metadata.namespace;
+    let reads = plan.queries().map(|(index, query)| async move {
+        (index, client.read(namespace, selector, query).await)
+    });
+    let reads: Vec<_> = reads.collect();
+    stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await
 }

@@ -89,7 +89,7 @@ pub mod wire;
 #[cfg(test)]
 mod test_doubles;
 
-pub use client::MetricsClient;
+pub use client::{MetricsClient, read_all};
 pub use coalesce::{Coalescing, CoalescingSettings};
 pub use error::{FetchError, describe};
 pub use isolate::{Isolating, IsolationSettings};

@@ -168,7 +168,8 @@ impl Detail {
             now: self.cluster.clock.now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };
-        let readings = self.cluster.readings(&inputs).await;
+        let (readings, problems) = self.cluster.metrics.read(&inputs).await;
+        missing.extend(problems.into_iter().map(|text| format!("Metrics can't be read: {text}.")));
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         (Some(inputs.report()), missing)

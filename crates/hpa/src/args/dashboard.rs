@@ -1,7 +1,8 @@
 use clap::Args;
 
 use super::{
-    ControllerArguments, KubectlArguments, boolean::accept_boolean, run::AutoscalingArguments,
+    ControllerArguments, KubectlArguments, RulesFileArguments, boolean::accept_boolean,
+    run::AutoscalingArguments,
 };
 
 const EXAMPLES: &str = "\
@@ -14,6 +15,11 @@ Examples:
 
   On another machine, by a forwarded port:
     ssh -L 8090:127.0.0.1:8090 there hpa dashboard --port 8090 --no-open
+
+  If the controller reads metrics from Prometheus (hpa run --metrics-config):
+    kubectl port-forward -n monitoring svc/prometheus 9090 &
+    hpa dashboard --metrics-config rules.yaml \\
+      --prometheus-url http://localhost:9090
 
 The page is served on 127.0.0.1 only, and only to who has the address that the
 command prints: it has a token. It reads the cluster with your rights and
@@ -42,4 +48,6 @@ pub(crate) struct DashboardArguments {
     pub(crate) cluster: KubectlArguments,
     #[command(flatten)]
     pub(crate) autoscaling: AutoscalingArguments,
+    #[command(flatten)]
+    pub(crate) rules: RulesFileArguments,
 }

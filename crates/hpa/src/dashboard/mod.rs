@@ -1,18 +1,26 @@
 //! `hpa dashboard`.
 
 mod browser;
+mod metrics;
 mod past;
 
 use std::{io::Write, process::ExitCode, sync::Arc};
 
 use anyhow::Context;
-use hpa_dashboard::{Dashboard, Options};
+use hpa_controller::{
+    k8s::Clients,
+    scale_target::{MapperConfig, RestMapper},
+};
+use hpa_dashboard::{Dashboard, MetricReader as ReadMetrics, Options};
+use hpa_metrics_client::CoalescingSettings;
 use kube::config::Kubeconfig;
 
-use self::past::ControllerPast;
+use self::{metrics::RuleMetrics, past::ControllerPast};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
-    kubectl, run,
+    kubectl,
+    metric_reader::MetricReader,
+    run,
     signals::Signals,
 };
 
@@ -37,6 +45,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
         past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),
+        metrics: metrics(&clients, arguments).await?,
         ..Options::default()
     };
     let mut dashboard = Dashboard::start(&clients, options).await?;
@@ -50,6 +59,21 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         () = signals.any() => Ok(()),
         ended = dashboard.ended() => ended.context("the dashboard ended"),
     }
+}
+
+/// What reads metrics by the rules of `--metrics-config`. `None` without that flag.
+async fn metrics(
+    clients: &Clients,
+    arguments: &DashboardArguments,
+) -> anyhow::Result<Option<Arc<dyn ReadMetrics>>> {
+    let timeout = to_std(arguments.cluster.request_timeout);
+    let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
+    let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
+    let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
+    let sharing = CoalescingSettings::for_sync_period(period);
+    let reader = MetricReader::new(clients, mapper, &arguments.rules, timeout, sharing).await?;
+    let rules = reader.rules().cloned();
+    Ok(rules.map(|rules| Arc::new(RuleMetrics::start(reader, rules)) as Arc<dyn ReadMetrics>))
 }
 
 /// The name of the cluster: the kubeconfig's context.

@@ -1,6 +1,10 @@
 //! Reads the inputs of a decision from a cluster.
 
-use std::{cell::Cell, sync::Arc, time::Instant};
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, bail};
 use futures::{StreamExt, stream};
@@ -14,10 +18,7 @@ use hpa_controller::{
     k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
-use hpa_metrics_client::{
-    ClientSettings, Coalescing, CoalescingSettings, KubeMetricsClient, MetricsClient,
-};
-use hpa_provider::{DiscoveryMapper, PrometheusProvider, ProviderSource};
+use hpa_metrics_client::CoalescingSettings;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
@@ -25,10 +26,10 @@ use serde_json::Value;
 use super::{Controller, Subject, effective_settings, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
-    cached_pods::{CachedPods, ReadPods},
     debug_client::{DebugClient, LeaseName, Unavailable},
     kubectl::{self, escape, get},
     manifests::text,
+    metric_reader::MetricReader,
     rules_provider,
 };
 
@@ -41,35 +42,14 @@ pub(super) struct Cluster {
     client: Client,
     mapper: Arc<RestMapper>,
     scales: ScaleClient,
-    metrics: Box<dyn MetricsClient>,
-    rules: Option<Rules>,
-    /// The pods of the autoscaler, for rules.
-    pods: Arc<ReadPods>,
+    metrics: MetricReader,
+    /// When the series of rules were read last.
+    relisted: Cell<Option<Instant>>,
     api: TargetApi,
     namespace: String,
     name: String,
     location: ControllerArguments,
     since: Option<SignedDuration>,
-}
-
-/// The rules of `--metrics-config`.
-struct Rules {
-    provider: Arc<PrometheusProvider>,
-    /// When the series were read last.
-    relisted: Cell<Option<Instant>>,
-}
-
-impl Rules {
-    /// Reads the series if that is due.
-    async fn relist(&self) -> anyhow::Result<()> {
-        let interval = self.provider.settings().relist_interval;
-        if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
-            return Ok(());
-        }
-        rules_provider::relist(&self.provider).await?;
-        self.relisted.set(Some(Instant::now()));
-        Ok(())
-    }
 }
 
 impl Cluster {
@@ -87,31 +67,15 @@ impl Cluster {
         let timeout = to_std(arguments.cluster.request_timeout);
         let config = MapperConfig { request_timeout: timeout, ..MapperConfig::default() };
         let mapper = Arc::new(RestMapper::new(clients.api.clone(), config));
-        let settings = ClientSettings::default().with_deadline(timeout);
-        let metrics = KubeMetricsClient::new(clients.metrics.clone(), mapper.clone(), settings);
         let period = to_std(arguments.autoscaling.horizontal_pod_autoscaler_sync_period);
         // Each explanation reads new values.
-        let settings = CoalescingSettings::for_sync_period(period);
-        let settings = settings.with_freshness(std::time::Duration::ZERO);
-        let pods = Arc::new(ReadPods::default());
-        let provider = rules_provider::from_flags(
-            &arguments.rules,
-            Arc::new(DiscoveryMapper(clients.api.clone())),
-            Arc::new(CachedPods(pods.clone())),
-        );
-        let provider = provider.await?;
-        let metrics: Box<dyn MetricsClient> = match &provider {
-            None => Box::new(Coalescing::new(metrics, settings)),
-            Some(provider) => {
-                let source = ProviderSource::new(provider.clone(), mapper.clone(), metrics);
-                Box::new(Coalescing::new(source, settings))
-            }
-        };
+        let sharing = CoalescingSettings::for_sync_period(period).with_freshness(Duration::ZERO);
+        let metrics =
+            MetricReader::new(&clients, mapper.clone(), &arguments.rules, timeout, sharing);
         Ok(Self {
             scales: ScaleClient::new(clients.api.clone(), timeout),
-            metrics,
-            rules: provider.map(|provider| Rules { provider, relisted: Cell::default() }),
-            pods,
+            metrics: metrics.await?,
+            relisted: Cell::default(),
             client: clients.api.clone(),
             mapper,
             api: arguments.autoscaler_api,
@@ -149,11 +113,8 @@ impl Cluster {
             now: Timestamp::now(),
             pause: if is_reference { Pause::NONE } else { pause },
         };
-        if let Some(rules) = &self.rules {
-            rules.relist().await?;
-        }
-        self.pods.set(inputs.selected.pods.clone());
-        let readings = self.readings(&inputs).await;
+        self.relist().await?;
+        let readings = self.metrics.read(&inputs).await;
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: Timestamp::now(), ..inputs };
         Ok(Subject { inputs, controller, past })
@@ -252,14 +213,16 @@ impl Cluster {
         }
     }
 
-    async fn readings(&self, inputs: &Inputs) -> Readings {
-        let plan = inputs.plan();
-        let Some(selector) = plan.selector() else { return Readings::new() };
-        let reads = plan.queries().map(|(index, query)| async move {
-            (index, self.metrics.read(&self.namespace, selector, query).await)
-        });
-        let reads: Vec<_> = reads.collect();
-        stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS).collect().await
+    /// Reads the series of the rules, if there are rules and that is due.
+    async fn relist(&self) -> anyhow::Result<()> {
+        let Some(rules) = self.metrics.rules() else { return Ok(()) };
+        let interval = rules.settings().relist_interval;
+        if self.relisted.get().is_some_and(|last| last.elapsed() < interval) {
+            return Ok(());
+        }
+        rules_provider::relist(rules).await?;
+        self.relisted.set(Some(Instant::now()));
+        Ok(())
     }
 }
 

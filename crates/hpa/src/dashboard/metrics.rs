@@ -1,0 +1,66 @@
+//! Metrics by the rules of `--metrics-config`, and from the metrics APIs.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use hpa_calc::{Inputs, Readings};
+use hpa_metrics_client::describe;
+use hpa_provider::PrometheusProvider;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::metric_reader::MetricReader;
+
+/// How long to wait for the first series.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// When series are read again after a failure.
+const RETRY: Duration = Duration::from_secs(15);
+
+/// The outcome of reading the series: why some or all are missing. `None` before the first time.
+type Relisted = Option<Result<(), String>>;
+
+/// Reads metrics by rules first, whose series it keeps up to date.
+pub(super) struct RuleMetrics {
+    reader: MetricReader,
+    relisted: watch::Receiver<Relisted>,
+    task: JoinHandle<()>,
+}
+
+impl RuleMetrics {
+    pub(super) fn start(reader: MetricReader, rules: Arc<PrometheusProvider>) -> Self {
+        let (sender, relisted) = watch::channel(None);
+        let task = tokio::spawn(keep_up_to_date(rules, sender));
+        Self { reader, relisted, task }
+    }
+}
+
+impl Drop for RuleMetrics {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep_up_to_date(rules: Arc<PrometheusProvider>, relisted: watch::Sender<Relisted>) {
+    let interval = rules.settings().relist_interval;
+    loop {
+        let outcome = rules.relist().await.map_err(|error| describe(&error));
+        let delay = if outcome.is_ok() { interval } else { interval.min(RETRY) };
+        relisted.send_replace(Some(outcome));
+        sleep(delay).await;
+    }
+}
+
+#[async_trait]
+impl hpa_dashboard::MetricReader for RuleMetrics {
+    async fn read(&self, inputs: &Inputs) -> (Readings, Vec<String>) {
+        let mut relisted = self.relisted.clone();
+        // If it takes longer, the metrics say that they are not discovered yet.
+        _ = timeout(PATIENCE, relisted.wait_for(Option::is_some)).await;
+        let readings = self.reader.read(inputs).await;
+        let outcome = self.relisted.borrow().clone();
+        (readings, outcome.and_then(Result::err).into_iter().collect())
+    }
+}
