@@ -56,8 +56,8 @@ pub(crate) struct CollectorArguments {
     )]
     pub(crate) collector_addresses: Vec<IpAddr>,
     /// File with the bearer token for an origin that annotations name, as in
-    /// https://metrics.example.org=/etc/hpa/credentials/metrics. All tenants can make requests with
-    /// it; can be repeated
+    /// `https://metrics.example.org=/etc/hpa/credentials/metrics`. All tenants can make requests
+    /// with it; can be repeated
     #[arg(
         long = "collector-credential",
         env = "HPA_COLLECTOR_CREDENTIAL",

@@ -8,13 +8,16 @@ Examples:
     hpa recommend examples/simulate/flapping.yaml
 
   Try more settings, with more seeds and a larger load:
-    hpa recommend scenario.yaml --candidates 5000 --seeds 10 --load-factors 1,1.3
+    hpa recommend scenario.yaml --candidates 5000 --seeds 10 \\
+      --load-factors 1,1.3
 
   Apply the suggestion:
-    kubectl patch hpa web --type merge -p \"$(hpa recommend scenario.yaml -o patch)\"
+    kubectl patch hpa web --type merge \\
+      -p \"$(hpa recommend scenario.yaml -o patch)\"
 
-Risk is the share of the load beyond the capacity of the ready pods, in the worst of
-the runs. docs/tuning.md says how the search works and what it assumes.
+Risk is the share of the load beyond the capacity of the ready pods, in the
+worst of the runs. docs/tuning.md says how the search works, and what it
+assumes.
 
 Exit status: 0 if there is a suggestion, 1 if the current settings are as good.";
 
