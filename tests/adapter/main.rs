@@ -1,5 +1,6 @@
 //! `hpa adapter` behind a real kube-apiserver: kubectl and kube-controller-manager read metrics
-//! through the aggregation layer. The Helm charts are installed there, too. Skipped, with a line that says so, without the programs.
+//! through the aggregation layer, from Prometheus and from collectors. The Helm charts are installed
+//! there, too. Skipped, with a line that says so, without the programs.
 
 #![allow(
     clippy::expect_used,
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, process::Command};
 
 mod charts;
+mod collectors;
 mod compare;
 
 const MANIFESTS: &str = include_str!("manifests.yaml");
@@ -47,6 +49,7 @@ async fn metrics_reach_kubectl_and_kube_controller_manager() -> Result<()> {
     }
     cluster.check_trust().await?;
     cluster.check_requests().await?;
+    collectors::check_requests(&cluster).await.context("collectors")?;
     cluster.check_rights().await?;
     cluster.check_scaling().await
 }
@@ -73,6 +76,7 @@ impl Cluster {
         let manifests = MANIFESTS.replace("PORT", &port.to_string());
         let manifests = write("manifests.yaml", &manifests)?.display().to_string();
         kubectl(assets, dir.path(), "admin", &["apply", "-f", &manifests]).await?;
+        collectors::create_workload(assets, dir.path()).await?;
 
         let token = server.service_account("kube-system", "hpa-adapter").await?;
         let kubeconfig = write("adapter.kubeconfig", &server.kubeconfig(&token).to_string())?;
@@ -80,7 +84,7 @@ impl Cluster {
         write("visitor.kubeconfig", &server.kubeconfig(&visitor).to_string())?;
         let rules = write("rules.yaml", RULES)?;
         let mut command = Command::new(hpa_test_harness::hpa_binary());
-        command.arg("adapter").args([
+        command.arg("adapter").args(collectors::FLAGS).args([
             format!("--config={}", rules.display()),
             format!("--prometheus-url={}", serve_prometheus().await?),
             format!("--lister-kubeconfig={}", kubeconfig.display()),
@@ -176,7 +180,9 @@ impl Cluster {
         self.kubectl(&scaled)
             .await
             .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))?;
-        Ok(())
+        collectors::check_scaling(self)
+            .await
+            .with_context(|| format!("kube-controller-manager:\n{}", manager.tail(20, "")))
     }
 }
 
