@@ -146,9 +146,9 @@ async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
     ]);
     let sample = |pod: &str| json!({ "metric": { "pod": pod }, "value": [1.0, "10"] });
     let samples = json!({ "resultType": "vector", "result": [sample("web-0"), sample("web-1")] });
-    let list = async move || match is_available.load(Ordering::SeqCst) {
-        true => Ok(success(series.clone())),
-        false => Err(StatusCode::SERVICE_UNAVAILABLE),
+    let list = async move || {
+        let is_available = is_available.load(Ordering::SeqCst);
+        is_available.then(|| success(series.clone())).ok_or(StatusCode::SERVICE_UNAVAILABLE)
     };
     let router = Router::new()
         .route("/api/v1/series", any(list))
