@@ -36,7 +36,7 @@ pub(crate) async fn create_workload(assets: &Path, dir: &Path) -> Result<()> {
 
 /// The custom and the external API have the values.
 pub(crate) async fn check_requests(cluster: &Cluster) -> Result<()> {
-    let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/document_rps\
+    let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/document-rps\
                   ?labelSelector=app%3Dworker";
     let list = cluster.get_raw(custom).await?;
     let item = &list["items"][0];
