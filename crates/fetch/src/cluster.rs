@@ -1,4 +1,4 @@
-//! What collectors need to know of the cluster.
+//! The objects of the cluster that collectors read.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc};
 

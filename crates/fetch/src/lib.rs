@@ -3,7 +3,7 @@
 //! here).
 //!
 //! [`Fetchers::fetch`] reads once. It has no cache, no background task, and no retries other than
-//! those of a collector's protocol. What it needs to know of the cluster, it asks a [`Cluster`].
+//! those of a collector's protocol. It reads objects through a [`Cluster`].
 //!
 //! # Limits
 //!

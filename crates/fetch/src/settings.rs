@@ -19,7 +19,7 @@ pub struct Settings {
     pub policy: Policy,
     /// Bounds for requests.
     pub limits: Limits,
-    /// Certificates of authorities that servers are verified with, besides those of the system.
+    /// Certificate authorities to trust in addition to those of the system.
     pub ca_file: Option<PathBuf>,
     /// Whether URLs of tenants use the proxy of the environment if [`Policy::hosts`] lists their
     /// host. A proxy resolves names itself, so that addresses can't be checked. Other URLs of

@@ -61,6 +61,16 @@ pub struct MetricSpec {
 }
 
 impl MetricSpec {
+    /// The target of the first member that is set.
+    pub fn target(&self) -> Option<&MetricTarget> {
+        let resource = self.resource.as_ref().map(|source| &source.target);
+        let container = self.container_resource.as_ref().map(|source| &source.target);
+        let pods = self.pods.as_ref().map(|source| &source.target);
+        let object = self.object.as_ref().map(|source| &source.target);
+        let external = self.external.as_ref().map(|source| &source.target);
+        resource.or(container).or(pods).or(object).or(external)
+    }
+
     /// The name of the metric or resource. Empty if the member that `type` names is not set.
     pub fn metric_name(&self) -> &str {
         let name = match self.source_type {

@@ -2,7 +2,7 @@
 
 use super::{Explanation, TargetValue, format::number};
 use crate::{
-    api::{HorizontalPodAutoscaler, MetricSpec, MetricTarget},
+    api::{HorizontalPodAutoscaler, MetricSpec},
     quantity::MilliValue,
 };
 
@@ -34,7 +34,7 @@ impl Measurement {
                 return Some(Self { metric: name, current, target, unit: " of requests" });
             }
         };
-        let (unit, format): (_, fn(MilliValue) -> String) = match target(spec) {
+        let (unit, format): (_, fn(MilliValue) -> String) = match spec.target() {
             _ if name.contains("memory") => (" per pod", mebibytes),
             // Without pods, the usage is a total.
             Some(target) if target.average_value.is_some() && explanation.current_replicas > 0 => {
@@ -70,13 +70,4 @@ pub fn metric_name(spec: &MetricSpec) -> String {
     let metric = spec.pods.as_ref().map(|source| &source.metric);
     let metric = metric.or(spec.external.as_ref().map(|source| &source.metric));
     metric.map_or_else(|| spec.source_type.to_string(), |metric| metric.name.clone())
-}
-
-fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
-    let resource = spec.resource.as_ref().map(|source| &source.target);
-    let container = spec.container_resource.as_ref().map(|source| &source.target);
-    let pods = spec.pods.as_ref().map(|source| &source.target);
-    let object = spec.object.as_ref().map(|source| &source.target);
-    let external = spec.external.as_ref().map(|source| &source.target);
-    resource.or(container).or(pods).or(object).or(external)
 }

@@ -23,7 +23,7 @@ pub(crate) enum Unit {
 
 impl Unit {
     pub(crate) fn new(spec: &MetricSpec) -> Self {
-        if target(spec).is_some_and(is_utilization) {
+        if spec.target().is_some_and(is_utilization) {
             Self::Percent
         } else if metric_name(spec).contains("memory") {
             Self::Bytes
@@ -44,7 +44,7 @@ impl Unit {
 
 /// The target of a metric, in its unit.
 pub(crate) fn target_of(spec: &MetricSpec) -> Option<MilliValue> {
-    let target = target(spec)?;
+    let target = spec.target()?;
     if is_utilization(target) {
         return target.average_utilization.map(percent);
     }
@@ -54,7 +54,7 @@ pub(crate) fn target_of(spec: &MetricSpec) -> Option<MilliValue> {
 
 /// The value that a status reports for a metric, in the unit of its target.
 pub(crate) fn value_of(spec: &MetricSpec, status: &MetricStatus) -> Option<MilliValue> {
-    let (target, current) = (target(spec)?, current(status)?);
+    let (target, current) = (spec.target()?, current(status)?);
     if spec.source_type != status.source_type {
         return None;
     }
@@ -70,15 +70,6 @@ pub(crate) fn value_of(spec: &MetricSpec, status: &MetricStatus) -> Option<Milli
 
 fn is_utilization(target: &MetricTarget) -> bool {
     target.target_type == MetricTargetType::Utilization || target.average_utilization.is_some()
-}
-
-fn target(spec: &MetricSpec) -> Option<&MetricTarget> {
-    let resource = spec.resource.as_ref().map(|source| &source.target);
-    let container = spec.container_resource.as_ref().map(|source| &source.target);
-    let pods = spec.pods.as_ref().map(|source| &source.target);
-    let object = spec.object.as_ref().map(|source| &source.target);
-    let external = spec.external.as_ref().map(|source| &source.target);
-    resource.or(container).or(pods).or(object).or(external)
 }
 
 fn current(status: &MetricStatus) -> Option<&MetricValueStatus> {

@@ -250,7 +250,7 @@ fn basic(user: String) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// The URL with a port, which a proxy is told.
+/// The URL with an explicit port, as a proxy expects it.
 fn with_port(uri: &Uri) -> Result<Uri, HttpError> {
     let (scheme, host) = (uri.scheme_str().unwrap_or("http"), uri.host().unwrap_or_default());
     let text = format!("{scheme}://{host}:{}/", url::port(uri));

@@ -122,8 +122,8 @@ impl CompatArgument {
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct AdapterElectionArguments {
-    /// Acquire a lease before writing the status of schedules, and events. All replicas serve metrics. Set to
-    /// false only if there is a single one
+    /// Acquire a lease before writing events and the status of schedules. All replicas serve
+    /// metrics. Set to false only if there is a single one
     #[arg(long, env = "HPA_ADAPTER_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
     pub(crate) leader_elect: bool,
     /// How long other replicas wait after the last renewal before they acquire the lease

@@ -66,7 +66,7 @@ pub(crate) struct CollectorArguments {
         value_parser = pair
     )]
     pub(crate) collector_credentials: Vec<(String, String)>,
-    /// File with authorities for HTTPS of pods and endpoints, PEM, besides those of the system
+    /// PEM file with more certificate authorities for HTTPS to pods and endpoints
     #[arg(long, env = "HPA_COLLECTOR_CA_FILE", value_name = "FILE")]
     pub(crate) collector_ca_file: Option<PathBuf>,
     /// Connections of all collectors at a time, without those to Prometheus

@@ -1,4 +1,4 @@
-//! What collectors need to know of the cluster, from an API server.
+//! Reads the objects that collectors need from an API server.
 
 use std::{
     collections::{BTreeMap, HashMap},

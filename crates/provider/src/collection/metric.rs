@@ -104,7 +104,7 @@ impl CollectedMetric {
                 return usable.ok_or_else(|| error.clone());
             }
             if usable.is_none() {
-                // Memory of values that nobody may read.
+                // Frees the values that no request may use any more.
                 state.last = None;
             }
             let flight = state.flight.get_or_insert_with(|| self.start(collection)).clone();

@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// The bytes of what is stored, counted anew.
+    /// Recounts the bytes of everything stored.
     fn memory(decisions: &Decisions) -> usize {
         let text = |text: &str| text.len() + ALLOCATION;
         let texts = decisions.runs.iter().map(|run| text(&run.decision) + text(&run.explanation));
