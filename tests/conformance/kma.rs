@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hpa_calc::{
     api::HorizontalPodAutoscaler,
+    go_duration,
     quantity::{Format, MilliValue, Quantity},
 };
 use hpa_collectors::{
     Compat, Environment, MetricConfig, Plan, PlanError,
     annotations::Annotations,
-    duration, metric_configs,
+    metric_configs,
     plan::Source,
     promql::{self, Ingress, QueryResult, RouteGroup},
 };
@@ -222,7 +223,7 @@ fn value(
 
 fn same_duration(field: &str, expected: &Value, got: i64) -> Result<(), String> {
     let text = expected.as_str().unwrap_or_default();
-    let nanos = duration::parse(text).map_err(|error| format!("{field}: {error}"))?;
+    let nanos = go_duration::parse_nanos(text).map_err(|error| format!("{field}: {error}"))?;
     same(field, &json!(nanos), &json!(got))
 }
 

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    duration::{self, DurationError},
-    error::{AnnotationError, AnnotationProblem},
-};
+use hpa_calc::go_duration::{self, DurationError};
+
+use crate::error::{AnnotationError, AnnotationProblem};
 
 const PREFIX: &str = "metric-config.";
 
@@ -117,7 +116,7 @@ impl Annotations {
 }
 
 fn set(duration: &mut i64, text: &str) -> Result<(), DurationError> {
-    *duration = duration::parse(text)?;
+    *duration = go_duration::parse_nanos(text)?;
     Ok(())
 }
 

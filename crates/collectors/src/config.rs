@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hpa_calc::api::{HorizontalPodAutoscaler, MetricIdentifier, MetricSpec};
+use hpa_calc::{
+    api::{HorizontalPodAutoscaler, MetricIdentifier, MetricSpec},
+    go_duration,
+};
 
 use crate::{
     Compat,
     annotations::{Annotations, MetricType},
-    duration,
     error::{AnnotationError, PlanError},
 };
 
@@ -123,7 +125,7 @@ impl MetricConfig {
             self.collector = self.value("type").unwrap_or_default().to_owned();
         }
         if let (0, Some(value)) = (self.interval, self.value("interval").map(str::to_owned)) {
-            match duration::parse(&value) {
+            match go_duration::parse_nanos(&value) {
                 Ok(interval) => self.interval = interval,
                 Err(error) => {
                     let metric = format!("{{{} {}}}", self.metric_type.name(), self.metric.name);

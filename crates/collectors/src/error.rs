@@ -1,7 +1,7 @@
 //! What is wrong with annotations and metrics. Texts are those of the reference, which users know
 //! from its events.
 
-use crate::duration::DurationError;
+use hpa_calc::go_duration::DurationError;
 
 /// An annotation that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

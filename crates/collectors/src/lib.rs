@@ -20,7 +20,6 @@
 pub mod annotations;
 pub mod config;
 pub mod destination;
-pub mod duration;
 pub mod error;
 pub mod plan;
 pub mod promql;

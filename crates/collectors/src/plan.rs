@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use hpa_calc::api::CrossVersionObjectReference;
+use hpa_calc::{api::CrossVersionObjectReference, go_duration};
 use hpa_jsonpath::{Aggregator, Extractor, Query};
 
 use crate::{
     Compat,
     annotations::MetricType,
     config::{MetricConfig, ObjectReference},
-    destination, duration,
+    destination,
     error::PlanError,
     promql,
 };
@@ -351,7 +351,8 @@ fn sqs(config: &MetricConfig, environment: &Environment) -> Result<Source, PlanE
 fn zmon(config: &MetricConfig) -> Result<Source, PlanError> {
     config.labels().ok_or(PlanError::ZmonNoSelector)?;
     let check_id = integer(config.value("check-id").ok_or(PlanError::ZmonNoCheck)?)?;
-    let duration = config.value("duration").map_or(Ok(DEFAULT_ZMON_DURATION), duration::parse)?;
+    let duration = config.value("duration");
+    let duration = duration.map_or(Ok(DEFAULT_ZMON_DURATION), go_duration::parse_nanos)?;
     let tag = |(key, value): (&String, &String)| {
         Some((key.strip_prefix("tag-")?.to_owned(), value.clone()))
     };
@@ -421,7 +422,7 @@ fn aggregator(config: &MetricConfig) -> Result<Option<Aggregator>, PlanError> {
 
 fn timeout(config: &MetricConfig, name: &'static str) -> Result<i64, PlanError> {
     let Some(text) = config.value(name) else { return Ok(DEFAULT_TIMEOUT) };
-    let timeout = duration::parse(text)?;
+    let timeout = go_duration::parse_nanos(text)?;
     if timeout < 0 { Err(PlanError::Invalid(name, text.to_owned())) } else { Ok(timeout) }
 }
 

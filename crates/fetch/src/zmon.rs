@@ -165,7 +165,7 @@ mod tests {
         #[case] value: i64,
         #[case] unit: &'static str,
     ) {
-        let nanos = hpa_collectors::duration::parse(duration).unwrap();
+        let nanos = hpa_calc::go_duration::parse_nanos(duration).unwrap();
         assert_eq!(sampling(nanos), Sampling { value, unit });
     }
 }

@@ -10,7 +10,6 @@
 //! but a field that occurs twice is an error: no server sends that, and the values may differ.
 //! Other members are only checked for syntax, however large or nested they are.
 
-mod duration;
 mod field;
 mod list;
 mod reduce;
@@ -18,10 +17,10 @@ mod reduce;
 mod tests;
 
 use hpa_calc::MilliValue;
+pub use hpa_calc::go_duration::{DurationError, parse as parse_duration};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
-pub use duration::{DurationError, parse_duration};
 pub use field::{ItemLabels, Usage};
 pub use list::decode_list;
 pub use reduce::{DEFAULT_WINDOW, external_values, object_value, pod_samples, resource_samples};
