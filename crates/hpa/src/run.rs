@@ -109,21 +109,21 @@ pub(crate) fn pod_namespace() -> Option<String> {
 /// Configures the election. It has its own client without rate limits, so that renewals never queue
 /// behind other requests.
 async fn election(arguments: &RunArguments) -> anyhow::Result<Option<Election>> {
-    let election = &arguments.election;
+    let (election, lease) = (&arguments.election, &arguments.election.lease);
     // A dry run writes nothing, not even the lease.
-    if !election.leader_elect || arguments.dry_run {
+    if !lease.leader_elect || arguments.dry_run {
         return Ok(None);
     }
     let client = separate_client(&arguments.cluster).await?;
     let is_in_cluster =
         arguments.cluster.kubeconfig.is_none() && arguments.cluster.context.is_none();
-    let flag = election.leader_elect_resource_namespace.clone();
+    let flag = lease.leader_elect_resource_namespace.clone();
     let namespace = flag.or_else(|| pod_namespace().filter(|_| is_in_cluster));
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
-        name: election.leader_elect_resource_name.clone(),
+        name: lease.leader_elect_resource_name.clone(),
         identity: leader_election::identity(election.pod_name.as_deref()),
-        lease_duration: to_std(election.leader_elect_lease_duration),
+        lease_duration: to_std(lease.leader_elect_lease_duration),
         renew_deadline: to_std(election.leader_elect_renew_deadline),
         retry_period: to_std(election.leader_elect_retry_period),
         keep_history: election.keep_history,

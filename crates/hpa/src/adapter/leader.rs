@@ -13,23 +13,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    args::{AdapterElectionArguments, to_std},
+    args::{LeaseArguments, to_std},
     run::pod_namespace,
 };
 
 /// The election that the flags describe. `client` must not be shared.
-pub(super) fn election(arguments: &AdapterElectionArguments, client: Client) -> Option<Election> {
-    let namespace = arguments.leader_elect_resource_namespace.clone().or_else(pod_namespace);
+pub(super) fn election(lease: &LeaseArguments, client: Client) -> Option<Election> {
+    let namespace = lease.leader_elect_resource_namespace.clone().or_else(pod_namespace);
     let config = ElectionConfig {
         namespace: namespace.unwrap_or_else(|| "kube-system".to_owned()),
-        name: arguments.leader_elect_resource_name.clone(),
+        name: lease.leader_elect_resource_name.clone(),
         identity: identity(None),
-        lease_duration: to_std(arguments.leader_elect_lease_duration),
-        renew_deadline: to_std(arguments.leader_elect_lease_duration) * 2 / 3,
-        retry_period: to_std(arguments.leader_elect_lease_duration) * 2 / 15,
+        lease_duration: to_std(lease.leader_elect_lease_duration),
+        renew_deadline: to_std(lease.leader_elect_lease_duration) * 2 / 3,
+        retry_period: to_std(lease.leader_elect_lease_duration) * 2 / 15,
         keep_history: false,
     };
-    arguments.leader_elect.then_some(Election { client, config })
+    lease.leader_elect.then_some(Election { client, config })
 }
 
 /// Runs tasks while this instance is the leader, until `stop` is cancelled. Then releases the lease.

@@ -8,7 +8,8 @@ use super::{
     LogArguments, PrometheusArguments, SharingArguments,
     boolean::{BOOL, accept_boolean},
     ignored::IgnoredArguments,
-    values::{duration, namespace, positive_duration, rate},
+    lease::{self, LeaseArguments},
+    values::{duration, positive_duration, rate},
 };
 
 const ADAPTER_EXAMPLES: &str = "\
@@ -28,7 +29,11 @@ The flags of prometheus-adapter are accepted. Those of the generic API server
 that have no effect here, such as --audit-log-path, cause a warning.";
 
 #[derive(Args, Debug)]
-#[command(after_help = ADAPTER_EXAMPLES, mut_args(accept_boolean))]
+#[command(
+    after_help = ADAPTER_EXAMPLES,
+    mut_args(accept_boolean),
+    mut_args(lease::for_adapter)
+)]
 pub(crate) struct AdapterArguments {
     /// File with the rules of prometheus-adapter; reloaded when it changes
     #[arg(long, env = "HPA_ADAPTER_CONFIG", value_name = "FILE")]
@@ -74,8 +79,9 @@ pub(crate) struct AdapterArguments {
     pub(crate) schedules: super::ScalingScheduleArguments,
     #[command(flatten)]
     pub(crate) collectors: super::CollectorArguments,
-    #[command(flatten)]
-    pub(crate) election: AdapterElectionArguments,
+    // Decides which of several adapters writes the status of schedules, and events.
+    #[command(flatten, next_help_heading = "Leader election (as in kube-controller-manager)")]
+    pub(crate) election: LeaseArguments,
     #[command(flatten)]
     pub(crate) cluster: AdapterClusterArguments,
     #[command(flatten)]
@@ -115,43 +121,6 @@ impl CompatArgument {
             Self::KubeMetricsAdapter => hpa_schedules::Compat::KubeMetricsAdapter,
         }
     }
-}
-
-/// Which of several adapters writes the status of schedules, and events.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
-#[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
-pub(crate) struct AdapterElectionArguments {
-    /// Acquire a lease before writing events and the status of schedules. All replicas serve
-    /// metrics. Set to false only if there is a single one
-    #[arg(long, env = "HPA_ADAPTER_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
-    pub(crate) leader_elect: bool,
-    /// How long other replicas wait after the last renewal before they acquire the lease
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = positive_duration
-    )]
-    pub(crate) leader_elect_lease_duration: SignedDuration,
-    /// Name of the lease
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME",
-        value_name = "NAME",
-        default_value = "hpa-adapter",
-        value_parser = namespace
-    )]
-    pub(crate) leader_elect_resource_name: String,
-    /// Namespace of the lease [default: the namespace of this pod, else kube-system]
-    #[arg(
-        long,
-        env = "HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAMESPACE",
-        value_name = "NAME",
-        value_parser = namespace
-    )]
-    pub(crate) leader_elect_resource_namespace: Option<String>,
 }
 
 /// Access to the API server.

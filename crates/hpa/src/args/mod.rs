@@ -16,6 +16,7 @@ mod demo;
 mod explain;
 mod ignored;
 mod kubectl;
+mod lease;
 mod lint;
 mod man;
 mod prometheus;
@@ -50,7 +51,7 @@ pub(crate) use self::demo::DemoArguments;
 #[cfg(feature = "otlp")]
 pub(crate) use self::traces::TraceArguments;
 pub(crate) use self::{
-    adapter::{AdapterArguments, AdapterElectionArguments, ServingArguments},
+    adapter::{AdapterArguments, ServingArguments},
     collectors::CollectorArguments,
     completions::CompletionsArguments,
     controller::ControllerArguments,
@@ -58,6 +59,7 @@ pub(crate) use self::{
     dashboard::DashboardArguments,
     explain::{ExplainHpaArguments, ReportFormat},
     kubectl::KubectlArguments,
+    lease::LeaseArguments,
     lint::{LintArguments, LintFormat},
     man::ManArguments,
     prometheus::{DEFAULT_URL, PrometheusArguments},

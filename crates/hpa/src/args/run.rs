@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use super::{
     boolean::{BOOL, accept_boolean},
+    lease::LeaseArguments,
     values::{duration, fraction, log_filter, namespace, positive_duration, rate},
 };
 
@@ -241,18 +242,8 @@ pub(crate) struct ClusterArguments {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Leader election (as in kube-controller-manager)")]
 pub(crate) struct ElectionArguments {
-    /// Acquire the lease before writing anything. Set to false only if there is a single instance
-    #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
-    pub(crate) leader_elect: bool,
-    /// How long a standby waits after the last renewal it observed before it acquires the lease
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_LEASE_DURATION",
-        value_name = "DURATION",
-        default_value = "15s",
-        value_parser = positive_duration
-    )]
-    pub(crate) leader_elect_lease_duration: SignedDuration,
+    #[command(flatten)]
+    pub(crate) lease: LeaseArguments,
     /// How long the leader keeps working without renewing the lease; less than the lease duration
     #[arg(
         long,
@@ -271,24 +262,6 @@ pub(crate) struct ElectionArguments {
         value_parser = positive_duration
     )]
     pub(crate) leader_elect_retry_period: SignedDuration,
-    /// Name of the lease, and prefix of the ConfigMaps that store the histories
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RESOURCE_NAME",
-        value_name = "NAME",
-        default_value = "hpa-controller",
-        value_parser = namespace
-    )]
-    pub(crate) leader_elect_resource_name: String,
-    /// Namespace of the lease and those ConfigMaps [default: the namespace of this pod, else
-    /// kube-system]
-    #[arg(
-        long,
-        env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
-        value_name = "NAME",
-        value_parser = namespace
-    )]
-    pub(crate) leader_elect_resource_namespace: Option<String>,
     /// Name of this pod, which the lease names as its holder [default: the host name]
     #[arg(long, env = "HPA_POD_NAME", value_name = "NAME")]
     pub(crate) pod_name: Option<String>,
@@ -301,7 +274,8 @@ pub(crate) struct ElectionArguments {
 impl ElectionArguments {
     /// Checks the relations between the durations that kube-controller-manager requires.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let (lease, renew) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        let lease = self.lease.leader_elect_lease_duration;
+        let renew = self.leader_elect_renew_deadline;
         let retry = self.leader_elect_retry_period;
         if lease <= renew {
             let rule =

@@ -107,7 +107,7 @@ fn every_boolean_flag_takes_the_same_forms() {
         parse(&[&format!("--{flag}=maybe")]).expect_err(flag);
     }
     let run = parse(&["--leader-elect", "false", "--dry-run=true", "--in-cluster"]).expect("flags");
-    assert!(!run.election.leader_elect && run.dry_run && run.cluster.in_cluster);
+    assert!(!run.election.lease.leader_elect && run.dry_run && run.cluster.in_cluster);
 }
 
 #[test]
@@ -146,13 +146,43 @@ fn log_level_takes_levels_and_known_modules() {
 fn leader_election_defaults_match_kube_controller_manager() {
     let election = parse(&[]).expect("the defaults").election;
     let seconds = |duration: SignedDuration| duration.as_secs();
-    assert!(election.leader_elect && election.keep_history);
-    assert_eq!(seconds(election.leader_elect_lease_duration), 15);
+    assert!(election.lease.leader_elect && election.keep_history);
+    assert_eq!(seconds(election.lease.leader_elect_lease_duration), 15);
     assert_eq!(seconds(election.leader_elect_renew_deadline), 10);
     assert_eq!(seconds(election.leader_elect_retry_period), 2);
     assert_eq!(election.check(), Ok(()));
-    assert!(parse(&["--leader-elect"]).expect("a flag").election.leader_elect);
-    assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.leader_elect);
+    assert!(parse(&["--leader-elect"]).expect("a flag").election.lease.leader_elect);
+    assert!(!parse(&["--leader-elect=false"]).expect("a flag").election.lease.leader_elect);
+}
+
+#[test]
+fn adapter_has_the_lease_flags_of_run_with_its_own_variables_and_lease() {
+    let command = Arguments::command();
+    let lease_flags = |subcommand: &str| -> Vec<_> {
+        let subcommand = command.find_subcommand(subcommand).expect("a subcommand");
+        subcommand
+            .get_arguments()
+            .filter(|argument| argument.get_id().as_str().starts_with("leader_elect"))
+            .cloned()
+            .collect()
+    };
+    let run = lease_flags("run");
+    let adapter = lease_flags("adapter");
+    assert_eq!(adapter.len(), 4, "{adapter:?}");
+    for own in adapter {
+        let other = run.iter().find(|other| other.get_id() == own.get_id()).expect("the same flag");
+        let variable = |argument: &clap::Arg| {
+            argument.get_env().map(|name| name.to_string_lossy().into_owned()).expect("a variable")
+        };
+        assert_eq!(variable(&own), variable(other).replace("HPA_", "HPA_ADAPTER_"));
+        let help = |argument: &clap::Arg| argument.get_help().expect("a text").to_string();
+        assert_ne!(help(&own), help(other));
+        let is_name = own.get_id() == "leader_elect_resource_name";
+        assert_eq!(is_name, own.get_default_values() != other.get_default_values());
+    }
+    let arguments = Arguments::try_parse_from(["hpa", "adapter"]).expect("the defaults");
+    let Command::Adapter(arguments) = arguments.command else { panic!("another command") };
+    assert_eq!(arguments.election.leader_elect_resource_name, "hpa-adapter");
 }
 
 #[test]

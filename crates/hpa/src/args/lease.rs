@@ -1,0 +1,67 @@
+use clap::{Arg, Args};
+use jiff::SignedDuration;
+
+use super::{
+    boolean::BOOL,
+    values::{namespace, positive_duration},
+};
+
+/// The lease by which replicas elect a leader.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
+pub(crate) struct LeaseArguments {
+    /// Acquire the lease before writing anything. Set to false only if there is a single instance
+    #[arg(long, env = "HPA_LEADER_ELECT", value_name = BOOL, default_value_t = true)]
+    pub(crate) leader_elect: bool,
+    /// How long a standby waits after the last renewal it observed before it acquires the lease
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_LEASE_DURATION",
+        value_name = "DURATION",
+        default_value = "15s",
+        value_parser = positive_duration
+    )]
+    pub(crate) leader_elect_lease_duration: SignedDuration,
+    /// Name of the lease, and prefix of the ConfigMaps that store the histories
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RESOURCE_NAME",
+        value_name = "NAME",
+        default_value = "hpa-controller",
+        value_parser = namespace
+    )]
+    pub(crate) leader_elect_resource_name: String,
+    /// Namespace of the lease and those ConfigMaps [default: the namespace of this pod, else
+    /// kube-system]
+    #[arg(
+        long,
+        env = "HPA_LEADER_ELECT_RESOURCE_NAMESPACE",
+        value_name = "NAME",
+        value_parser = namespace
+    )]
+    pub(crate) leader_elect_resource_namespace: Option<String>,
+}
+
+/// Gives an argument of [`LeaseArguments`] the variable, the text and the default that it has for
+/// `hpa adapter`, whose replicas all work: the leader only writes more. Changes no other argument.
+pub(super) fn for_adapter(argument: Arg) -> Arg {
+    match argument.get_id().as_str() {
+        "leader_elect" => argument.env("HPA_ADAPTER_LEADER_ELECT").help(
+            "Acquire a lease before writing events and the status of schedules. All replicas \
+             serve metrics. Set to false only if there is a single one",
+        ),
+        "leader_elect_lease_duration" => {
+            argument.env("HPA_ADAPTER_LEADER_ELECT_LEASE_DURATION").help(
+                "How long other replicas wait after the last renewal before they acquire the lease",
+            )
+        }
+        "leader_elect_resource_name" => argument
+            .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAME")
+            .help("Name of the lease")
+            .default_value("hpa-adapter"),
+        "leader_elect_resource_namespace" => argument
+            .env("HPA_ADAPTER_LEADER_ELECT_RESOURCE_NAMESPACE")
+            .help("Namespace of the lease [default: the namespace of this pod, else kube-system]"),
+        _ => argument,
+    }
+}
