@@ -248,3 +248,20 @@ impl From<DecisionSettings> for Settings {
             .with_exact_schedules(settings.exact_schedules)
     }
 }
+
+/// The settings to decide with beside a controller: its own, if its debug API serves them and flags
+/// don't set others.
+///
+/// Flags that differ from the defaults replace the controller's settings, with two exceptions:
+/// schedules are exact if either says so, because that is a property of the cluster's metrics; and
+/// [`Settings::strict_scale_to_zero`] is the caller's, because the debug API doesn't have it.
+pub fn effective_settings(flags: Settings, controller: Option<Settings>) -> Settings {
+    let Some(controller) = controller else { return flags };
+    let defaults = Settings::default()
+        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
+        .with_exact_schedules(flags.exact_schedules);
+    let settings = if flags == defaults { controller } else { flags };
+    settings
+        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
+        .with_exact_schedules(flags.exact_schedules || controller.exact_schedules)
+}

@@ -257,3 +257,23 @@ fn settings_survive_the_document() {
     let decoded: DecisionSettings = serde_json::from_str(&json).unwrap();
     assert_eq!(hpa_calc::Settings::from(decoded), settings);
 }
+
+#[test]
+fn settings_of_the_controller_are_effective_unless_flags_set_others() {
+    let defaults = hpa_calc::Settings::default();
+    let controller = defaults.with_tolerance(0.05);
+    let flags = defaults.with_tolerance(0.2);
+    let (strict, exact) =
+        (defaults.with_strict_scale_to_zero(true), defaults.with_exact_schedules(true));
+    for (flags, remembered, expected) in [
+        (flags, None, flags),
+        (defaults, Some(controller), controller),
+        (flags, Some(controller), flags),
+        (strict, Some(controller), controller.with_strict_scale_to_zero(true)),
+        (exact, Some(controller), controller.with_exact_schedules(true)),
+        (flags, Some(exact), flags.with_exact_schedules(true)),
+        (exact, Some(exact), exact),
+    ] {
+        assert_eq!(effective_settings(flags, remembered), expected, "{flags:?} {remembered:?}");
+    }
+}

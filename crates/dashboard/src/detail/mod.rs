@@ -9,7 +9,7 @@ use hpa_calc::{
     History, Inputs, Pause, Pod, Readings, Report, SelectedPods, Selector, Settings,
     api::{ConditionReason, ConditionType},
 };
-use hpa_controller::{HpaKey, annotations::AnnotationSettings};
+use hpa_controller::{HpaKey, annotations::AnnotationSettings, debug::effective_settings};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::DynamicObject, runtime::watcher};
@@ -158,10 +158,11 @@ impl Detail {
         let pods: Vec<_> = pods.items.into_values().collect();
         let is_reference = entry.controller.is_reference();
         let pause = AnnotationSettings::from_hpa(hpa).pause;
+        let settings = effective_settings(self.cluster.settings, remembered);
         let inputs = Inputs {
             hpa: (**hpa).clone(),
             scale,
-            settings: self.settings(remembered).with_strict_scale_to_zero(!is_reference),
+            settings: settings.with_strict_scale_to_zero(!is_reference),
             selected: SelectedPods { autoscalers: self.selecting(entry, &pods).await, pods },
             readings: Readings::new(),
             history,
@@ -173,13 +174,6 @@ impl Detail {
         // The samples are newer than the time at which the reads began.
         let inputs = Inputs { readings, now: self.cluster.clock.now(), ..inputs };
         (Some(inputs.report()), missing)
-    }
-
-    /// The settings of the controller, unless flags set others.
-    fn settings(&self, remembered: Option<Settings>) -> Settings {
-        let flags = self.cluster.settings;
-        let defaults = Settings::default().with_strict_scale_to_zero(flags.strict_scale_to_zero);
-        remembered.filter(|_| flags == defaults).unwrap_or(flags)
     }
 
     async fn pods(&mut self, selector: Option<&Selector>) -> Objects<Pod> {

@@ -7,12 +7,12 @@ mod http;
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use hpa_calc::{History, Settings, history::Recommendation};
+use hpa_calc::{History, Inputs, MilliValue, Reading, Readings, Settings, history::Recommendation};
 use hpa_controller::{
     HpaKey,
     k8s::{ClientLimits, Clients},
 };
-use hpa_dashboard::{Dashboard, Options, Past, PastDecision, PastSample, PastSource};
+use hpa_dashboard::{Dashboard, MetricReader, Options, Past, PastDecision, PastSample, PastSource};
 use hpa_test_harness::{NAMESPACE, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Config, Fault, Faults, Testbed};
 use jiff::{SignedDuration, Timestamp};
@@ -29,6 +29,10 @@ struct Cluster {
     metrics: Arc<SettableMetrics>,
     page: Page,
     _dashboard: Dashboard,
+}
+
+fn options() -> Options {
+    Options { title: "a testbed".to_owned(), sync_period: PERIOD, ..Options::default() }
 }
 
 fn hpa(name: &str) -> Value {
@@ -60,18 +64,14 @@ fn forbidden() -> Value {
 
 impl Cluster {
     async fn new() -> Self {
-        Self::start(&[], None, PERIOD).await
+        Self::start(&[], options()).await
     }
 
     async fn with_faults(faults: &[Value]) -> Self {
-        Self::start(faults, None, PERIOD).await
+        Self::start(faults, options()).await
     }
 
-    async fn start(
-        faults: &[Value],
-        past: Option<Arc<dyn PastSource>>,
-        sync_period: Duration,
-    ) -> Self {
+    async fn start(faults: &[Value], options: Options) -> Self {
         let metrics = Arc::new(SettableMetrics::new(54, 40));
         let injected = Faults::new(1);
         for fault in faults {
@@ -86,8 +86,6 @@ impl Cluster {
         testbed.apply_all((0..4).map(|index| objects::pod("web", index)));
         testbed.apply_all([with_status(hpa("web"), 4, 4)]);
         let clients = Clients::from_service(testbed.service(), &ClientLimits::default());
-        let options =
-            Options { title: "a testbed".to_owned(), sync_period, past, ..Options::default() };
         let dashboard = Dashboard::start(&clients, options).await.expect("a port");
         let page = Page::open(&dashboard.url()).await;
         Self { testbed, metrics, page, _dashboard: dashboard }
@@ -192,7 +190,7 @@ async fn list_follows_changes() {
 #[tokio::test]
 async fn autoscaler_is_explained_again_when_its_pods_or_events_change() {
     // Nothing is read by time.
-    let cluster = Cluster::start(&[], None, 1000 * PERIOD).await;
+    let cluster = Cluster::start(&[], Options { sync_period: 1000 * PERIOD, ..options() }).await;
     cluster.testbed.apply_all([event("web", "New size: 4"), event("other", "not mine")]);
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
@@ -317,7 +315,8 @@ impl PastSource for Controller {
 
 #[tokio::test]
 async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
-    let cluster = Cluster::start(&[], Some(Arc::new(Controller)), PERIOD).await;
+    let cluster =
+        Cluster::start(&[], Options { past: Some(Arc::new(Controller)), ..options() }).await;
     cluster.metrics.set_cpu_percent(10);
     let mut detail = cluster.detail("web").await;
     let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null).await;
@@ -333,4 +332,60 @@ async fn past_that_the_controller_remembers_is_shown_and_decided_on() {
     let mut detail = cluster.detail("other").await;
     let view = detail.until(|view| view["missing"] != json!([])).await;
     assert!(view["missing"][0].as_str().is_some_and(|text| text.ends_with("is not handled.")));
+}
+
+/// A controller with `--scaling-schedule`.
+struct ScheduleController;
+
+#[async_trait]
+impl PastSource for ScheduleController {
+    async fn past(
+        &self,
+        _autoscaler: &HpaKey,
+        _manager: Option<&str>,
+        _after: Option<Timestamp>,
+    ) -> Result<Past, String> {
+        let settings = Some(Settings::default().with_exact_schedules(true));
+        Ok(Past { settings, ..Past::default() })
+    }
+}
+
+/// A schedule whose value is 4.2.
+struct Schedule;
+
+#[async_trait]
+impl MetricReader for Schedule {
+    async fn read(&self, _inputs: &Inputs) -> (Readings, Vec<String>) {
+        let mut readings = Readings::new();
+        readings.insert(0, Ok(Reading::Object(MilliValue::from_milli(4200))));
+        (readings, Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn schedule_has_no_tolerance_if_the_controller_reads_schedules() {
+    let metric = json!({ "type": "Object", "object": {
+        "describedObject":
+            { "apiVersion": "zalando.org/v1", "kind": "ScalingSchedule", "name": "evening" },
+        "metric": { "name": "scheduled" },
+        "target": { "type": "AverageValue", "averageValue": "1" },
+    } });
+    let report = async |tolerance: f64, past: Option<Arc<dyn PastSource>>| {
+        let settings = Settings::default().with_tolerance(tolerance);
+        let metrics: Option<Arc<dyn MetricReader>> = Some(Arc::new(Schedule));
+        let cluster = Cluster::start(&[], Options { settings, past, metrics, ..options() }).await;
+        cluster.testbed.apply_all([objects::hpa("scheduled", 2..=10, [metric.clone()])]);
+        cluster.testbed.apply_all([objects::running_deployment("scheduled", 4)]);
+        cluster.testbed.apply_all((0..4).map(|index| objects::pod("scheduled", index)));
+        let mut detail = cluster.detail("scheduled").await;
+        let view = detail.until(|view| view["report"]["metrics"][0]["podList"] != Value::Null);
+        view.await["report"]["sentence"].as_str().expect("a sentence").to_owned()
+    };
+    let defaults = Settings::default().tolerance;
+    for (tolerance, is_exact) in [(defaults, false), (defaults, true), (0.2, false), (0.2, true)] {
+        let controller: Arc<dyn PastSource> = Arc::new(ScheduleController);
+        let sentence = report(tolerance, is_exact.then_some(controller)).await;
+        let expected = if is_exact { "scales from 4 to 5" } else { "stays at 4" };
+        assert!(sentence.starts_with(expected), "{tolerance} {is_exact}: {sentence}");
+    }
 }

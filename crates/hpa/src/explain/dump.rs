@@ -8,14 +8,17 @@ use hpa_calc::{
     Readings, Scale, ScaleReadError, SelectedPods, Selector, Settings,
     api::CrossVersionObjectReference, defaults::apply_defaults,
 };
-use hpa_controller::{annotations::AnnotationSettings, debug::AutoscalerDetail};
+use hpa_controller::{
+    annotations::AnnotationSettings,
+    debug::{AutoscalerDetail, effective_settings},
+};
 use hpa_metrics_client::wire::{
     self, ExternalMetricValue, ListItem, MetricValue, PodMetrics, decode_list,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Subject, effective_settings, live::controller, usable_selector};
+use super::{Subject, live::controller, usable_selector};
 use crate::{
     debug_client::Unavailable,
     manifests::{self, Manifest, text},
@@ -57,7 +60,8 @@ impl Dump {
             None => Vec::new(),
         };
         let past = self.past(&hpa)?;
-        let settings = effective_settings(settings, past.as_ref().ok());
+        let remembered = past.as_ref().ok().map(|past| past.settings.into());
+        let settings = effective_settings(settings, remembered);
         let is_reference = controller.is_reference();
         let pause = AnnotationSettings::from_hpa(&hpa).pause;
         let inputs = Inputs {

@@ -14,7 +14,7 @@ use hpa_calc::{
 };
 use hpa_controller::{
     annotations::AnnotationSettings,
-    debug::AutoscalerDetail,
+    debug::{AutoscalerDetail, effective_settings},
     k8s::FieldManager,
     scale_target::{MapperConfig, RestMapper, ScaleClient, read_scale},
 };
@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::{Controller, Subject, effective_settings, usable_selector};
+use super::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     debug_client::{DebugClient, LeaseName, Unavailable},
@@ -94,7 +94,8 @@ impl Cluster {
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
         let past = self.past(&hpa, &controller).await;
-        let settings = effective_settings(settings, past.as_ref().ok());
+        let remembered = past.as_ref().ok().map(|past| past.settings.into());
+        let settings = effective_settings(settings, remembered);
         let scale = self.scale(&hpa).await;
         let selector = scale.as_ref().ok().and_then(usable_selector);
         let selected = match &selector {

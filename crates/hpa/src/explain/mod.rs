@@ -179,21 +179,6 @@ impl Subject {
     }
 }
 
-/// The settings of the controller, unless flags set others.
-fn effective_settings(flags: Settings, past: Option<&AutoscalerDetail>) -> Settings {
-    let Some(controller) = past.map(|past| Settings::from(past.settings)) else { return flags };
-    let defaults = Settings::default()
-        .with_strict_scale_to_zero(flags.strict_scale_to_zero)
-        .with_exact_schedules(flags.exact_schedules);
-    let exact_schedules = flags.exact_schedules || controller.exact_schedules;
-    let settings = if flags == defaults {
-        controller.with_strict_scale_to_zero(flags.strict_scale_to_zero)
-    } else {
-        flags
-    };
-    settings.with_exact_schedules(exact_schedules)
-}
-
 impl Controller {
     fn sentence(&self) -> String {
         match (&self.name, &self.at) {
