@@ -4,7 +4,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStdout, Command, Output, Stdio},
 };
@@ -196,6 +197,30 @@ async fn kubeconfig_works_until_a_signal_ends_the_demo() {
     assert_eq!(child.wait().expect("an exit status").code(), Some(130), "{output}");
     assert!(output.contains("HPA     DECISIONS"), "{output}");
     assert!(!Path::new(kubeconfig_in(&output)).exists());
+}
+
+#[test]
+fn metrics_can_be_scraped() {
+    let mut child = demo(&["--metrics-address", "127.0.0.1:0"]).spawn().expect("the binary runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+    let output = read_until(&mut lines, "/metrics");
+    let url = output.lines().last().expect("a line").trim().trim_start_matches("http://");
+    let (address, _) = url.split_once('/').expect("a path");
+    let mut connection = TcpStream::connect(address).expect("a connection");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).expect("a request");
+    let mut page = String::new();
+    connection.read_to_string(&mut page).expect("UTF-8");
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    let series = "kube_deployment_spec_replicas{namespace=\"default\",deployment=\"web\"} ";
+    assert!(page.contains(series), "{page}");
+    signal(&child, Signal::TERM);
+    child.wait().expect("an exit status");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let (code, _, errors) = run(&["--metrics-address", &address]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains(&format!("--metrics-address: unable to listen on {address}")));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Args;
 use jiff::SignedDuration;
@@ -20,6 +20,10 @@ Examples:
   Try your own workload and load:
     hpa demo --print-scenario > mine.yaml
     hpa demo --scenario mine.yaml --speed 60
+
+  Let a Prometheus scrape it, and replay what it recorded (docs/demo.md has the
+  configuration of Prometheus):
+    hpa demo --metrics-address 127.0.0.1:9101
 
   In CI, print one line per new decision, then a summary:
     hpa demo --for 20s | cat
@@ -51,6 +55,10 @@ pub(crate) struct DemoArguments {
     /// Keep running after the end of the scenario until Ctrl-C: the load repeats in real time
     #[arg(long)]
     pub(crate) hold: bool,
+    /// Serve what Prometheus would scrape in the simulated cluster, as kube-state-metrics and the
+    /// kubelet export it, at http://ADDRESS/metrics. With port 0, the demo chooses the port
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics_address: Option<SocketAddr>,
     /// Random seed: the same seed gives the same load, noise and incidents [default: the
     /// scenario's]
     #[arg(long, value_name = "NUMBER")]

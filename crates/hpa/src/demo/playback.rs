@@ -50,12 +50,23 @@ pub(super) async fn play(
         .map_or(scenario.duration.get(), |real| to_std(real).as_secs_f64() * speed);
     let name = if scenario.name.is_empty() { "unnamed" } else { &scenario.name }.to_owned();
     let cluster = DemoCluster::start(scenario, speed, duration, folder).await?;
+    let metrics = match arguments.metrics_address {
+        Some(address) => Some(cluster.serve_metrics(address).await?),
+        None => None,
+    };
     let dashboard = Dashboard::new(&cluster.testbed, cluster.simulation.scenario());
     let kubeconfig = cluster.kubeconfig.display().to_string();
     let page = cluster.start_dashboard(&name, speed).await;
     let page_url = page.as_ref().map(hpa_dashboard::Dashboard::url);
     let mut playback = Playback { cluster, dashboard, output, signals };
-    let start = Start { scenario: name, duration, speed, kubeconfig, dashboard: page_url };
+    let start = Start {
+        scenario: name,
+        duration,
+        speed,
+        kubeconfig,
+        dashboard: page_url,
+        metrics: metrics.as_ref().map(|(address, _)| *address),
+    };
     playback.output.begin(start, &playback.dashboard)?;
     let outcome = playback.run(duration, arguments.hold).await;
     let Playback { cluster, dashboard, mut output, .. } = playback;

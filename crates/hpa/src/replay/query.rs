@@ -126,13 +126,30 @@ impl TargetRef {
         format!("namespace=\"{namespace}\",pod=~\"{pods}\",{container}")
     }
 
+    /// The CPU that the load needs: the mean of the pods that were ready all the time, times the
+    /// ready pods. What pods use at their start is no load, and the autoscaler ignores it, too.
+    /// Without kube-state-metrics, the usage of all pods.
+    fn cpu(&self, container: Option<&str>, window: i64) -> String {
+        let Self { namespace, pods, .. } = self;
+        let containers = self.containers(container);
+        let rate = format!("rate(container_cpu_usage_seconds_total{{{containers}}}[{window}s])");
+        let ready = format!(
+            "kube_pod_status_ready{{namespace=\"{namespace}\",pod=~\"{pods}\",condition=\"true\"}}"
+        );
+        let middle = window / 2;
+        format!(
+            "avg(sum by (pod) ({rate}) and on (pod) \
+             max by (pod) (min_over_time({ready}[{window}s]) * {ready}) == 1) \
+             * sum(max by (pod) ({ready} offset {middle}s)) or sum({rate})"
+        )
+    }
+
     /// The usage of a resource by all pods. `window` is that of rates, in seconds.
     fn usage(&self, metric: &Metric, container: Option<&str>, window: i64) -> Query {
         let containers = self.containers(container);
         let (text, delay) = if metric.name == "cpu" {
-            let series = format!("container_cpu_usage_seconds_total{{{containers}}}");
             // The rate is the mean of the time before, so it belongs to the middle of that.
-            (format!("sum(rate({series}[{window}s]))"), window as f64 / 2.0)
+            (self.cpu(container, window), window as f64 / 2.0)
         } else {
             (format!("sum(container_memory_working_set_bytes{{{containers}}})"), 0.0)
         };

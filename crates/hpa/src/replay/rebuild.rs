@@ -57,6 +57,9 @@ pub(super) enum Startup {
 /// Pods serve at least so many times their target. Less would hide load from the autoscaler: at
 /// most, it doubles the replicas at a time by default.
 const TARGETS_PER_POD: f64 = 2.0;
+/// The model measures the load over the 15 s before a sample. For this long before a sample, the load
+/// is that of the sample, so that the autoscaler sees the same value. The model steps every second.
+const MEASURED_BEFORE: f64 = 14.5;
 /// Without data, pods are taken to start in this time.
 const DEFAULT_STARTUP: f64 = 10.0;
 
@@ -369,7 +372,7 @@ impl Model {
             "replicas": whole(replicas),
             "profile": self.profile,
             "podMetrics": self.pod_metrics,
-            "load": samples(&load.points(past.window.step as f64)),
+            "load": load_samples(&recorded.metric, load, past.window.step as f64),
         });
         let scenario = json!({
             "seed": 1,
@@ -390,6 +393,17 @@ fn whole(replicas: f64) -> u32 {
 
 fn samples(points: &[(f64, f64)]) -> Value {
     json!({ "samples": { "points": points } })
+}
+
+/// The load over time. Rates of CPU are on the line between their samples. The sample of another
+/// metric is what the autoscaler saw from then on.
+fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
+    let is_rate = matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
+    if is_rate {
+        return samples(&load.points(step));
+    }
+    let points = load.held_points(step, MEASURED_BEFORE);
+    json!({ "samples": { "points": points, "interpolation": "step" } })
 }
 
 fn describe_fit(metric: &Metric, line: Line) -> String {

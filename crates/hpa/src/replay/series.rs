@@ -88,6 +88,42 @@ impl Series {
         let points = all.iter().enumerate().filter(|(index, _)| is_needed(*index));
         points.map(|(_, point)| *point).collect()
     }
+
+    /// Times and values for a load that has each value until the next one, from `before` seconds
+    /// before the step on. Gaps are filled on the line between their ends.
+    pub(super) fn held_points(&self, step: f64, before: f64) -> Vec<(f64, f64)> {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for (index, value) in self.filled().into_iter().enumerate() {
+            let (time, value) = ((index as f64 * step - before).max(0.0), significant(value));
+            match points.last() {
+                Some((_, last)) if last.to_bits() == value.to_bits() => {}
+                _ => points.push((time, value)),
+            }
+        }
+        points
+    }
+
+    /// All values, with gaps on the line between their ends.
+    fn filled(&self) -> Vec<f64> {
+        let known: Vec<(usize, f64)> = self
+            .0
+            .iter()
+            .enumerate()
+            .filter_map(|(index, value)| Some((index, (*value)?)))
+            .collect();
+        let at = |index: usize| {
+            let next = known.partition_point(|(known, _)| *known <= index);
+            let before = next.checked_sub(1).and_then(|before| known.get(before));
+            match (before, known.get(next)) {
+                (Some((from, low)), Some((to, high))) => {
+                    low + (high - low) * (index - from) as f64 / (to - from) as f64
+                }
+                (Some((_, value)), None) | (None, Some((_, value))) => *value,
+                (None, None) => 0.0,
+            }
+        };
+        (0..self.0.len()).map(at).collect()
+    }
 }
 
 /// Six significant digits, which keep files short.
@@ -116,6 +152,13 @@ mod tests {
         let series = series(&[1.0, 1.0, 1.0, 2.0, f64::NAN, 2.0, 2.0, 3.123_456_7]);
         let points = [(0.0, 1.0), (30.0, 1.0), (45.0, 2.0), (90.0, 2.0), (105.0, 3.12346)];
         assert_eq!(series.points(15.0), points);
+    }
+
+    #[test]
+    fn held_points_begin_before_their_step_and_fill_gaps() {
+        let series = series(&[1.0, 1.0, 2.0, f64::NAN, 4.0, 4.0, 5.0]);
+        let points = [(0.0, 1.0), (15.5, 2.0), (30.5, 3.0), (45.5, 4.0), (75.5, 5.0)];
+        assert_eq!(series.held_points(15.0, 14.5), points);
     }
 
     #[test]

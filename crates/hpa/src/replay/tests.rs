@@ -189,9 +189,18 @@ fn queries_select_the_pods_of_the_target() {
     let hpa = serde_json::from_value(autoscaler(&json!([cpu(40)]))).unwrap();
     let metric = Metric::all(&hpa, &[]).unwrap().remove(0);
     let query = target.metric(&metric, None, 60).unwrap();
+    let pods = r#"namespace="shop",pod=~"web[.]v2-[a-z0-9]{1,10}-[a-z0-9]{5}""#;
+    let rate = format!(
+        r#"rate(container_cpu_usage_seconds_total{{{pods},container!="",container!="POD"}}[60s])"#
+    );
+    let ready = format!(r#"kube_pod_status_ready{{{pods},condition="true"}}"#);
     assert_eq!(
         query.text,
-        r#"sum(rate(container_cpu_usage_seconds_total{namespace="shop",pod=~"web[.]v2-[a-z0-9]{1,10}-[a-z0-9]{5}",container!="",container!="POD"}[60s]))"#
+        format!(
+            "avg(sum by (pod) ({rate}) and on (pod) max by (pod) \
+             (min_over_time({ready}[60s]) * {ready}) == 1) \
+             * sum(max by (pod) ({ready} offset 30s)) or sum({rate})"
+        )
     );
     assert!((query.delay - 30.0).abs() < 1e-9);
     let replicas = target.replicas(None).text;

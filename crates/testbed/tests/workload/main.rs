@@ -6,6 +6,7 @@
 
 mod clock;
 mod determinism;
+mod exposition;
 mod incidents;
 mod kinds;
 mod metrics;

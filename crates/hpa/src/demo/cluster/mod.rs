@@ -143,6 +143,15 @@ impl DemoCluster {
         started.inspect_err(|error| warn!(%error, "no dashboard")).ok()
     }
 
+    /// Serves the cluster's metrics for Prometheus until the handle is dropped.
+    pub(crate) async fn serve_metrics(
+        &self,
+        address: SocketAddr,
+    ) -> anyhow::Result<(SocketAddr, ServerHandle)> {
+        let served = self.simulation.serve_exposition(&self.testbed, address).await;
+        served.with_context(|| format!("--metrics-address: unable to listen on {address}"))
+    }
+
     /// Shuts the controller down, then the testbed.
     pub(crate) async fn stop(mut self) {
         self.controller.stop().await;

@@ -1,5 +1,7 @@
 //! What the demo prints first.
 
+use std::net::SocketAddr;
+
 use crate::demo::{
     format::{minutes, number},
     model::Dashboard,
@@ -17,20 +19,26 @@ pub(crate) struct Start {
     pub(crate) kubeconfig: String,
     /// Address of the page that `hpa dashboard` shows.
     pub(crate) dashboard: Option<String>,
+    /// Where Prometheus can scrape the cluster.
+    pub(crate) metrics: Option<SocketAddr>,
 }
 
 /// Describes the demo, and how to use kubectl on it.
 pub(super) fn introduction(start: &Start, dashboard: &Dashboard) -> String {
-    let Start { scenario, duration, speed, kubeconfig, dashboard: page } = start;
+    let Start { scenario, duration, speed, kubeconfig, dashboard: page, metrics } = start;
     let (simulated, real) = (minutes(*duration), minutes(duration / speed));
     let first = dashboard.autoscalers.first();
     let first = first.map_or("NAME".to_owned(), |history| history.key.name.to_string());
     let page = page.as_ref().map_or(String::new(), |page| {
         format!("In a browser, the dashboard shows why the replicas change:\n  {page}\n")
     });
+    let metrics = metrics.map_or(String::new(), |address| {
+        format!("Prometheus can scrape the simulated cluster:\n  http://{address}/metrics\n")
+    });
     format!(
         "hpa demo: {scenario}, {simulated} simulated in {real}, {} times normal speed\n\
          {page}\
+         {metrics}\
          In another terminal, kubectl shows the simulated cluster:\n  \
            export KUBECONFIG={kubeconfig}\n  \
            kubectl get hpa --watch\n  \

@@ -1,16 +1,19 @@
 //! Runs a scenario in a testbed.
 
+mod exposition;
 mod incidents;
 mod metrics;
 mod runner;
 mod setup;
 mod state;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, io, net::SocketAddr, sync::Arc};
 
+use axum::{Router, routing::get};
+use http::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use self::{
     metrics::SimulatedMetrics,
@@ -24,7 +27,10 @@ use super::{
     scenario::{Incident, Scenario},
     seconds::timestamp_at,
 };
-use crate::{Config, MetricsProvider, Testbed, error::ApiError};
+use crate::{Config, MetricsProvider, ServerHandle, Testbed, error::ApiError};
+
+/// The text format of Prometheus.
+const EXPOSITION: &str = "text/plain; version=0.0.4";
 
 /// A scenario and its clock. It provides the metrics of the simulated cluster, and its true state.
 /// Clones share the same simulation.
@@ -118,6 +124,33 @@ impl Simulation {
             // The sender lives as long as `self`, so this can't fail.
             let _ = completed.changed().await;
         }
+    }
+
+    /// What Prometheus would scrape in the cluster now: the series of kube-state-metrics and of the
+    /// kubelet that autoscaling needs, and the applications' metrics, in the text format.
+    ///
+    /// Each sample has the simulated time, so that a Prometheus whose clock runs slower stores it
+    /// at the right place.
+    pub fn exposition(&self, testbed: &Testbed) -> String {
+        exposition::exposition(&self.shared.state.lock(), testbed)
+    }
+
+    /// Serves [`exposition`](Self::exposition) at `/metrics` until the handle is dropped. For port
+    /// 0, the system chooses the port.
+    pub async fn serve_exposition(
+        &self,
+        testbed: &Testbed,
+        address: SocketAddr,
+    ) -> io::Result<(SocketAddr, ServerHandle)> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (simulation, testbed) = (self.clone(), testbed.clone());
+        let page = get(move || async move {
+            ([(CONTENT_TYPE, EXPOSITION)], simulation.exposition(&testbed))
+        });
+        let router = Router::new().route("/metrics", page);
+        let task = tokio::spawn(async move { axum::serve(listener, router).await });
+        Ok((address, ServerHandle { task }))
     }
 
     /// Replaces the load of a workload, whether or not the scenario lists it.

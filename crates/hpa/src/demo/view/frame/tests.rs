@@ -31,6 +31,7 @@ fn header(state: State) -> Header {
         speed: 30.0,
         kubeconfig: "/tmp/demo/kubeconfig".to_owned(),
         dashboard: None,
+        metrics: None,
     };
     Header { start, state }
 }

@@ -1,0 +1,136 @@
+//! The simulated cluster of `examples/replay`, with the real controller, for an hour in virtual
+//! time. Each scrape by Prometheus advances it by 15 seconds.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver, SyncSender, TryRecvError},
+    },
+    thread,
+    time::Duration,
+};
+
+use axum::{Router, http::StatusCode, routing::get};
+use hpa_controller::{
+    Clock, Dependencies, Instants, Options,
+    k8s::{ClientLimits, Clients},
+};
+use hpa_test_harness::{RunningController, options};
+use hpa_testbed::{
+    Testbed,
+    workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
+};
+use jiff::Timestamp;
+use tokio::{net::TcpListener, runtime::Runtime};
+
+const SCENARIO: &str = include_str!("../../../../examples/replay/cluster.yaml");
+const SCRAPE_SECONDS: f64 = 15.0;
+const SECONDS: f64 = 3600.0;
+
+struct ClusterClock {
+    clock: SimulatedClock,
+    start: Timestamp,
+}
+
+impl Clock for ClusterClock {
+    fn instants(&self) -> Instants {
+        let wall = self.clock.now();
+        let monotonic = Duration::try_from(wall.duration_since(self.start)).expect("a duration");
+        Instants { wall, monotonic }
+    }
+}
+
+/// A cluster that Prometheus can scrape.
+pub(crate) struct Cluster {
+    runtime: Runtime,
+    /// Where Prometheus scrapes it.
+    pub(crate) address: SocketAddr,
+    /// The objects, once the hour is over.
+    completed: Receiver<Testbed>,
+    scraped: Receiver<()>,
+}
+
+impl Cluster {
+    /// A cluster whose hour begins at `start`.
+    pub(crate) fn start(start: Timestamp) -> Self {
+        let (pages_sender, pages) = mpsc::sync_channel(1);
+        let (completed_sender, completed) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");
+            let testbed = runtime.block_on(live(start, &pages_sender));
+            completed_sender.send(testbed).expect("the test waits for it");
+        });
+        let runtime = Runtime::new().expect("a runtime");
+        let (scraped_sender, scraped) = mpsc::sync_channel(1);
+        let address = runtime.block_on(serve(pages, scraped_sender));
+        Self { runtime, address, completed, scraped }
+    }
+
+    /// Waits until Prometheus has the whole hour, then serves the cluster's objects. Returns a
+    /// kubeconfig.
+    pub(crate) fn complete(&self) -> String {
+        self.scraped.recv().expect("Prometheus scrapes the cluster");
+        let testbed = self.completed.recv().expect("the hour ends");
+        let (address, handle) = self
+            .runtime
+            .block_on(testbed.serve(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
+            .expect("a port");
+        // Until the process ends.
+        std::mem::forget(handle);
+        Testbed::kubeconfig(address)
+    }
+}
+
+/// Runs the cluster. While a page waits for its scrape, time stands still.
+async fn live(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
+    let scenario = Scenario::parse(SCENARIO).expect("a scenario");
+    let clock = SimulatedClock::new(start, 1.0);
+    let simulation = Simulation::new(scenario, clock.clone());
+    let testbed = Testbed::new(simulation.config());
+    let running = simulation.start(&testbed).expect("the objects are valid");
+    let limits = ClientLimits::default();
+    let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
+    let options = Options { sync_period: Duration::from_secs(15), ..options() };
+    let clock = Arc::new(ClusterClock { clock, start });
+    let dependencies =
+        Dependencies { clock: clock.clone(), ..Dependencies::new(clients, &options) };
+    let controller = RunningController::start(dependencies, options);
+    let mut scrape_at = 0.0;
+    while scrape_at <= SECONDS {
+        simulation.wait_for(|seen| seen.second >= scrape_at).await;
+        // A real scrape comes between two steps.
+        clock.clock.sleep(0.5).await;
+        pages.send(simulation.exposition(&testbed)).expect("Prometheus scrapes");
+        scrape_at += SCRAPE_SECONDS;
+    }
+    controller.kill().await;
+    drop(running);
+    testbed
+}
+
+/// Serves a page for each scrape. Without a new one, it serves the last one again, which changes
+/// nothing.
+async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
+    let pages = Mutex::new((pages, String::new()));
+    let page = move || {
+        let (pages, last) = &mut *pages.lock().expect("not poisoned");
+        match pages.try_recv() {
+            Ok(page) => *last = page,
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                // Prometheus has stored the last page before it asks for another one.
+                let _ = scraped.try_send(());
+                return (StatusCode::GONE, String::new());
+            }
+        }
+        (StatusCode::OK, last.clone())
+    };
+    let page = Arc::new(page);
+    let router = Router::new().route("/metrics", get(move || async move { page() }));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}

@@ -1,0 +1,126 @@
+//! A Prometheus with an hour of the simulated cluster, which it scraped itself.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+
+const CONFIG: &str = include_str!("../../../../examples/replay/prometheus.yaml");
+/// The time between two scrapes. The cluster advances by 15 seconds.
+const SCRAPE_INTERVAL: &str = "50ms";
+
+pub(crate) struct Prometheus {
+    child: Child,
+    url: String,
+    end: Timestamp,
+    dir: TempDir,
+    kubeconfig: PathBuf,
+    _cluster: Cluster,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Prometheus {
+    /// Starts Prometheus and a cluster, and waits until it has scraped the hour. `None` if
+    /// Prometheus is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let version = Command::new("prometheus").arg("--version").output();
+        if !version.is_ok_and(|output| output.status.success()) {
+            println!("skipped: there is no prometheus in PATH");
+            return None;
+        }
+        // The hour is past when Prometheus begins to scrape it, and the samples aren't too old.
+        let start = Timestamp::now().as_second() - 70 * 60;
+        let start = Timestamp::from_second(start).expect("a time");
+        let cluster = Cluster::start(start);
+        let dir = tempfile::tempdir().expect("a directory");
+        let (child, url) = run(dir.path(), cluster.address);
+        let kubeconfig = dir.path().join("kubeconfig");
+        fs::write(&kubeconfig, cluster.complete()).expect("a file");
+        let end = start + SignedDuration::from_hours(1);
+        Some(Self { child, url, end, dir, kubeconfig, _cluster: cluster })
+    }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    fn replay(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpa"));
+        command.env_clear().args(["replay", "--since", "1h", "--prometheus", &self.url]);
+        command.arg("--until").arg(self.end.to_string());
+        command
+    }
+
+    /// Replays the autoscaler of a manifest.
+    pub(crate) fn replay_manifest(&self, hpa: &Value, arguments: &[&str]) -> Output {
+        let file = self.file("hpa.yaml", &hpa.to_string());
+        self.replay().arg("-f").arg(file).args(arguments).output().expect("the program runs")
+    }
+
+    pub(crate) fn json(&self, hpa: &Value, arguments: &[&str]) -> Value {
+        json(&self.replay_manifest(hpa, &[&["-o", "json"], arguments].concat()))
+    }
+
+    /// Replays an autoscaler of the cluster.
+    pub(crate) fn live(&self, name: &str, arguments: &[&str]) -> Value {
+        let mut replay = self.replay();
+        replay.arg(name).arg("--kubeconfig").arg(&self.kubeconfig).args(["-o", "json"]);
+        json(&replay.args(arguments).output().expect("the program runs"))
+    }
+
+    pub(crate) fn error(&self, hpa: &Value, arguments: &[&str]) -> String {
+        let output = self.replay_manifest(hpa, arguments);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+}
+
+fn json(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Starts Prometheus and waits until it is ready.
+fn run(dir: &Path, target: SocketAddr) -> (Child, String) {
+    let config = dir.join("prometheus.yaml");
+    let text = CONFIG.replace("500ms", SCRAPE_INTERVAL);
+    let text = text.replace("127.0.0.1:9101", &target.to_string());
+    assert!(text.contains(SCRAPE_INTERVAL) && text.contains(&target.to_string()), "{text}");
+    fs::write(&config, text).expect("a file");
+    // A port that was free just now.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let mut child = Command::new("prometheus")
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+        .arg(format!("--web.listen-address={address}"))
+        .arg("--query.lookback-delta=30s")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("prometheus runs");
+    let mut log = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let ready = log.any(|line| line.expect("UTF-8").contains("ready to receive web requests"));
+    assert!(ready, "prometheus ended");
+    // The pipe must be read, or Prometheus would block.
+    std::thread::spawn(move || log.for_each(drop));
+    (child, format!("http://{address}"))
+}

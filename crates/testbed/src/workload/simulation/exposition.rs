@@ -1,0 +1,216 @@
+//! What Prometheus would scrape in the simulated cluster: the series of kube-state-metrics and of
+//! the kubelet that autoscaling needs, and the metrics of the applications.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use hpa_calc::Quantity;
+use serde_json::Value;
+
+use super::state::State;
+use crate::{
+    Testbed, json,
+    workload::{
+        model::{Container, Pod, Workload, WorkloadId},
+        scenario::MetricsSource,
+        seconds::timestamp_at,
+        series::{Series, SourceSettings},
+    },
+};
+
+const COUNTER: &str = "counter";
+const GAUGE: &str = "gauge";
+
+/// The names of the series with `spec.replicas`, and the label that names the object.
+const REPLICAS: [(&str, &str, &str); 4] = [
+    ("Deployment", "kube_deployment_spec_replicas", "deployment"),
+    ("StatefulSet", "kube_statefulset_replicas", "statefulset"),
+    ("ReplicaSet", "kube_replicaset_spec_replicas", "replicaset"),
+    ("ReplicationController", "kube_replicationcontroller_spec_replicas", "replicationcontroller"),
+];
+
+/// Fields of autoscalers, and their series without `kube_horizontalpodautoscaler_`.
+const AUTOSCALER: [(&str, &str); 4] = [
+    ("/spec/minReplicas", "spec_min_replicas"),
+    ("/spec/maxReplicas", "spec_max_replicas"),
+    ("/status/currentReplicas", "status_current_replicas"),
+    ("/status/desiredReplicas", "status_desired_replicas"),
+];
+
+/// The state of the cluster in the text format of Prometheus, with the simulated time.
+pub(super) fn exposition(state: &State, testbed: &Testbed) -> String {
+    let mut page = Page::default();
+    let model = &state.model;
+    for (id, workload) in &model.workloads {
+        page.add_replicas(id, workload);
+        for pod in workload.pods.values() {
+            page.add_pod(pod, state);
+            if pod.no_metrics_until <= model.now {
+                pod.containers.iter().for_each(|container| page.add_container(pod, container));
+                page.add_pod_metrics(workload, pod, state);
+            }
+        }
+    }
+    for object in testbed.list("v1", "Pod") {
+        page.add_requests(&object);
+    }
+    for autoscaler in testbed.list("autoscaling/v2", "HorizontalPodAutoscaler") {
+        page.add_autoscaler(&autoscaler);
+    }
+    page.add_cluster_metrics(state);
+    page.text(timestamp_at(state.start, model.now).as_millisecond())
+}
+
+/// Samples by family.
+#[derive(Default)]
+struct Page {
+    families: BTreeMap<String, Family>,
+}
+
+struct Family {
+    kind: &'static str,
+    /// Labels and value.
+    samples: Vec<(String, f64)>,
+}
+
+impl Page {
+    fn add(&mut self, kind: &'static str, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels = labels.iter().map(|(label, value)| {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            format!("{}=\"{value}\"", identifier(label))
+        });
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let family = self.families.entry(identifier(name));
+        let family = family.or_insert_with(|| Family { kind, samples: Vec::new() });
+        family.samples.push((labels, value));
+    }
+
+    fn add_replicas(&mut self, id: &WorkloadId, workload: &Workload) {
+        if let Some((_, name, label)) = REPLICAS.iter().find(|(kind, ..)| *kind == id.kind) {
+            let labels = [("namespace", &*id.namespace), (label, &*id.name)];
+            self.add(GAUGE, name, &labels, f64::from(workload.desired));
+        }
+    }
+
+    fn add_pod(&mut self, pod: &Pod, state: &State) {
+        let labels = [("namespace", &*pod.namespace), ("pod", &*pod.name)];
+        let seconds = |second: f64| timestamp_at(state.start, second).as_second() as f64;
+        let lifecycle = &pod.lifecycle;
+        self.add(GAUGE, "kube_pod_created", &labels, seconds(lifecycle.created_at));
+        let is_ready = lifecycle.is_ready();
+        for (condition, value) in [("true", is_ready), ("false", !is_ready), ("unknown", false)] {
+            let labels = [labels[0], labels[1], ("condition", condition)];
+            self.add(GAUGE, "kube_pod_status_ready", &labels, f64::from(u8::from(value)));
+        }
+        if is_ready {
+            let ready = seconds(lifecycle.ready_transition);
+            self.add(GAUGE, "kube_pod_status_ready_time", &labels, ready);
+        }
+    }
+
+    fn add_container(&mut self, pod: &Pod, container: &Container) {
+        if !pod.lifecycle.is_running() {
+            return;
+        }
+        let Pod { namespace, name, .. } = pod;
+        let labels = [("namespace", &**namespace), ("pod", name), ("container", &container.name)];
+        self.add(COUNTER, "container_cpu_usage_seconds_total", &labels, container.cpu_seconds);
+        self.add(GAUGE, "container_memory_working_set_bytes", &labels, container.memory);
+    }
+
+    fn add_requests(&mut self, pod: &Value) {
+        let at = |pointer: &str| json::str_at(pod, pointer);
+        for container in json::array_at(pod, "/spec/containers") {
+            let requests = container.pointer("/resources/requests").and_then(Value::as_object);
+            for (resource, quantity) in requests.into_iter().flatten() {
+                let quantity = quantity.as_str().and_then(|text| text.parse::<Quantity>().ok());
+                let Some(quantity) = quantity else { continue };
+                let labels = [
+                    ("namespace", at("/metadata/namespace")),
+                    ("pod", at("/metadata/name")),
+                    ("container", json::str_at(container, "/name")),
+                    ("resource", resource),
+                    ("unit", if resource == "cpu" { "core" } else { "byte" }),
+                ];
+                let name = "kube_pod_container_resource_requests";
+                self.add(GAUGE, name, &labels, quantity.as_f64());
+            }
+        }
+    }
+
+    fn add_autoscaler(&mut self, autoscaler: &Value) {
+        let at = |pointer: &str| json::str_at(autoscaler, pointer);
+        let labels = [
+            ("namespace", at("/metadata/namespace")),
+            ("horizontalpodautoscaler", at("/metadata/name")),
+        ];
+        for (pointer, name) in AUTOSCALER {
+            let value = autoscaler.pointer(pointer).and_then(Value::as_f64);
+            if let Some(value) = value {
+                self.add(GAUGE, &format!("kube_horizontalpodautoscaler_{name}"), &labels, value);
+            }
+        }
+    }
+
+    fn add_pod_metrics(&mut self, workload: &Workload, pod: &Pod, state: &State) {
+        let model = &state.model;
+        if model.metrics.is_down(MetricsSource::Pods, model.now) {
+            return;
+        }
+        let Some(sample) = pod.rate.latest(model.now, &model.metrics.settings.pods) else { return };
+        for metric in &workload.pod_metrics {
+            let own = [("namespace", &*pod.namespace), ("pod", &*pod.name)];
+            let value = metric.base + metric.per_unit * sample.value;
+            self.add(GAUGE, &metric.name, &with_labels(&own, &metric.labels), value);
+        }
+    }
+
+    /// The metrics of objects, the external metrics, and the backlogs of queues.
+    fn add_cluster_metrics(&mut self, state: &State) {
+        let model = &state.model;
+        let is_up = |source| !model.metrics.is_down(source, model.now);
+        let latest = |series: &Series<f64>, settings: &SourceSettings| {
+            series.latest(model.now, settings).map(|sample| sample.value)
+        };
+        let settings = &model.metrics.settings;
+        for one in model.metrics.objects.iter().filter(|_| is_up(MetricsSource::Object)) {
+            let Some(value) = latest(&one.metric.series, &settings.object) else { continue };
+            let kind = one.object.kind.to_lowercase();
+            let own = [("namespace", &*one.object.namespace), (&*kind, &*one.object.name)];
+            self.add(GAUGE, &one.metric.name, &with_labels(&own, &one.metric.labels), value);
+        }
+        let queues = model.queues.iter();
+        let queues = queues.map(|one| (&one.spec.metric, &one.spec.labels, &one.series));
+        let others = model.metrics.externals.iter();
+        let others = others.map(|one| (&one.name, &one.labels, &one.series));
+        for (name, labels, series) in
+            queues.chain(others).filter(|_| is_up(MetricsSource::External))
+        {
+            let Some(value) = latest(series, &settings.external) else { continue };
+            self.add(GAUGE, name, &with_labels(&[], labels), value);
+        }
+    }
+
+    fn text(self, milliseconds: i64) -> String {
+        let mut text = String::new();
+        for (name, family) in self.families {
+            let _ = writeln!(text, "# TYPE {name} {}", family.kind);
+            for (labels, value) in family.samples {
+                let _ = writeln!(text, "{name}{{{labels}}} {value} {milliseconds}");
+            }
+        }
+        text
+    }
+}
+
+fn with_labels<'a>(
+    own: &[(&'a str, &'a str)],
+    labels: &'a BTreeMap<String, String>,
+) -> Vec<(&'a str, &'a str)> {
+    let labels = labels.iter().map(|(label, value)| (&**label, &**value));
+    own.iter().copied().chain(labels).collect()
+}
+
+/// A name with only the characters that names of metrics and labels may have.
+fn identifier(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
+}
