@@ -4,14 +4,22 @@ use std::{
     collections::BTreeMap,
     net::IpAddr,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::TryStreamExt;
 use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, free_ports};
-use kube::{Client, Config, client::Body, config::KubeConfigOptions};
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api, Client, Config,
+    client::Body,
+    config::KubeConfigOptions,
+    runtime::{WatchStreamExt, watcher},
+};
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 const MANIFESTS: &str = include_str!("manifests.yaml");
 const CLUSTER_ROLE: &str = include_str!("../../charts/hpa-controller/files/clusterrole.yaml");
@@ -109,35 +117,39 @@ impl Cluster {
         let pod = holder.rsplit_once('_').context(holder.clone())?.0.to_owned();
         let scaled = "--for=jsonpath={.spec.replicas}=3";
         self.kubectl(&["-n", "shop", "wait", scaled, PATIENCE, "deployment/web"]).await?;
-        // The log line of the failed metric is written before the status, so the decision is
-        // recorded by then. A repeated failure is at debug, so this reads the debug API.
-        self.wait_for_decisions(&pod).await?;
+        self.wait_for_decisions().await?;
+        let token = self.token(LEASE, Some("debug.hpa-rs.dev")).await?;
+        let header = ("hpa-debug-authorization", token.as_str());
+        let (_, body) = self.request(&pod, "/debug/v1/autoscalers/shop/web", Some(header)).await?;
+        let last = body["runs"].as_array().and_then(|runs| runs.last());
+        let is_repeated = last.is_some_and(|run| run["count"].as_u64() > Some(1));
+        ensure!(is_repeated, "{body}\n{}", self.log(&pod));
         Ok(pod)
     }
 
-    /// Waits until the debug API of an instance has more than one decision on the failed metric.
-    async fn wait_for_decisions(&self, pod: &str) -> Result<()> {
-        let token = self.token(LEASE, Some("debug.hpa-rs.dev")).await?;
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
-        loop {
-            let header = ("hpa-debug-authorization", token.as_str());
-            let path = "/debug/v1/autoscalers/shop/web";
-            let (_, body) = self.request(pod, path, Some(header)).await?;
-            let last = body["runs"].as_array().and_then(|runs| runs.last());
-            if last.is_some_and(|run| run["count"].as_u64() > Some(1)) {
-                return Ok(());
+    /// Waits until the leader has decided at least twice on the failed metric.
+    async fn wait_for_decisions(&self) -> Result<()> {
+        let events: Api<Event> = Api::namespaced(self.server.client(), "shop");
+        let config = watcher::Config::default().fields("reason=FailedGetResourceMetric");
+        let mut events = pin!(watcher(events, config).applied_objects());
+        let repeated = async {
+            while let Some(event) = events.try_next().await? {
+                // A reconcile sends the event before its decision is recorded.
+                if event.count >= Some(3) {
+                    break;
+                }
             }
-            if tokio::time::Instant::now() > deadline {
-                bail!("{body}\n{}", self.log(pod));
-            }
-            // The API has no notification, and this is a sync period.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
+            anyhow::Ok(())
+        };
+        timeout(Duration::from_secs(120), repeated).await.context("too few events")??;
+        Ok(())
     }
 
-    /// Kills an instance, so that it doesn't release the lease.
-    pub(crate) fn kill(&mut self, pod: &str) -> Result<()> {
-        self.instances.remove(pod).map(drop).context("no such instance")
+    /// Kills an instance, so that it doesn't release the lease, and deletes its events, so that
+    /// those of its successor can be told from them.
+    pub(crate) async fn kill(&mut self, pod: &str) -> Result<()> {
+        drop(self.instances.remove(pod).context("no such instance")?);
+        self.kubectl(&["-n", "shop", "delete", "events", "--all"]).await.map(drop)
     }
 
     /// Replaces a pod by one without a port.
@@ -184,7 +196,7 @@ impl Cluster {
     pub(crate) async fn hpa(&self, arguments: &[&str]) -> Result<(String, bool)> {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--kubeconfig").arg(self.path("user.kubeconfig")).env_clear();
-        let output = tokio::time::timeout(Duration::from_secs(120), command.output());
+        let output = timeout(Duration::from_secs(120), command.output());
         let output = output.await.context("hpa hangs")??;
         let text = String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?;
         Ok((text, output.status.success()))
@@ -249,8 +261,7 @@ impl Cluster {
     async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.assets.join("kubectl"));
         command.env("KUBECONFIG", self.path("admin.kubeconfig")).env("HOME", self.dir.path());
-        let output =
-            tokio::time::timeout(Duration::from_secs(180), command.args(arguments).output());
+        let output = timeout(Duration::from_secs(180), command.args(arguments).output());
         let output = output.await.context("kubectl hangs")??;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         if !output.status.success() {

@@ -35,7 +35,7 @@ async fn leader_is_read_through_the_api_server() -> Result<()> {
     check_documents(&cluster, &leader).await?;
     check_tokens(&cluster, &leader).await?;
 
-    cluster.kill(&leader)?;
+    cluster.kill(&leader).await?;
     let successor = cluster.wait_for_leader(Some(&leader)).await?;
     ensure!(successor != leader, "{successor} is still the leader");
     check_documents(&cluster, &successor).await?;
