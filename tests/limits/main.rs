@@ -36,7 +36,7 @@ use hpa_testbed::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::watch, time::timeout};
+use tokio::{sync::watch, time::timeout};
 
 /// Half of the chart's limit.
 const MAX_PEAK_MIB: u64 = 256;
@@ -120,10 +120,7 @@ async fn serve_prometheus(len: usize) -> String {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
+    format!("http://{}", hpa_test_harness::serve(router).await)
 }
 
 /// Kills the process when it is dropped.

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "a test may fail")]
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     process::Stdio,
     sync::{
         Arc,
@@ -12,15 +12,18 @@ use std::{
     time::Duration,
 };
 
-use axum::{Json, Router, http::StatusCode, routing::any};
-use hpa_test_harness::{NAMESPACE, ServedTestbed, SettableMetrics, TestbedExt, objects};
+use axum::{Router, http::StatusCode, routing::any};
+use hpa_test_harness::{
+    NAMESPACE, REQUEST_RULES, ServedTestbed, SettableMetrics, TestbedExt, objects,
+    prometheus_success, serve,
+};
 use hpa_testbed::{Config, Testbed};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream},
-    process::{Child, Command},
+    net::TcpStream,
+    process::Child,
     time::timeout,
 };
 
@@ -28,14 +31,11 @@ use tokio::{
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn start(served: &ServedTestbed, arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_hpa"))
-        .args(["dashboard", "--no-open", "--kubeconfig"])
-        .arg(&served.kubeconfig)
+    served
+        .command(env!("CARGO_BIN_EXE_hpa"), &["dashboard", "--no-open"])
         .args(arguments)
-        .env_clear()
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .expect("the program runs")
 }
@@ -127,20 +127,8 @@ async fn past_is_read_from_the_debug_api() {
     read_until(&host, path, &cookie, "\"decisions\":[{\"from\":").await;
 }
 
-const RULES: &str = r#"
-rules:
-- seriesQuery: '{__name__="http_requests_total",namespace!="",pod!=""}'
-  resources:
-    overrides:
-      namespace: {resource: namespace}
-      pod: {resource: pod}
-  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
-"#;
-
 /// A Prometheus with ten requests per second and pod, as soon as it is available.
 async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
-    let success = |data: Value| Json(json!({ "status": "success", "data": data }));
     let series = json!([
         { "__name__": "http_requests_total", "namespace": NAMESPACE, "pod": "web-0" },
     ]);
@@ -148,15 +136,14 @@ async fn fake_prometheus(is_available: Arc<AtomicBool>) -> SocketAddr {
     let samples = json!({ "resultType": "vector", "result": [sample("web-0"), sample("web-1")] });
     let list = async move || {
         let is_available = is_available.load(Ordering::SeqCst);
-        is_available.then(|| success(series.clone())).ok_or(StatusCode::SERVICE_UNAVAILABLE)
+        is_available
+            .then(|| prometheus_success(series.clone()))
+            .ok_or(StatusCode::SERVICE_UNAVAILABLE)
     };
     let router = Router::new()
         .route("/api/v1/series", any(list))
-        .route("/api/v1/query", any(async move || success(samples.clone())));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    address
+        .route("/api/v1/query", any(async move || prometheus_success(samples.clone())));
+    serve(router).await
 }
 
 #[tokio::test]
@@ -168,7 +155,7 @@ async fn metrics_of_rules_are_shown_as_soon_as_prometheus_is_available() {
     testbed.apply_all([objects::hpa("web", 1..=4, [metric])]);
     let served = ServedTestbed::new(&testbed).await;
     let rules = served.dir.path().join("rules.yaml");
-    std::fs::write(&rules, RULES).expect("a file");
+    std::fs::write(&rules, REQUEST_RULES).expect("a file");
     let rules = rules.display().to_string();
     let path = "/api/autoscaler?id=core/shop/web";
 
@@ -206,7 +193,7 @@ async fn rules_without_a_server_are_an_error() {
     let testbed = Testbed::new(Config::default());
     let served = ServedTestbed::new(&testbed).await;
     let rules = served.dir.path().join("rules.yaml");
-    std::fs::write(&rules, RULES).expect("a file");
+    std::fs::write(&rules, REQUEST_RULES).expect("a file");
     let child = start(&served, &["--metrics-config", &rules.display().to_string()]);
     let output = timeout(LIMIT, child.wait_with_output()).await.expect("in time").expect("output");
     let error = String::from_utf8_lossy(&output.stderr);

@@ -38,14 +38,8 @@ impl Cluster {
 
     /// The standard output and error of the program, and whether it succeeded.
     async fn run(&self, program: &str, arguments: &[&str]) -> (String, String, bool) {
-        let output = Command::new(program)
-            .args(arguments)
-            .arg("--kubeconfig")
-            .arg(&self.served.kubeconfig)
-            .env_clear()
-            .output()
-            .await
-            .expect("the program runs");
+        let output = self.served.command(program, arguments).output().await;
+        let output = output.expect("the program runs");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
         (text(output.stdout), text(output.stderr), output.status.success())
     }
@@ -480,15 +474,10 @@ async fn next_sentence(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 #[tokio::test]
 async fn watch_prints_again_when_the_sentence_changes() {
     let cluster = Cluster::new(web(4, vec![objects::cpu_metric(60)])).await;
-    let mut child = Command::new(env!("CARGO_BIN_EXE_hpa"))
-        .args(["explain", "shop/web", "--watch", "--horizontal-pod-autoscaler-sync-period=1s"])
-        .arg("--kubeconfig")
-        .arg(&cluster.served.kubeconfig)
-        .env_clear()
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the program starts");
+    let arguments =
+        ["explain", "shop/web", "--watch", "--horizontal-pod-autoscaler-sync-period=1s"];
+    let mut command = cluster.served.command(env!("CARGO_BIN_EXE_hpa"), &arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
     let first = next_sentence(&mut lines).await;
     assert!(first.starts_with("shop/web stays at 4: cpu is at 60%"), "{first}");

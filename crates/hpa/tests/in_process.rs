@@ -14,41 +14,21 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     path::Path,
-    pin::pin,
     process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use axum::{Form, Json, Router, routing::any};
-use futures::StreamExt;
-use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
+use axum::{Form, Router, routing::any};
+use hpa_test_harness::{
+    NAMESPACE, REQUEST_RULES, ServedTestbed, TestbedExt, objects, prometheus_success, serve,
+};
 use hpa_testbed::{Config, Testbed};
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, runtime::watcher::watch_object};
-use serde_json::{Value, json};
-use tokio::{
-    net::TcpListener,
-    process::{Child, Command},
-    time::timeout,
-};
-
-/// Timeout of every wait, more than ten times the expected duration.
-const LIMIT: Duration = Duration::from_secs(100);
-
-const RULES: &str = r#"
-rules:
-- seriesQuery: '{__name__="http_requests_total",namespace!="",pod!=""}'
-  resources:
-    overrides:
-      namespace: {resource: namespace}
-      pod: {resource: pod}
-  name: {matches: "^(.*)_total$", as: "${1}_per_second"}
-  metricsQuery: sum(rate(<<.Series>>{<<.LabelMatchers>>}[10s])) by (<<.GroupBy>>)
-"#;
+use serde_json::json;
+use tokio::process::{Child, Command};
 
 const FLAGS: [&str; 4] = [
     "--horizontal-pod-autoscaler-sync-period=1s",
@@ -59,13 +39,6 @@ const FLAGS: [&str; 4] = [
 
 /// Requests per second of each pod.
 type Load = Arc<AtomicU64>;
-
-async fn serve(router: Router) -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    address
-}
 
 /// The testbed with two pods, and the controller.
 struct Cluster {
@@ -89,7 +62,7 @@ impl Cluster {
 
     fn start(&self, url: &str) -> Child {
         let rules = self.served.dir.path().join("rules.yaml");
-        fs::write(&rules, RULES).unwrap();
+        fs::write(&rules, REQUEST_RULES).unwrap();
         let (rules, url) =
             (format!("--metrics-config={}", rules.display()), format!("--prometheus-url={url}"));
         let mut flags = FLAGS.to_vec();
@@ -97,22 +70,8 @@ impl Cluster {
         self.served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[])
     }
 
-    /// Waits until the Deployment has this number of replicas.
-    async fn replicas(&self, expected: i32) {
-        let deployments: Api<Deployment> = Api::namespaced(self.testbed.client(), NAMESPACE);
-        let mut changes = pin!(watch_object(deployments, "web"));
-        let reached = async {
-            while let Some(change) = changes.next().await {
-                let replicas = change.unwrap().and_then(|object| object.spec.replicas);
-                if replicas == Some(expected) {
-                    return;
-                }
-            }
-        };
-        if timeout(LIMIT, reached).await.is_err() {
-            let condition = self.testbed.condition("web", "ScalingActive");
-            panic!("not {expected} replicas, {condition:?}: {}", self.served.log());
-        }
+    async fn replicas(&self, expected: i64) {
+        self.served.wait_for_replicas(&self.testbed, "web", expected).await;
     }
 }
 
@@ -131,15 +90,11 @@ fn fake_prometheus(load: &Load) -> Router {
         let value = load.load(Ordering::SeqCst).to_string();
         let sample = |pod: &str| json!({ "metric": { "pod": pod }, "value": [1.0, value] });
         let samples = if is_expected { vec![sample("web-0"), sample("web-1")] } else { Vec::new() };
-        success(json!({ "resultType": "vector", "result": samples }))
+        prometheus_success(json!({ "resultType": "vector", "result": samples }))
     };
     Router::new()
-        .route("/prefix/api/v1/series", any(async move || success(series.clone())))
+        .route("/prefix/api/v1/series", any(async move || prometheus_success(series.clone())))
         .route("/prefix/api/v1/query", any(query))
-}
-
-fn success(data: Value) -> Json<Value> {
-    Json(json!({ "status": "success", "data": data }))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,19 +114,12 @@ async fn metrics_of_rules_are_explained_and_linted() {
     let load = Load::new(10.into());
     let url = format!("http://{}/prefix/", serve(fake_prometheus(&load)).await);
     let cluster = Cluster::new().await;
-    let kubeconfig = cluster.served.kubeconfig.display().to_string();
     let rules = cluster.served.dir.path().join("rules.yaml");
-    fs::write(&rules, RULES).unwrap();
+    fs::write(&rules, REQUEST_RULES).unwrap();
     let rules = rules.display().to_string();
     let run = async |arguments: &[&str], flags: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_hpa"))
-            .args(arguments)
-            .args(["--kubeconfig", &kubeconfig])
-            .args(flags)
-            .env_clear()
-            .output()
-            .await
-            .unwrap();
+        let mut command = cluster.served.command(env!("CARGO_BIN_EXE_hpa"), arguments);
+        let output = command.args(flags).output().await.unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let flags = ["--metrics-config", &rules, "--prometheus-url", &url];

@@ -8,18 +8,16 @@
     reason = "a test may fail"
 )]
 
-use std::{pin::pin, time::Duration};
+use std::time::Duration;
 
-use futures::StreamExt;
 use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, api::DynamicObject, core::ApiResource, runtime::watcher::watch_object};
+use kube::{Api, api::DynamicObject, core::ApiResource};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-/// Timeout of every wait, far below the sync period.
+/// Timeout of a wait, far below the sync period.
 const LIMIT: Duration = Duration::from_secs(100);
 
 fn schedule(start: Timestamp, value: i64) -> Value {
@@ -47,23 +45,6 @@ fn testbed() -> Testbed {
         objects::hpa("web", 1..=99, [metric]),
     ]);
     testbed
-}
-
-/// Waits until the Deployment has this number of replicas.
-async fn replicas(testbed: &Testbed, served: &ServedTestbed, expected: i32) {
-    let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
-    let mut changes = pin!(watch_object(deployments, "web"));
-    let reached = async {
-        while let Some(change) = changes.next().await {
-            if change.unwrap().and_then(|object| object.spec.replicas) == Some(expected) {
-                return;
-            }
-        }
-    };
-    if timeout(LIMIT, reached).await.is_err() {
-        let condition = testbed.condition("web", "ScalingActive");
-        panic!("not {expected} replicas, {condition:?}: {}", served.log());
-    }
 }
 
 /// Waits until the schedule is reported as active.
@@ -98,7 +79,7 @@ async fn autoscaler_scales_when_a_schedule_changes() {
     ];
     // Of a single autoscaler, the first reconcile is at the start.
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &[]);
-    replicas(&testbed, &served, 21).await;
+    served.wait_for_replicas(&testbed, "web", 21).await;
     active(&testbed).await;
     let mut deployment = testbed.deployment("web").unwrap();
     deployment["status"]["replicas"] = 21.into();
@@ -109,5 +90,5 @@ async fn autoscaler_scales_when_a_schedule_changes() {
     let next = schedule(later, 23)["spec"]["schedules"][0].clone();
     edited["spec"]["schedules"].as_array_mut().unwrap().push(next);
     testbed.apply_all([edited]);
-    replicas(&testbed, &served, 23).await;
+    served.wait_for_replicas(&testbed, "web", 23).await;
 }

@@ -38,6 +38,7 @@ mod clock;
 mod controller;
 mod metrics;
 pub mod objects;
+mod prometheus;
 mod testbed;
 
 pub use self::{
@@ -45,6 +46,7 @@ pub use self::{
     clock::VirtualClock,
     controller::{RunningController, election, options},
     metrics::{SettableMetrics, pod_metrics},
+    prometheus::{REQUEST_RULES, prometheus_success, serve},
     testbed::{ServedTestbed, TestbedExt},
 };
 

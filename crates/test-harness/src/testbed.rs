@@ -4,15 +4,30 @@ use std::{
     fs::{self, File},
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    pin::pin,
     process::Stdio,
+    time::Duration,
 };
 
+use futures::StreamExt;
 use hpa_testbed::{ServerHandle, Testbed};
+use kube::{
+    Api,
+    api::DynamicObject,
+    core::{ApiResource, GroupVersionKind},
+    runtime::watcher::watch_object,
+};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
 
 use crate::NAMESPACE;
+
+/// Timeout of a wait, more than ten times the expected duration.
+const LIMIT: Duration = Duration::from_secs(100);
 
 /// Reads and writes objects in [`NAMESPACE`] without a request.
 pub trait TestbedExt {
@@ -75,18 +90,43 @@ impl ServedTestbed {
     /// these. `program` is the path of `hpa`.
     pub fn start_hpa(&self, program: &str, flags: &[&str], variables: &[(&str, &str)]) -> Child {
         let log = File::create(self.log_file()).expect("a log file");
-        Command::new(program)
-            .args(["run", "--metrics-port=0", "--leader-elect=false", "--kubeconfig"])
-            .arg(&self.kubeconfig)
+        self.command(program, &["run", "--metrics-port=0", "--leader-elect=false"])
             .args(flags)
-            .env_clear()
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            .kill_on_drop(true)
             .spawn()
             .expect("hpa starts")
+    }
+
+    /// A command of `hpa` on this testbed, without environment variables. Dropping its process
+    /// kills it.
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.env_clear().kill_on_drop(true);
+        command
+    }
+
+    /// Waits until a Deployment of this testbed has this number of replicas.
+    pub async fn wait_for_replicas(&self, testbed: &Testbed, name: &str, expected: i64) {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+        let deployments: Api<DynamicObject> =
+            Api::namespaced_with(testbed.client(), NAMESPACE, &kind);
+        let mut changes = pin!(watch_object(deployments, name));
+        let reached = async {
+            while let Some(change) = changes.next().await {
+                let deployment = change.expect("a watch of the testbed");
+                if deployment.is_some_and(|object| object.data["spec"]["replicas"] == expected) {
+                    return;
+                }
+            }
+        };
+        if timeout(LIMIT, reached).await.is_err() {
+            let condition = testbed.condition(name, "ScalingActive");
+            panic!("{name}: not {expected} replicas, {condition:?}: {}", self.log());
+        }
     }
 
     /// The log of the last process that [`Self::start_hpa`] started.

@@ -1,6 +1,6 @@
 //! The controller as the binary sets it up, against the testbed and a fake Prometheus over HTTP.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{Form, Json, Router, http::StatusCode, routing::post};
 use clap::Parser;
@@ -11,7 +11,7 @@ use hpa_controller::{
 use hpa_test_harness::{RunningController, ServedTestbed, SettableMetrics, TestbedExt, objects};
 use hpa_testbed::{Action, Config, Interceptor, RequestInfo, Testbed};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 
 use crate::{
     args::{Arguments, Command},
@@ -77,10 +77,7 @@ async fn serve_prometheus(queries: watch::Sender<usize>) -> String {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    url
+    format!("http://{}", hpa_test_harness::serve(router).await)
 }
 
 /// The response of `/metrics` after some reconciles.

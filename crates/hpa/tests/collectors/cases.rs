@@ -8,7 +8,7 @@ use hpa_testbed::{Config, Testbed};
 use serde_json::{Value, json};
 
 use crate::{
-    FLAGS, annotated, replicas,
+    FLAGS, annotated,
     services::{ACCESS_KEY, ORGANIZATION, Services, TOKEN},
 };
 
@@ -225,11 +225,11 @@ async fn every_service_scales_both_ways() {
         ("AWS_SECRET_ACCESS_KEY", "secret"),
     ];
     let _controller = served.start_hpa(env!("CARGO_BIN_EXE_hpa"), &flags, &variables);
-    let reach = async |expected: fn(&Case) -> i32| {
-        let all = cases.iter().map(|case| replicas(&testbed, &served, case.name, expected(case)));
-        join_all(all).await;
+    let reach = async |expected: fn(&Case) -> i64| {
+        let reached = |case: &Case| served.wait_for_replicas(&testbed, case.name, expected(case));
+        join_all(cases.iter().map(reached)).await;
     };
-    reach(|case| i32::try_from(case.load).unwrap()).await;
+    reach(|case| case.load.cast_signed()).await;
     // Loads from 12 to 20, with a target of 10.
     services.set_factor(1);
     reach(|_| 2).await;

@@ -13,7 +13,7 @@ mod cases;
 mod services;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     pin::pin,
     sync::{
         Arc,
@@ -26,13 +26,13 @@ use axum::{Json, Router, extract::State, http::StatusCode, routing::get};
 use futures::StreamExt;
 use hpa_test_harness::{NAMESPACE, ServedTestbed, TestbedExt, objects};
 use hpa_testbed::{Config, Testbed};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Event};
+use k8s_openapi::api::core::v1::Event;
 use kube::{
     Api,
-    runtime::{WatchStreamExt, watcher, watcher::watch_object},
+    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, process::Child, time::timeout};
+use tokio::{process::Child, time::timeout};
 
 /// Timeout of every wait, more than ten times the expected duration.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -57,28 +57,7 @@ async fn document(State(load): State<Load>) -> Result<Json<Value>, StatusCode> {
 
 async fn serve(load: &Load) -> SocketAddr {
     let router = Router::new().route("/metrics", get(document)).with_state(load.clone());
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    address
-}
-
-/// Waits until a Deployment has this number of replicas.
-async fn replicas(testbed: &Testbed, served: &ServedTestbed, name: &str, expected: i32) {
-    let deployments: Api<Deployment> = Api::namespaced(testbed.client(), NAMESPACE);
-    let mut changes = pin!(watch_object(deployments, name));
-    let reached = async {
-        while let Some(change) = changes.next().await {
-            let deployment = change.unwrap();
-            if deployment.and_then(|object| object.spec.replicas) == Some(expected) {
-                return;
-            }
-        }
-    };
-    if timeout(LIMIT, reached).await.is_err() {
-        let condition = testbed.condition(name, "ScalingActive");
-        panic!("{name}: not {expected} replicas, {condition:?}: {}", served.log());
-    }
+    hpa_test_harness::serve(router).await
 }
 
 fn annotated(mut hpa: Value, annotations: &[(&str, String)]) -> Value {
@@ -131,8 +110,8 @@ impl Cluster {
         Self { testbed, served, _controller: controller }
     }
 
-    async fn replicas(&self, name: &str, expected: i32) {
-        replicas(&self.testbed, &self.served, name, expected).await;
+    async fn replicas(&self, name: &str, expected: i64) {
+        self.served.wait_for_replicas(&self.testbed, name, expected).await;
     }
 
     /// Waits for an event with a reason, and returns its message.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -18,7 +18,6 @@ use axum::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 
 pub(crate) const TOKEN: &str = "t0k";
 pub(crate) const ACCESS_KEY: &str = "AKIDENV";
@@ -58,10 +57,7 @@ impl Services {
             .route("/zmon/api/v1/datapoints/query", post(zmon))
             .route("/nakadi/subscriptions/{id}/stats", get(nakadi))
             .with_state(self);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        address
+        hpa_test_harness::serve(router).await
     }
 }
 
