@@ -20,21 +20,25 @@ const VISITOR: &str = "visitor";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn installed_charts_serve_metrics_and_scale() -> Result<()> {
-    let (assets, helm) = match (assets::find(), find_helm().await) {
-        (Ok(assets), Ok(helm)) => (assets, helm),
-        (Err(reason), _) => return skip(&reason.to_string()),
-        (_, Err(reason)) => return skip(&reason.to_string()),
+    let (assets, helm) = match programs().await {
+        Ok(programs) => programs,
+        Err(reason) => return skip(&reason.to_string()),
     };
     let cluster = Cluster::start(assets, helm).await?;
-    let url = serve_prometheus().await?;
+    let url = serve_prometheus().await;
     cluster.check_adapter(&url).await.context("hpa-adapter")?;
     cluster.check_controller(&url).await.context("hpa-controller")
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the result of a test")]
-fn skip(reason: &str) -> Result<()> {
+pub(crate) fn skip(reason: &str) -> Result<()> {
     println!("skipped: {reason}");
     Ok(())
+}
+
+/// The directory of kube-apiserver and kubectl, and helm.
+pub(crate) async fn programs() -> Result<(PathBuf, PathBuf)> {
+    Ok((assets::find()?, find_helm().await?))
 }
 
 /// The first helm of `HELM`, or that in `PATH`.
@@ -48,15 +52,15 @@ async fn find_helm() -> Result<PathBuf> {
     Ok(helm)
 }
 
-struct Cluster {
-    assets: PathBuf,
+pub(crate) struct Cluster {
+    pub(crate) assets: PathBuf,
     helm: PathBuf,
-    dir: tempfile::TempDir,
-    server: KubeApiserver,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) server: KubeApiserver,
 }
 
 impl Cluster {
-    async fn start(assets: PathBuf, helm: PathBuf) -> Result<Self> {
+    pub(crate) async fn start(assets: PathBuf, helm: PathBuf) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("hpa-charts-").tempdir()?;
         let server = KubeApiserver::start(Options::new(&assets), dir.path()).await?;
         create_workload(&server, &assets, dir.path()).await?;
@@ -66,8 +70,15 @@ impl Cluster {
         Ok(Self { assets, helm, dir, server })
     }
 
-    async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         kubectl(&self.assets, self.dir.path(), "admin", arguments).await
+    }
+
+    pub(crate) async fn apply(&self, name: &str, manifests: &str) -> Result<()> {
+        let file = self.dir.path().join(format!("{name}.yaml"));
+        std::fs::write(&file, manifests)?;
+        self.kubectl(&["apply", "-f", &file.display().to_string()]).await?;
+        Ok(())
     }
 
     async fn get(&self, kind: &str, name: &str) -> Result<Value> {
@@ -146,6 +157,29 @@ impl Cluster {
         Ok(files)
     }
 
+    /// Installs and runs the adapter, and waits until its APIs are available.
+    pub(crate) async fn run_adapter(&self, values: &Value) -> Result<Process> {
+        self.install("hpa-adapter", values).await?;
+        // The only type of Service that may lead to a loopback address.
+        let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+        self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
+        let adapter = self.run("hpa-adapter", &[]).await?;
+        for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
+            let name = format!("apiservice/{api}.metrics.k8s.io");
+            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
+            self.kubectl(&available).await.with_context(|| adapter.tail(20, ""))?;
+        }
+        Ok(adapter)
+    }
+
+    /// Installs and runs the controller.
+    pub(crate) async fn run_controller(&self, values: &Value) -> Result<Process> {
+        self.install("hpa-controller", values).await?;
+        // In a pod, a file says so.
+        let namespace = format!("--leader-elect-resource-namespace={NAMESPACE}");
+        self.run("hpa-controller", &[&namespace]).await
+    }
+
     /// kubectl reads metrics of all APIs through the adapter.
     async fn check_adapter(&self, url: &str) -> Result<()> {
         let [port] = free_ports()?;
@@ -158,17 +192,8 @@ impl Cluster {
             "listenPort": port,
             "service": { "port": port },
         });
-        self.install("hpa-adapter", &values).await?;
-        // The only type of Service that may lead to a loopback address.
-        let local = r#"{"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
-        self.kubectl(&["-n", NAMESPACE, "patch", "service", "hpa-adapter", "-p", local]).await?;
-        let adapter = self.run("hpa-adapter", &[]).await?;
+        let adapter = self.run_adapter(&values).await?;
         let log = || adapter.tail(20, "");
-        for api in ["v1beta1.custom", "v1beta2.custom", "v1beta1.external", "v1beta1"] {
-            let name = format!("apiservice/{api}.metrics.k8s.io");
-            let available = ["wait", "--for=condition=Available", PATIENCE, &name];
-            self.kubectl(&available).await.with_context(log)?;
-        }
         let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                       http_requests_per_second?labelSelector=app%3Dweb";
         let external = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length";
@@ -197,10 +222,7 @@ impl Cluster {
         let ([port], rules) = (free_ports()?, rules()?);
         let prometheus = json!({ "url": url, "rules": rules });
         let values = json!({ "metrics": { "port": port, "prometheus": prometheus } });
-        self.install("hpa-controller", &values).await?;
-        // In a pod, a file says so.
-        let namespace = format!("--leader-elect-resource-namespace={NAMESPACE}");
-        let controller = self.run("hpa-controller", &[&namespace]).await?;
+        let controller = self.run_controller(&values).await?;
         let scaled =
             ["wait", "-n", "shop", "--for=jsonpath={.spec.replicas}=4", PATIENCE, "deployment/web"];
         self.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
@@ -209,7 +231,7 @@ impl Cluster {
 }
 
 /// The rules as the charts' values have them.
-fn rules() -> Result<Value> {
+pub(crate) fn rules() -> Result<Value> {
     let file: Value = serde_saphyr::from_str(RULES)?;
     Ok(json!({
         "custom": file["rules"],

@@ -6,7 +6,6 @@ use anyhow::{Result, ensure};
 use axum::{Json, Router, routing::get};
 use hpa_kube_apiserver::ADMIN;
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::{Cluster, PATIENCE, kubectl};
 
@@ -19,9 +18,7 @@ pub(crate) const FLAGS: [&str; 3] =
 pub(crate) async fn create_workload(assets: &Path, dir: &Path) -> Result<()> {
     let document = Json(json!({ "rps": 40, "backlog": 20 }));
     let router = Router::new().route("/stats", get(async move || document.clone()));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let port = listener.local_addr()?.port();
-    tokio::spawn(async move { axum::serve(listener, router).await });
+    let port = hpa_test_harness::serve(router).await.port();
     let file = dir.join("collectors.yaml");
     std::fs::write(&file, MANIFESTS.replace("PORT", &port.to_string()))?;
     let file = file.display().to_string();

@@ -19,8 +19,9 @@ use axum::{Form, Json, Router, routing::post};
 use hpa_kube_apiserver::{ADMIN, KubeApiserver, Options, Process, assets, free_ports};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, process::Command};
+use tokio::process::Command;
 
+mod chart_collectors;
 mod charts;
 mod collectors;
 mod compare;
@@ -86,7 +87,7 @@ impl Cluster {
         let mut command = Command::new(hpa_test_harness::hpa_binary());
         command.arg("adapter").args(collectors::FLAGS).args([
             format!("--config={}", rules.display()),
-            format!("--prometheus-url={}", serve_prometheus().await?),
+            format!("--prometheus-url={}", serve_prometheus().await),
             format!("--lister-kubeconfig={}", kubeconfig.display()),
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
@@ -226,7 +227,7 @@ struct Parameters {
 }
 
 /// Serves a Prometheus with a web pod, a node and a queue, and returns its URL.
-async fn serve_prometheus() -> Result<String> {
+async fn serve_prometheus() -> String {
     let series = async |Form(parameters): Form<Parameters>| {
         let name = parameters.selector.split('{').next().unwrap_or_default().to_owned();
         let labels =
@@ -238,6 +239,7 @@ async fn serve_prometheus() -> Result<String> {
             query if query.contains("http_requests_total") => "20",
             query if query.contains("container_cpu") => "0.25",
             query if query.contains("container_memory") => "67108864",
+            query if query.contains("skipper_serve_host") => "30",
             _ => "1",
         };
         let labels = json!({
@@ -251,8 +253,5 @@ async fn serve_prometheus() -> Result<String> {
     };
     let router =
         Router::new().route("/api/v1/series", post(series)).route("/api/v1/query", post(query));
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(url)
+    format!("http://{}", hpa_test_harness::serve(router).await)
 }

@@ -1,0 +1,140 @@
+//! The Helm charts with collectors: the roles suffice for everything that collectors read and
+//! write.
+
+use std::{pin::pin, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use futures::TryStreamExt;
+use hpa_kube_apiserver::free_ports;
+use k8s_openapi::api::core::v1::Event;
+use kube::{
+    Api,
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::{
+    PATIENCE,
+    charts::{Cluster, programs, rules, skip},
+    collectors, serve_prometheus,
+};
+
+const MANIFESTS: &str = include_str!("chart-collectors.yaml");
+const ROUTE_GROUP: &str = include_str!("chart-routegroup.yaml");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn installed_charts_collect_metrics() -> Result<()> {
+    let (assets, helm) = match programs().await {
+        Ok(programs) => programs,
+        Err(reason) => return skip(&reason.to_string()),
+    };
+    let cluster = Cluster::start(assets, helm).await?;
+    create_workload(&cluster).await?;
+    let url = serve_prometheus().await;
+    check_adapter(&cluster, &url).await.context("hpa-adapter")?;
+    check_controller(&cluster, &url).await.context("hpa-controller")
+}
+
+/// The values of `collectors` that both charts have.
+fn values() -> Value {
+    json!({
+        "enabled": true,
+        // The pods and the endpoint of this test.
+        "addresses": ["127.0.0.1"],
+        "defaultInterval": "30s",
+        "maxAge": "2m",
+        "skipperIngress": true,
+        "skipperRouteGroup": true,
+        "externalRps": true,
+    })
+}
+
+async fn create_workload(cluster: &Cluster) -> Result<()> {
+    collectors::create_workload(&cluster.assets, cluster.dir.path()).await?;
+    cluster.apply("chart-collectors", MANIFESTS).await?;
+    for definition in ["routegroups.zalando.org", "rollouts.argoproj.io"] {
+        let definition = format!("customresourcedefinition/{definition}");
+        cluster.kubectl(&["wait", "--for=condition=Established", PATIENCE, &definition]).await?;
+    }
+    cluster.apply("chart-routegroup", ROUTE_GROUP).await?;
+    let ready = r#"{"status":{"phase":"Running","conditions":[
+        {"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    let scaled = r#"{"status":{"replicas":2,"selector":"app=mail"}}"#;
+    for (object, status) in [
+        ("pod/shop-0", ready),
+        ("pod/mail-0", ready),
+        ("statefulset/shop", r#"{"status":{"replicas":2}}"#),
+        ("rollout/mail", scaled),
+    ] {
+        let patch = ["-n", "shop", "patch", object, "--subresource=status", "--type=merge"];
+        cluster.kubectl(&[&patch[..], &["-p", status]].concat()).await?;
+    }
+    Ok(())
+}
+
+/// The adapter serves the values, and the leader reports the annotation that can't be used.
+async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
+    let [port] = free_ports()?;
+    let mut rules = rules()?;
+    rules["default"] = json!(false);
+    let values = json!({
+        "prometheus": { "url": url, "port": null },
+        "rules": rules,
+        "listenPort": port,
+        "service": { "port": port },
+        "networkPolicy": { "enabled": true },
+        "collectors": values(),
+    });
+    let adapter = cluster.run_adapter(&values).await?;
+    let log = || adapter.tail(20, "");
+    let objects = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop";
+    for (path, value) in [
+        (format!("{objects}/pods/*/document-rps?labelSelector=app%3Dworker"), "40"),
+        // 30 requests per second, divided by 2 replicas.
+        (format!("{objects}/ingresses.networking.k8s.io/shop/requests-per-second"), "15"),
+        (format!("{objects}/routegroups.zalando.org/mail/requests-per-second"), "15"),
+    ] {
+        let text = cluster.kubectl(&["get", "--raw", &path]).await.with_context(log)?;
+        let list: Value = serde_json::from_str(&text)?;
+        ensure!(list["items"][0]["value"] == value, "{path}: {text}\n{}", log());
+    }
+    let events: Api<Event> = Api::namespaced(cluster.server.client(), "shop");
+    let mut events = pin!(watcher(events, watcher::Config::default()).applied_objects());
+    let reported = async {
+        while let Some(event) = events.try_next().await? {
+            let is_reported = event.reason.as_deref() == Some("CreateNewMetricsCollector");
+            if is_reported && event.involved_object.name.as_deref() == Some("broken") {
+                break;
+            }
+        }
+        anyhow::Ok(())
+    };
+    timeout(Duration::from_secs(120), reported).await.context("no event").with_context(log)??;
+    Ok(())
+}
+
+/// The controller scales by values that it collects itself. The adapter doesn't run any more.
+async fn check_controller(cluster: &Cluster, url: &str) -> Result<()> {
+    let [port] = free_ports()?;
+    let mut collectors = values();
+    collectors["prometheusUrl"] = json!(url);
+    let values = json!({
+        "metrics": { "port": port },
+        "networkPolicy": { "enabled": true },
+        "collectors": collectors,
+    });
+    let controller = cluster.run_controller(&values).await?;
+    for (target, replicas) in [
+        // 40 of one pod, with a target of 10.
+        ("deployment/worker", 4),
+        // 30 requests per second, divided by 2 replicas: three times the target, of one ready pod.
+        ("statefulset/shop", 3),
+        ("rollout/mail", 3),
+    ] {
+        let scaled = format!("--for=jsonpath={{.spec.replicas}}={replicas}");
+        let scaled = ["wait", "-n", "shop", &scaled, PATIENCE, target];
+        cluster.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
+    }
+    Ok(())
+}
