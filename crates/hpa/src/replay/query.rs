@@ -126,9 +126,9 @@ impl TargetRef {
         format!("namespace=\"{namespace}\",pod=~\"{pods}\",{container}")
     }
 
-    /// The CPU that the load needs: the mean of the pods that were ready all the time, times the
-    /// ready pods. What pods use at their start is no load, and the autoscaler ignores it, too.
-    /// Without kube-state-metrics, the usage of all pods.
+    /// The CPU that the load needs: the mean of the pods that were ready in the whole window, times
+    /// the mean number of ready pods. What pods use at their start is no load, and the autoscaler
+    /// ignores it, too. Without kube-state-metrics, the usage of all pods.
     fn cpu(&self, container: Option<&str>, window: i64) -> String {
         let Self { namespace, pods, .. } = self;
         let containers = self.containers(container);
@@ -136,11 +136,14 @@ impl TargetRef {
         let ready = format!(
             "kube_pod_status_ready{{namespace=\"{namespace}\",pod=~\"{pods}\",condition=\"true\"}}"
         );
-        let middle = window / 2;
+        let pods = format!(
+            "sum(max by (pod) (sum_over_time({ready}[{window}s]))) \
+             / max(count_over_time({ready}[{window}s]))"
+        );
         format!(
             "avg(sum by (pod) ({rate}) and on (pod) \
              max by (pod) (min_over_time({ready}[{window}s]) * {ready}) == 1) \
-             * sum(max by (pod) ({ready} offset {middle}s)) or sum({rate})"
+             * {pods} or sum({rate})"
         )
     }
 

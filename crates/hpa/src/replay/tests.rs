@@ -199,7 +199,8 @@ fn queries_select_the_pods_of_the_target() {
         format!(
             "avg(sum by (pod) ({rate}) and on (pod) max by (pod) \
              (min_over_time({ready}[60s]) * {ready}) == 1) \
-             * sum(max by (pod) ({ready} offset 30s)) or sum({rate})"
+             * sum(max by (pod) (sum_over_time({ready}[60s]))) \
+             / max(count_over_time({ready}[60s])) or sum({rate})"
         )
     );
     assert!((query.delay - 30.0).abs() < 1e-9);

@@ -65,8 +65,8 @@ fn cpu_load_is_rebuilt(prometheus: &Prometheus) {
     assert_eq!(replay["load"], "cpu");
     assert!(number(&replay, "recordedScalings") >= 10.0, "{}", replay["match"]);
     assert!(number(&replay, "compared") > 0.99, "{}", replay["match"]);
-    assert!(number(&replay, "withinOne") >= 0.95, "{}", replay["match"]);
-    assert!(number(&replay, "meanAbsoluteDifference") <= 0.4, "{}", replay["match"]);
+    assert!(number(&replay, "withinOne") >= 0.8, "{}", replay["match"]);
+    assert!(number(&replay, "meanAbsoluteDifference") <= 0.5, "{}", replay["match"]);
     assert_eq!(replay["match"]["trust"], "good");
     // The start-up time is recorded, so that it need not be assumed.
     assert!(!replay["assumptions"].to_string().contains("--pod-startup"), "{replay}");
