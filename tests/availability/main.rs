@@ -44,7 +44,7 @@ const ELECTION: [&str; 3] = [
 /// Number of leader changes: every fault, with a scale-up and with a scale-down.
 const ROUNDS: usize = 10;
 /// With `HPA_LONG_TESTS`.
-const MANY_ROUNDS: usize = 50;
+const MANY_ROUNDS: usize = 30;
 
 struct Cluster {
     testbed: Testbed,

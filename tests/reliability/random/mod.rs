@@ -36,7 +36,7 @@ const FAULTS_END: Duration = Duration::from_secs(BUSY[1] + 120 + WINDOW.as_secs(
 pub(crate) const CONTROLLER: &str = "controller";
 const SEEDS: u64 = 40;
 /// With `HPA_LONG_TESTS`.
-const MANY_SEEDS: u64 = 500;
+const MANY_SEEDS: u64 = 300;
 /// Clusters with more targets run without a baseline.
 const SMALL: usize = 10;
 /// How often elected instances that have ended are replaced.
