@@ -21,7 +21,7 @@ use self::{
     sample::Sampler,
     why::{effects, prune},
 };
-use crate::file::Variant;
+use crate::{file::Variant, report::percent};
 
 pub use self::{evaluate::Score, why::Effect};
 
@@ -225,17 +225,16 @@ fn suggest(
 }
 
 fn assumptions(base: &Variant, options: &SearchOptions) -> Vec<String> {
-    let factors: Vec<String> =
-        options.load_factors.iter().map(|factor| format!("{}", factor * 100.0)).collect();
+    let factors: Vec<String> = options.load_factors.iter().map(|factor| percent(*factor)).collect();
     vec![
         "risk is the share of the load beyond the capacity of the ready pods, or of the queued \
             work that waits too long, in the worst of the runs (99th percentile)"
             .to_owned(),
         format!(
-            "runs: {} seeds from {} on, each with {} % of the scenario's load",
+            "runs: {} seeds from {} on, each with {} of the scenario's load",
             options.seeds,
             base.cluster.seed,
-            factors.join(" %, ")
+            factors.join(", ")
         ),
         format!(
             "a request may take {ACCEPTED_LATENCY} times as long as on an idle pod at the 99th \

@@ -74,6 +74,14 @@ fn rejected_settings_are_not_suggested() {
 }
 
 #[test]
+fn assumptions_name_the_loads() {
+    let options = SearchOptions { candidates: 2, load_factors: vec![1.0, 1.15], ..options() };
+    let found = recommend(&wasteful(), &options, &|_| true, &|| {});
+    let assumptions = found.assumptions.join("\n");
+    assert!(assumptions.contains("each with 100 %, 115 % of the scenario's load"), "{assumptions}");
+}
+
+#[test]
 fn progress_counts_about_the_promised_runs() {
     let runs = AtomicUsize::new(0);
     let count = || {
