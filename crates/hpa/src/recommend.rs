@@ -56,10 +56,12 @@ fn search(base: &Variant, arguments: &RecommendArguments) -> Recommendation {
         max_risk: arguments.max_risk / 100.0,
     };
     let accepted = objections(base, &base.manifest);
+    let progress = Progress::new(options.runs() as f64, "runs");
+    // The check of settings comes before their runs, and takes a while, too.
     let accepts = |manifest: &Value| {
+        progress.refresh();
         objections(base, manifest).iter().all(|objection| accepted.contains(objection))
     };
-    let progress = Progress::new(options.runs() as f64, "runs");
     let found = recommend(base, &options, &accepts, &|| progress.add(1.0));
     progress.finish();
     found

@@ -6,10 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hpa_simulate::report::span;
+
 /// Work that takes less time shows no bar.
 const MIN_TIME: Duration = Duration::from_millis(500);
 const REFRESH: Duration = Duration::from_millis(100);
-const WIDTH: u32 = 30;
+const MAX_WIDTH: usize = 30;
+/// A shorter bar says nothing.
+const MIN_WIDTH: usize = 5;
+/// If the terminal doesn't say how wide it is.
+const DEFAULT_COLUMNS: u16 = 80;
 
 /// How much of the work is done. The bar goes to standard error, if that is a terminal.
 pub(crate) struct Progress {
@@ -20,28 +26,30 @@ pub(crate) struct Progress {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     done: f64,
+    /// When the first work was done, and how much. Preparations before it say nothing of the rate.
+    first: Option<(Duration, f64)>,
     drawn: Option<Instant>,
 }
 
 impl Progress {
     pub(crate) fn new(total: f64, unit: &'static str) -> Self {
-        let state = Mutex::new(State { done: 0.0, drawn: None });
         let is_shown = std::io::stderr().is_terminal();
-        Self { total, unit, started: Instant::now(), is_shown, state }
+        Self { total, unit, started: Instant::now(), is_shown, state: Mutex::default() }
     }
 
-    /// Counts work as done, and draws the bar now and then.
+    /// Counts work as done, and draws the bar now and then. More work than the total is possible.
     pub(crate) fn add(&self, work: f64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.done += work;
-        let is_due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH);
-        if self.is_shown && is_due && self.started.elapsed() >= MIN_TIME {
-            state.drawn = Some(Instant::now());
-            // Without a terminal to draw on, the work goes on.
-            let _ = write!(std::io::stderr(), "\r{}", self.bar(state.done, self.started.elapsed()));
-        }
+        state.count(work, self.started.elapsed());
+        self.draw(&mut state);
+    }
+
+    /// Draws the bar if it is due, during work that is not counted.
+    pub(crate) fn refresh(&self) {
+        self.draw(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Removes the bar.
@@ -52,19 +60,55 @@ impl Progress {
         }
     }
 
-    fn bar(&self, done: f64, elapsed: Duration) -> String {
-        let share = if self.total > 0.0 { (done / self.total).clamp(0.0, 1.0) } else { 1.0 };
-        let filled = (0..WIDTH).filter(|cell| f64::from(*cell) < share * f64::from(WIDTH)).count();
-        let left = elapsed.as_secs_f64() * (1.0 / share.max(0.001) - 1.0);
-        format!(
-            "[{:<width$}] {:.0}/{:.0} {}, {:.0}s left \x1b[K",
-            "#".repeat(filled),
-            done,
-            self.total,
-            self.unit,
-            left,
-            width = WIDTH as usize,
-        )
+    fn draw(&self, state: &mut State) {
+        let elapsed = self.started.elapsed();
+        let is_due = state.drawn.is_none_or(|drawn| drawn.elapsed() >= REFRESH);
+        if self.is_shown && is_due && elapsed >= MIN_TIME {
+            state.drawn = Some(Instant::now());
+            let size = terminal_size::terminal_size_of(std::io::stderr());
+            let columns = size.map_or(DEFAULT_COLUMNS, |(width, _)| width.0);
+            let bar = self.bar(state, elapsed, columns.into());
+            // Without a terminal to draw on, the work goes on.
+            let _ = write!(std::io::stderr(), "\r{bar}\x1b[K");
+        }
+    }
+
+    /// The bar in a line that is shorter than the terminal, which would wrap it otherwise.
+    fn bar(&self, state: &State, elapsed: Duration, columns: usize) -> String {
+        let share = if self.total > 0.0 { (state.done / self.total).clamp(0.0, 1.0) } else { 1.0 };
+        let done = state.done.min(self.total);
+        let left = state.time_left(self.total, elapsed);
+        let mut text =
+            format!("{:.0} % ({done:.0}/{:.0} {}){left}", share * 100.0, self.total, self.unit);
+        text = text.chars().take(columns.saturating_sub(1)).collect();
+        let room = columns.saturating_sub(text.chars().count() + "[] ".len() + 1);
+        let width = room.min(MAX_WIDTH);
+        if width < MIN_WIDTH {
+            return text;
+        }
+        let filled = (0..width).filter(|cell| (*cell as f64) < share * width as f64).count();
+        format!("[{:<width$}] {text}", "#".repeat(filled))
+    }
+}
+
+impl State {
+    fn count(&mut self, work: f64, elapsed: Duration) {
+        self.done += work;
+        self.first.get_or_insert((elapsed, self.done));
+    }
+
+    /// Empty until the rate is known.
+    fn time_left(&self, total: f64, elapsed: Duration) -> String {
+        if self.done >= total {
+            return ", almost done".to_owned();
+        }
+        let Some((since, first)) = self.first else { return String::new() };
+        let rate = (self.done - first) / elapsed.saturating_sub(since).as_secs_f64();
+        if rate.is_finite() && rate > 0.0 {
+            format!(", {} left", span((total - self.done) / rate))
+        } else {
+            String::new()
+        }
     }
 }
 
@@ -72,14 +116,42 @@ impl Progress {
 mod tests {
     use super::*;
 
-    #[test]
-    fn bar_shows_share_and_time_left() {
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// After preparations of 10 s, one of 40 variants a second.
+    fn state(done: u32) -> State {
+        let mut state = State::default();
+        for second in 1..=done {
+            state.count(1.0, SECOND * (10 + second));
+        }
+        state
+    }
+
+    fn bar(done: u32, columns: usize) -> String {
         let progress = Progress::new(40.0, "variants");
-        let bar = progress.bar(10.0, Duration::from_secs(5));
-        assert!(
-            bar.starts_with("[########                      ] 10/40 variants, 15s left"),
-            "{bar}"
-        );
-        assert!(progress.bar(80.0, Duration::from_secs(1)).contains("0s left"));
+        progress.bar(&state(done), SECOND * (10 + done), columns)
+    }
+
+    #[test]
+    fn bar_shows_share_and_time_left_without_preparations() {
+        assert_eq!(bar(10, 80), "[########                      ] 25 % (10/40 variants), 30s left");
+        assert_eq!(bar(0, 80), "[                              ] 0 % (0/40 variants)");
+        assert_eq!(bar(1, 80), "[#                             ] 2 % (1/40 variants)");
+    }
+
+    #[test]
+    fn bar_stays_within_the_total() {
+        let expected = "[##############################] 100 % (40/40 variants), almost done";
+        assert_eq!(bar(45, 80), expected);
+    }
+
+    #[test]
+    fn bar_is_shorter_than_the_terminal() {
+        for columns in 0..100 {
+            let bar = bar(10, columns);
+            assert!(bar.chars().count() < columns.max(1), "{columns}: {bar}");
+        }
+        assert_eq!(bar(10, 50), "[####           ] 25 % (10/40 variants), 30s left");
+        assert_eq!(bar(10, 36), "25 % (10/40 variants), 30s left");
     }
 }
