@@ -64,7 +64,7 @@ fn errors_name_file_line_and_field() {
     fs::write(&file, text.replace("cpuPerUnit", "cpuPerUnits")).expect("a file");
     let (status, _, errors) = hpa(&["simulate", &file.to_string_lossy()]);
     assert_eq!(status, Some(1));
-    assert!(errors.contains("yaml: line 25, column 5: workload.profile.cpuPerUnits:"), "{errors}");
+    assert!(errors.contains("yaml: line 26, column 5: workload.profile.cpuPerUnits:"), "{errors}");
     let (status, _, errors) = hpa(&["simulate", &example("flapping.yaml"), "--variant=none"]);
     assert_eq!(status, Some(1));
     assert!(errors.contains("no variant \"none\": there are base, window 5m"), "{errors}");

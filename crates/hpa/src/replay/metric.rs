@@ -8,6 +8,8 @@ use hpa_calc::{
     api::{CrossVersionObjectReference, MetricIdentifier, MetricSpec, MetricTarget},
 };
 
+const MEBI: f64 = 1_048_576.0;
+
 /// A metric of the spec.
 #[derive(Clone, Debug)]
 pub(super) struct Metric {
@@ -104,6 +106,33 @@ impl Metric {
             }
             _ => self.name.clone(),
         }
+    }
+
+    /// What one unit of the rebuilt load is, in units of the metric.
+    pub(super) fn load_scale(&self) -> f64 {
+        if self.resource() == Some("memory") { MEBI } else { 1.0 }
+    }
+
+    /// What the rebuilt load is measured in.
+    pub(super) fn load_unit(&self) -> String {
+        match (self.resource(), self.target) {
+            (Some("cpu"), _) => "cores".to_owned(),
+            (Some("memory"), _) => "MiB".to_owned(),
+            (_, Target::Value(_)) if !self.source.is_of_pods() => {
+                format!("{} × replicas", self.name)
+            }
+            _ => self.name.clone(),
+        }
+    }
+
+    /// An amount of the rebuilt load.
+    pub(super) fn load_amount(&self, value: f64) -> String {
+        let of = if self.resource().is_some() { "" } else { "of " };
+        format!("{value} {of}{}", self.load_unit())
+    }
+
+    fn resource(&self) -> Option<&str> {
+        matches!(self.source, Source::Resource { .. }).then_some(self.name.as_str())
     }
 }
 

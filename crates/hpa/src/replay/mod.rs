@@ -5,9 +5,11 @@ mod autoscaler;
 mod fetch;
 mod fit;
 mod metric;
+mod model;
 mod output;
 mod past;
 mod query;
+mod read;
 mod rebuild;
 mod series;
 #[cfg(test)]
@@ -22,11 +24,8 @@ use hpa_simulate::{Study, report};
 use serde_json::{Value, json};
 
 use self::{
-    agreement::Agreement,
-    autoscaler::Autoscaler,
-    output::Replay,
-    past::read_past,
-    rebuild::{Past, Rebuilt, rebuild},
+    agreement::Agreement, autoscaler::Autoscaler, model::Rebuilt, output::Replay, past::Past,
+    read::read_past, rebuild::rebuild,
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
@@ -51,7 +50,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         simulate::write(path, &(head + &text))?;
     }
     let no_files = |name: &str| Err(format!("{name}: a replay reads no file"));
-    let mut study = Study::parse(&rebuilt.scenario.to_string(), &no_files).context(
+    let study = Study::parse(&rebuilt.scenario.to_string(), &no_files).context(
         "the rebuilt scenario is invalid: check the spec of the autoscaler and --variants",
     )?;
     let draws = arguments.html.is_some();
@@ -63,6 +62,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         name: &study.name,
         window: past.window,
         load: &rebuilt.load,
+        recorded: &past.replicas,
         agreement: &agreement,
         assumptions: notes(rebuilt.assumptions, &autoscaler.hpa, &past),
     };
@@ -71,9 +71,7 @@ pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<ExitCode> {
         SimulationFormat::Json => replay.json(&results, arguments.timeline)?,
     };
     if let Some(path) = &arguments.html {
-        let description = replay.description();
-        study.description = description;
-        simulate::write(path, &report::html(&study, &results))?;
+        simulate::write(path, &replay.page(&study, &results))?;
     }
     simulate::print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -1,10 +1,13 @@
 //! What a replay prints.
 
 use anyhow::Context;
-use hpa_simulate::{Run, report};
+use hpa_simulate::{
+    Run, Study,
+    report::{self, RecordedReplicas},
+};
 use serde::Serialize;
 
-use super::{agreement::Agreement, window::Window};
+use super::{agreement::Agreement, series::Series, window::Window};
 
 /// The result of a replay, without the runs.
 pub(super) struct Replay<'a> {
@@ -12,6 +15,7 @@ pub(super) struct Replay<'a> {
     pub(super) window: Window,
     /// The metric that is the load.
     pub(super) load: &'a str,
+    pub(super) recorded: &'a Series,
     pub(super) agreement: &'a Agreement,
     pub(super) assumptions: Vec<String>,
 }
@@ -64,12 +68,21 @@ impl Replay<'_> {
         text
     }
 
-    /// For the page.
-    pub(super) fn description(&self) -> String {
+    /// The page: its charts have the recorded replicas beside those of each run.
+    pub(super) fn page(&self, study: &Study, results: &[report::Result]) -> String {
+        let study = Study { description: self.description(), ..study.clone() };
+        let step = self.window.step as f64;
+        let recorded = RecordedReplicas { step, values: self.recorded.0.clone() };
+        report::html(&study, results, Some(&recorded))
+    }
+
+    /// One sentence a line.
+    fn description(&self) -> String {
         let [measured, advice] = self.agreement.sentences();
         let mut sentences = vec![self.period(), measured, advice];
-        sentences.extend(self.assumptions.iter().cloned());
-        sentences.join(" ")
+        let assumptions = self.assumptions.iter();
+        sentences.extend(assumptions.map(|sentence| format!("Assumption: {sentence}")));
+        sentences.join("\n")
     }
 
     pub(super) fn json(

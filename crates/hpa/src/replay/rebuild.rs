@@ -1,112 +1,24 @@
 //! From the past to a scenario of `hpa simulate`.
 
-use std::collections::BTreeMap;
-
 use anyhow::bail;
 use hpa_calc::HorizontalPodAutoscaler;
-use hpa_simulate::report::percent;
-use serde_json::{Value, json};
 
 use super::{
-    fit::{Line, fit},
-    metric::{Metric, Source, Target},
+    model::{Model, Rebuilt},
+    past::Past,
     series::{Series, significant},
-    window::Window,
 };
-
-const MEBI: f64 = 1_048_576.0;
-/// The metrics of a workload differ by this much of their own mean at most for a good fit.
-const GOOD_FIT: f64 = 0.1;
-
-const NANO: f64 = 1e9;
-const MILLI: f64 = 1e3;
-
-/// A metric and its past.
-#[derive(Clone, Debug)]
-pub(super) struct Recorded {
-    pub(super) metric: Metric,
-    /// The total over all pods; of metrics without pods, the value.
-    pub(super) value: Series,
-}
-
-/// What was read.
-#[derive(Clone, Debug)]
-pub(super) struct Past {
-    /// From the first to the last step with replicas and metrics.
-    pub(super) window: Window,
-    /// The time that was asked for.
-    pub(super) requested: Window,
-    pub(super) replicas: Series,
-    pub(super) metrics: Vec<Recorded>,
-    /// The requests of a pod: CPU in cores, memory in bytes.
-    pub(super) requests: BTreeMap<String, f64>,
-    /// Seconds from the creation of a pod until it is ready.
-    pub(super) startup: Startup,
-    /// The load that a pod can serve, in units of the load.
-    pub(super) capacity: Option<f64>,
-}
-
-/// The start-up time of pods, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Startup {
-    Given(f64),
-    Recorded(f64),
-    Unknown,
-}
 
 /// Pods serve at least so many times their target. Less would hide load from the autoscaler: at
 /// most, it doubles the replicas at a time by default.
 const TARGETS_PER_POD: f64 = 2.0;
-/// The model measures the load over the 15 s before a sample. For this long before a sample, the load
-/// is that of the sample, so that the autoscaler sees the same value. The model steps every second.
-const MEASURED_BEFORE: f64 = 14.5;
-/// Without data, pods are taken to start in this time.
-const DEFAULT_STARTUP: f64 = 10.0;
-
-/// A scenario, and what it assumes.
-#[derive(Clone, Debug)]
-pub(super) struct Rebuilt {
-    pub(super) scenario: Value,
-    /// The metric that is the load.
-    pub(super) load: String,
-    pub(super) assumptions: Vec<String>,
-}
-
-impl Recorded {
-    /// The metric summed up over the pods.
-    fn total(&self, replicas: &Series) -> Series {
-        match (&self.metric.source, self.metric.target) {
-            (source, Target::Value(_)) if !source.is_of_pods() => {
-                self.value.zip(replicas, |value, replicas| value * replicas)
-            }
-            _ => self.value.clone(),
-        }
-    }
-
-    /// The target for a pod, in units of the metric.
-    fn target(&self, requests: &BTreeMap<String, f64>) -> anyhow::Result<f64> {
-        let Metric { name, field, .. } = &self.metric;
-        let target = match self.metric.target {
-            Target::PerPod(value) | Target::Value(value) => value,
-            Target::Utilization(percent) => match requests.get(name) {
-                Some(request) => request * percent / 100.0,
-                None => bail!(
-                    "{field}: the target is a percentage of the pods' requests, which are not \
-                     known: give the request of a pod with --request {name}=QUANTITY"
-                ),
-            },
-        };
-        if target > 0.0 { Ok(target) } else { bail!("{field}: the target is 0") }
-    }
-}
-
 /// Rebuilds the load of the past, and the scenario in which it meets the autoscaler.
 pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Result<Rebuilt> {
     let main = main_metric(past)?;
     let Some(recorded) = past.metrics.get(main) else { bail!("there is no metric") };
     let mut total = recorded.total(&past.replicas);
     total.zero_where_zero(&past.replicas);
-    let unit = unit(&recorded.metric);
+    let unit = recorded.metric.load_scale();
     let load = Series(total.0.iter().map(|value| value.map(|value| value / unit)).collect());
     if load.values().count() < 2 {
         bail!("{}: there are fewer than two samples with replicas", recorded.metric.field);
@@ -125,10 +37,9 @@ pub(super) fn rebuild(past: &Past, hpa: &HorizontalPodAutoscaler) -> anyhow::Res
     if past.capacity.is_none() {
         let which = if seen >= capacity { "the most that one served" } else { "twice the target" };
         model.assume(format!(
-            "A pod can serve {which}: {} {}. OVERLOAD and LATENCY count load beyond that \
+            "A pod can serve {which}: {}. OVERLOAD and LATENCY count load beyond that \
              (--pod-capacity).",
-            significant(capacity),
-            unit_name(&recorded.metric)
+            recorded.metric.load_amount(significant(capacity))
         ));
     }
     model.assume_gaps(past, &load);
@@ -160,269 +71,4 @@ fn main_metric(past: &Past) -> anyhow::Result<usize> {
     // The first of several, as it is the last that max_by_key would take.
     let most = wins.iter().enumerate().rev().max_by_key(|(_, count)| **count);
     Ok(most.map_or(0, |(index, _)| index))
-}
-
-/// What one unit of load is, in units of the metric.
-fn unit(metric: &Metric) -> f64 {
-    let is_memory = matches!(metric.source, Source::Resource { .. }) && metric.name == "memory";
-    if is_memory { MEBI } else { 1.0 }
-}
-
-fn unit_name(metric: &Metric) -> String {
-    match (&metric.source, metric.name.as_str()) {
-        (Source::Resource { .. }, "cpu") => "cores".to_owned(),
-        (Source::Resource { .. }, "memory") => "MiB".to_owned(),
-        (_, name) => format!("of {name}"),
-    }
-}
-
-/// The parts of the scenario that depend on metrics.
-struct Model {
-    workload: String,
-    container: Option<String>,
-    profile: serde_json::Map<String, Value>,
-    pod_metrics: Vec<Value>,
-    object_metrics: Vec<Value>,
-    external_metrics: Vec<Value>,
-    resources: Vec<String>,
-    assumptions: Vec<String>,
-}
-
-impl Model {
-    fn new(past: &Past, main: &Metric, hpa: &HorizontalPodAutoscaler) -> Self {
-        let startup = match past.startup {
-            Startup::Given(seconds) | Startup::Recorded(seconds) => seconds,
-            Startup::Unknown => DEFAULT_STARTUP,
-        };
-        // Pods without load use nothing: the recorded total has everything.
-        let profile = json!({
-            "scheduling": 0, "starting": startup / 2.0, "readiness": startup / 2.0,
-            "startupCpu": "0", "idleCpu": "0", "cpuPerUnit": "0", "idleMemory": "0",
-            "memoryPerUnit": "0",
-        });
-        let mut model = Self {
-            workload: hpa.spec.scale_target_ref.name.clone(),
-            container: None,
-            profile: profile.as_object().cloned().unwrap_or_default(),
-            pod_metrics: Vec::new(),
-            object_metrics: Vec::new(),
-            external_metrics: Vec::new(),
-            resources: Vec::new(),
-            assumptions: Vec::new(),
-        };
-        if past.metrics.len() > 1 {
-            model.assume(format!(
-                "The load is that of {}, which asked for the most replicas most of the time.",
-                main.describe()
-            ));
-        }
-        if past.startup == Startup::Unknown {
-            model.assume(format!(
-                "Pods are ready {DEFAULT_STARTUP} s after their creation: Prometheus has no \
-                 kube_pod_status_ready_time (--pod-startup)."
-            ));
-        }
-        for (name, request) in &past.requests {
-            let (field, value) = match name.as_str() {
-                "cpu" => ("cpuRequest", nano(*request)),
-                _ => ("memoryRequest", milli(*request)),
-            };
-            model.profile.insert(field.to_owned(), value.into());
-        }
-        model
-    }
-
-    fn assume(&mut self, sentence: String) {
-        self.assumptions.push(sentence);
-    }
-
-    /// Reserves a resource of the only container. The model has one value for each.
-    fn claim(&mut self, metric: &Metric, container: Option<&str>) -> anyhow::Result<()> {
-        let other_container = self.container.as_deref().is_some_and(|own| Some(own) != container);
-        let other = container.is_some() && other_container;
-        if other || self.resources.contains(&metric.name) {
-            bail!(
-                "{}: replay models one container, and one metric of {}: add --ignore-metric {}",
-                metric.field,
-                metric.name,
-                metric.name
-            );
-        }
-        if let Some(container) = container {
-            self.container = Some(container.to_owned());
-        }
-        self.resources.push(metric.name.clone());
-        Ok(())
-    }
-
-    fn set(&mut self, field: &str, value: String) {
-        self.profile.insert(field.to_owned(), value.into());
-    }
-
-    /// Adds the metric that is the load.
-    fn add_load(&mut self, recorded: &Recorded) {
-        let Metric { name, source, target, .. } = &recorded.metric;
-        let workload = self.workload.clone();
-        let value = match target {
-            Target::Value(_) => json!({ "loadPerPod": workload }),
-            _ => json!({ "load": workload }),
-        };
-        match source {
-            Source::Resource { container } => {
-                self.container.clone_from(container);
-                self.resources.push(name.clone());
-                match name.as_str() {
-                    "cpu" => self.set("cpuPerUnit", "1".to_owned()),
-                    _ => self.set("memoryPerUnit", "1Mi".to_owned()),
-                }
-            }
-            Source::Pods { labels, .. } => {
-                self.pod_metrics.push(json!({ "name": name, "labels": labels }));
-            }
-            Source::Object { .. } | Source::External { .. } => {
-                self.add_value(&recorded.metric, value);
-            }
-        }
-        if let (Target::Value(_), false) = (target, source.is_of_pods()) {
-            self.assume(format!(
-                "The value of {name} falls as replicas are added: the load is the value times the \
-                 replicas."
-            ));
-        }
-    }
-
-    /// Adds a metric of an object, or an external one.
-    fn add_value(&mut self, metric: &Metric, value: Value) {
-        let name = &metric.name;
-        match &metric.source {
-            Source::Object { object, labels, .. } => {
-                let api_version =
-                    if object.api_version.is_empty() { "v1" } else { &object.api_version };
-                let object = json!({
-                    "apiVersion": api_version, "kind": object.kind, "name": object.name,
-                });
-                self.object_metrics.push(
-                    json!({ "metric": name, "labels": labels, "object": object, "value": value }),
-                );
-            }
-            Source::External { labels, .. } => {
-                self.external_metrics
-                    .push(json!({ "metric": name, "labels": labels, "value": value }));
-            }
-            Source::Resource { .. } | Source::Pods { .. } => {}
-        }
-    }
-
-    /// Adds a metric beside the load: of pods in proportion to the load, of others as it was.
-    fn add_other(&mut self, other: &Recorded, past: &Past, per_pod: &Series) -> anyhow::Result<()> {
-        let Metric { name, source, target, .. } = &other.metric;
-        if !source.is_of_pods() {
-            let points = other.value.points(past.window.step as f64);
-            self.add_value(&other.metric, json!({ "curve": samples(&points) }));
-            if let Target::Value(_) = target {
-                self.assume(format!("{name} has its recorded value, whatever the replicas."));
-            }
-            return Ok(());
-        }
-        let own = other.value.zip(&past.replicas, |value, replicas| value / replicas.max(1.0));
-        let line = fit(per_pod, &own);
-        self.assume(describe_fit(&other.metric, line));
-        let Line { base, slope, .. } = line;
-        match source {
-            Source::Resource { container } => {
-                self.claim(&other.metric, container.as_deref())?;
-                if name == "cpu" {
-                    self.set("idleCpu", nano(base));
-                    self.set("cpuPerUnit", nano(slope));
-                } else {
-                    self.set("idleMemory", milli(base));
-                    self.set("memoryPerUnit", milli(slope));
-                }
-            }
-            Source::Pods { labels, .. } => self.pod_metrics.push(json!({
-                "name": name, "labels": labels,
-                "base": significant(base), "perUnit": significant(slope),
-            })),
-            Source::Object { .. } | Source::External { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn assume_gaps(&mut self, past: &Past, load: &Series) {
-        let step = past.window.step as f64;
-        let coverage = load.coverage();
-        let longest = load.gaps(2).into_iter().map(|(_, len)| len).max();
-        if let Some(longest) = longest {
-            self.assume(format!(
-                "The load is recorded for {} of the time. Gaps, the longest of {}, are filled on \
-                 the line between their ends.",
-                percent(coverage),
-                hpa_simulate::report::span(longest as f64 * step)
-            ));
-        }
-    }
-
-    fn finish(mut self, past: &Past, recorded: &Recorded, load: &Series, capacity: f64) -> Rebuilt {
-        if let Some(container) = &self.container {
-            self.profile.insert("container".to_owned(), container.as_str().into());
-        }
-        self.profile.insert("capacity".to_owned(), significant(capacity).into());
-        let replicas = past.replicas.values().next().unwrap_or(1.0).round();
-        let workload = json!({
-            "replicas": whole(replicas),
-            "profile": self.profile,
-            "podMetrics": self.pod_metrics,
-            "load": load_samples(&recorded.metric, load, past.window.step as f64),
-        });
-        let scenario = json!({
-            "seed": 1,
-            "duration": past.window.seconds(),
-            "workload": workload,
-            "objectMetrics": self.object_metrics,
-            "externalMetrics": self.external_metrics,
-        });
-        Rebuilt { scenario, load: recorded.metric.describe(), assumptions: self.assumptions }
-    }
-}
-
-/// Replicas as a whole number.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-fn whole(replicas: f64) -> u32 {
-    replicas as u32
-}
-
-fn samples(points: &[(f64, f64)]) -> Value {
-    json!({ "samples": { "points": points } })
-}
-
-/// The load over time. Rates of CPU are on the line between their samples. The sample of another
-/// metric is what the autoscaler saw from then on.
-fn load_samples(metric: &Metric, load: &Series, step: f64) -> Value {
-    let is_rate = matches!(metric.source, Source::Resource { .. }) && metric.name == "cpu";
-    if is_rate {
-        return samples(&load.points(step));
-    }
-    let points = load.held_points(step, MEASURED_BEFORE);
-    json!({ "samples": { "points": points, "interpolation": "step" } })
-}
-
-fn describe_fit(metric: &Metric, line: Line) -> String {
-    let name = metric.describe();
-    let error = percent(line.error);
-    let quality = if line.error <= GOOD_FIT {
-        format!("that is off by {error} on average")
-    } else {
-        format!("which is off by {error} on average, so don't trust variants that depend on it")
-    };
-    format!("{name} of a pod follows its load on a line, {quality}.")
-}
-
-/// A quantity with the precision that CPU has.
-fn nano(cores: f64) -> String {
-    format!("{:.0}n", (cores * NANO).max(0.0))
-}
-
-/// A quantity of bytes.
-fn milli(bytes: f64) -> String {
-    format!("{:.0}m", (bytes * MILLI).max(0.0))
 }

@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 use super::{
     agreement::{Agreement, Trust},
     metric::Metric,
+    model::Rebuilt,
+    output::Replay,
+    past::{Past, Recorded, Startup},
     query::{TargetRef, pod_names},
-    rebuild::{Past, Rebuilt, Recorded, Startup, rebuild},
+    rebuild::rebuild,
     series::Series,
     window::Window,
 };
@@ -135,6 +138,57 @@ fn gaps_and_unknown_capacity_are_assumptions() {
     let all = rebuilt.assumptions.join("\n");
     assert!(all.contains("Gaps, the longest of 5m,"), "{all}");
     assert!(all.contains("twice the target: 20 of requests."), "{all}");
+}
+
+#[rstest]
+#[case::cpu(cpu(40), "cores")]
+#[case::memory(
+    json!({ "type": "Resource", "resource": {
+        "name": "memory", "target": { "type": "AverageValue", "averageValue": "64Mi" } } }),
+    "MiB"
+)]
+#[case::pods(pods("requests", "10"), "requests")]
+#[case::external_average(
+    external("waiting", json!({ "type": "AverageValue", "averageValue": "10" })),
+    "waiting"
+)]
+#[case::external_value(
+    external("latency", json!({ "type": "Value", "value": "10" })),
+    "latency × replicas"
+)]
+fn load_unit_is_that_of_the_metric(#[case] metric: Value, #[case] unit: &str) {
+    let mut scenario = replay(&json!([metric]), vec![series(load)]).0.scenario;
+    assert_eq!(scenario["loadUnit"], unit);
+    scenario["autoscaler"] = autoscaler(&json!([metric]));
+    let study = Study::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
+    assert_eq!(study.variants[0].load_unit, unit);
+}
+
+#[test]
+fn page_has_the_recorded_replicas_and_the_match() {
+    let metrics = json!([pods("requests", "10")]);
+    let (rebuilt, run, agreement) = replay(&metrics, vec![series(load)]);
+    let mut scenario = rebuilt.scenario;
+    scenario["autoscaler"] = autoscaler(&metrics);
+    let study = Study::parse(&scenario.to_string(), &|_| Err("no files".to_owned())).unwrap();
+    let (recorded, assumptions) = (replicas(), vec!["pods are equal".to_owned()]);
+    let replay = Replay {
+        name: "Replay of shop/web",
+        window: window(),
+        load: "requests",
+        recorded: &recorded,
+        agreement: &agreement,
+        assumptions,
+    };
+    let page = replay.page(&study, &[(study.variants[0].clone(), run)]);
+    assert!(page.contains(">recorded replicas</text>"), "{page}");
+    assert!(page.contains("Recorded replicas 6 to 12."), "{page}");
+    // One step in the middle of the hour.
+    let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!((path.matches('M').count(), path.matches('V').count()), (1, 1), "{path}");
+    for sentence in ["<p>The rebuilt run has", "<p>Trust: good.", "<p>Assumption: pods are equal"] {
+        assert!(page.contains(sentence), "{sentence}: {page}");
+    }
 }
 
 #[test]

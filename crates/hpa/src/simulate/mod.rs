@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> anyhow::Result<ExitCode> {
     let draws = arguments.html.is_some() || arguments.svg.is_some();
     let results = simulate(&study.variants, draws || arguments.timeline);
     if let Some(path) = &arguments.html {
-        write(path, &report::html(&study, &results))?;
+        write(path, &report::html(&study, &results, None))?;
     }
     if let Some(path) = &arguments.svg {
         write(path, &report::svg(&results))?;

@@ -157,6 +157,7 @@ fn complete(
         controller: document.controller,
         objective: document.objective,
         cost: document.cost,
+        load_unit: document.load_unit,
         workload,
         cluster,
     };

@@ -43,6 +43,8 @@ pub struct Variant {
     pub controller: ControllerSettings,
     pub objective: Objective,
     pub cost: Cost,
+    /// What the load is measured in.
+    pub load_unit: String,
     /// The only workload of `cluster`.
     pub workload: WorkloadSpec,
     pub cluster: Scenario,

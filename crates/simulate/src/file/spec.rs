@@ -59,6 +59,9 @@ pub(super) struct Document {
     pub(super) controller: ControllerSettings,
     #[serde(default)]
     pub(super) objective: Objective,
+    /// What the load is measured in, for the axes of charts. By default `units per second`.
+    #[serde(default = "load_unit")]
+    pub(super) load_unit: String,
     #[serde(default)]
     pub(super) cost: Cost,
     /// Changes to compare with.
@@ -105,6 +108,10 @@ pub(super) struct VariantSpec {
 
 fn duration() -> Seconds {
     Seconds::new(3600.0)
+}
+
+fn load_unit() -> String {
+    "units per second".to_owned()
 }
 
 fn yes() -> bool {

@@ -48,8 +48,13 @@ impl Area {
         path.0
     }
 
-    /// The path of a value that stays until the next point.
+    /// The path of a value that stays until the next point, and then until the end.
     pub(super) fn steps(&self, points: &[(f64, f64)]) -> String {
+        self.steps_until(points, self.end)
+    }
+
+    /// The same until a second.
+    pub(super) fn steps_until(&self, points: &[(f64, f64)], end: f64) -> String {
         let mut path = PathData::default();
         let mut last = None;
         for (second, value) in points {
@@ -62,7 +67,7 @@ impl Area {
             last = Some(*value);
         }
         if last.is_some() {
-            path.add(format_args!("H{:.1}", self.x(self.end)));
+            path.add(format_args!("H{:.1}", self.x(end.min(self.end))));
         }
         path.0
     }

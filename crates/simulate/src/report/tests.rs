@@ -1,0 +1,172 @@
+//! Charts and pages of a run.
+
+use super::{RecordedReplicas, Result, html, svg};
+use crate::{
+    file::Study,
+    run::{Problem, RunOptions},
+};
+
+fn scenario(rest: &str) -> Study {
+    let text = format!(
+        "
+name: shop
+duration: 30m
+autoscaler:
+  metadata: {{name: web}}
+  spec:
+    scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: web}}
+    minReplicas: 2
+    maxReplicas: 10
+workload:
+  profile: {{cpuRequest: 100m, cpuPerUnit: 1m, capacity: 100}}
+  load: {{steps: [{{at: 0, value: 100}}, {{at: 5m, value: 500}}]}}
+{rest}
+"
+    );
+    Study::parse(&text, &|_| Err("no files".to_owned())).unwrap()
+}
+
+fn run(study: &Study) -> Vec<Result> {
+    let options = RunOptions { records_timeline: true, on_hour: None };
+    let run = |variant: &crate::Variant| (variant.clone(), variant.run_with(options));
+    study.variants.iter().map(run).collect()
+}
+
+/// The texts of `<text>` elements.
+fn texts(page: &str) -> Vec<&str> {
+    let texts = page.split("<text").skip(1).filter_map(|part| part.split_once('>'));
+    texts.filter_map(|(_, text)| text.split('<').next()).collect()
+}
+
+#[test]
+fn axis_has_the_unit_of_the_load() {
+    let study = scenario("loadUnit: 'requests <GET>'");
+    let page = html(&study, &run(&study), None);
+    assert!(texts(&page).contains(&"load and capacity (requests &lt;GET&gt;)"), "{page}");
+    let study = scenario("");
+    let chart = svg(&run(&study));
+    assert!(texts(&chart).contains(&"load and capacity (units per second)"), "{chart}");
+}
+
+#[test]
+fn every_line_has_a_label_with_a_sample_of_it() {
+    let study = scenario("");
+    let results = run(&study);
+    let recorded = RecordedReplicas { step: 60.0, values: vec![Some(3.0); 31] };
+    let page = html(&study, &results, Some(&recorded));
+    for (class, label) in [
+        ("load", "load"),
+        ("cap", "capacity"),
+        ("rep", "replicas"),
+        ("past", "recorded replicas"),
+        ("ready", "ready pods"),
+        ("rec", "recommended"),
+        ("limit", "min 2"),
+        ("limit", "max 10"),
+    ] {
+        let drawn = page.matches(&format!("<path class=\"{class}\"")).count();
+        assert_eq!(drawn, usize::from(class != "limit"), "{class}");
+        let sample = format!("<line class=\"{class}\"");
+        let mut labels = page.split(&sample).skip(1).filter_map(|part| part.split_once("</text>"));
+        assert!(labels.any(|(text, _)| text.ends_with(&format!(">{label}"))), "{label}");
+        let style = format!(".chart .{class}{{stroke:");
+        assert!(page.contains(&style), "{class}");
+    }
+}
+
+#[test]
+fn recorded_replicas_are_drawn_with_their_gaps_and_described() {
+    let study = scenario("");
+    let results = run(&study);
+    let mut values = vec![Some(2.0); 10];
+    values.extend([None; 10]);
+    // Rounded as replicas of the match are.
+    values.extend([Some(13.6); 11]);
+    let recorded = RecordedReplicas { step: 60.0, values };
+    let page = html(&study, &results, Some(&recorded));
+    let path = page.split("class=\"past\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+    let parts: Vec<&str> = path.split('M').skip(1).collect();
+    let [before, after] = parts[..] else { panic!("{path}") };
+    // 10 and 20 of 30 minutes, on 720 pixels from 56 on.
+    assert!(before.starts_with("56.0 ") && before.ends_with("H296.0"), "{path}");
+    assert!(after.starts_with("536.0 ") && after.ends_with("H776.0"), "{path}");
+    let text = page.split("aria-label=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(text.ends_with("Recorded replicas 2 to 14."), "{text}");
+    assert!(!html(&study, &results, None).contains("class=\"past\""));
+}
+
+#[test]
+fn labels_do_not_overlap_and_stay_beside_their_plot() {
+    let study = scenario("");
+    let mut results = run(&study);
+    let problem = Problem { from: 0.0, to: 60.0, sentence: "no metrics".to_owned() };
+    results[0].1.problems.push(problem);
+    let chart = svg(&results);
+    let number = |text: &str, name: &str| -> f64 {
+        text.split_once(&format!("{name}=\""))
+            .unwrap()
+            .1
+            .split('"')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    let labels = chart.split("<text").skip(1).filter(|text| number(text, "x") > 776.0);
+    let mut heights: Vec<f64> =
+        labels.filter(|text| !text.contains("soft")).map(|text| number(text, "y")).collect();
+    // Load, capacity, can't decide, beyond; replicas, ready, recommended, min and max.
+    assert_eq!(heights.len(), 9, "{chart}");
+    heights.sort_by(f64::total_cmp);
+    assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 13.9), "{heights:?}");
+    assert!(heights[3] < 165.0 && heights[8] < 340.0, "{heights:?}");
+}
+
+#[test]
+fn text_of_a_chart_says_what_its_run_did() {
+    let study = scenario("");
+    let results = run(&study);
+    let chart = svg(&results);
+    let (_, run) = &results[0];
+    let text = chart.split("aria-label=\"").nth(1).unwrap().split('"').next().unwrap();
+    let replicas = format!("Replicas 2 to {}, ", run.outcome.replicas.max);
+    let scalings = format!("of at least 2 and at most 10; {} scalings.", run.steps.len());
+    assert!(text.starts_with("base over 30m. Load 100 to 500, capacity 200 to "), "{text}");
+    assert!(text.contains(&replicas) && text.contains(&scalings), "{text}");
+}
+
+#[test]
+fn legend_explains_the_columns_that_the_table_has() {
+    let study = scenario("");
+    let page = html(&study, &run(&study), None);
+    assert!(page.contains("<th>LATENCY P99</th>") && page.contains("LATENCY P99: "));
+    assert!(!page.contains("WAIT P99"), "there is no queue: {page}");
+}
+
+#[test]
+fn long_tables_of_scalings_say_when_they_are_printed() {
+    let study = scenario("");
+    let mut results = run(&study);
+    assert!(!html(&study, &results, None).contains("printed if open"));
+    let step = results[0].1.steps[0].clone();
+    results[0].1.steps = vec![step; 201];
+    let page = html(&study, &results, None);
+    assert!(page.contains("<details class=\"long\">") && page.contains("(printed if open)"));
+    assert!(!page.contains("class=\"mark\""), "more marks can't be told apart");
+}
+
+#[test]
+fn headers_of_tables_are_repeated_on_every_printed_page() {
+    let study = scenario("");
+    let page = html(&study, &run(&study), None);
+    let tables: Vec<_> = page.split("<table>").skip(1).map(str::trim_start).collect();
+    assert_eq!(tables.len(), 2);
+    assert!(tables.iter().all(|table| table.starts_with("<thead><tr><th>")), "{page}");
+}
+
+#[test]
+fn each_line_of_a_description_is_a_paragraph() {
+    let study = Study { description: "one\ntwo <b>".to_owned(), ..scenario("") };
+    let page = html(&study, &run(&study), None);
+    assert!(page.contains("<p>one</p>\n<p>two &lt;b&gt;</p>"), "{page}");
+}
