@@ -23,6 +23,7 @@ mod sharing;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use hpa_test_harness::hpa_binary;
 use jiff::Timestamp;
 
 use crate::{document::Recipe, reader::Reader, server::Server};
@@ -54,6 +55,8 @@ async fn run() -> Result<usize> {
     let recipes = document::recipes()?;
     let recording: Vec<&str> =
         recipes.iter().filter_map(|recipe| recipe.recording.as_deref()).collect();
+    // Before the samples get old.
+    let binary = tokio::task::spawn_blocking(hpa_binary).await?;
     let server = Server::start(&recording).await?;
     let reader = Reader::new(&server.url)?;
     reader.wait_until_complete().await?;
@@ -79,7 +82,7 @@ async fn run() -> Result<usize> {
     line("sharing::random_series".to_owned(), sharing::check_random(&random).await);
     line("sharing::differences_are_found".to_owned(), sharing::check_not_shared(&random).await);
     line("default_rules_name_and_read".to_owned(), default_rules::check(&reader).await);
-    for (name, result) in mistakes::check(&server.url).await {
+    for (name, result) in mistakes::check(&binary, &server.url).await {
         line(format!("mistakes::{name}"), result);
     }
     for (name, result) in collectors::check(&server.url).await? {

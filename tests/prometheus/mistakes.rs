@@ -1,7 +1,8 @@
 //! The most common mistakes in rules: `hpa rules explain` says what to change.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result, ensure};
-use hpa_test_harness::hpa_binary;
 use tokio::process::Command;
 
 use crate::reader::NAMESPACE;
@@ -168,16 +169,15 @@ rules:
 ";
 
 /// The results, by the name of the mistake.
-pub(crate) async fn check(url: &str) -> Vec<(&'static str, Result<()>)> {
-    let binary = hpa_binary();
+pub(crate) async fn check(binary: &Path, url: &str) -> Vec<(&'static str, Result<()>)> {
     let mut results = Vec::new();
     for mistake in MISTAKES {
-        results.push((mistake.name, explain(&binary, url, mistake).await));
+        results.push((mistake.name, explain(binary, url, mistake).await));
     }
     results
 }
 
-async fn explain(binary: &std::path::Path, url: &str, mistake: &Mistake) -> Result<()> {
+async fn explain(binary: &Path, url: &str, mistake: &Mistake) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), mistake.rules)?;
     let output = Command::new(binary)
