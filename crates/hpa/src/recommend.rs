@@ -121,8 +121,15 @@ fn text(base: &Variant, found: &Recommendation) -> String {
                 let _ = writeln!(text, "  {setting}");
             }
             let name = &base.autoscaler.metadata.name;
-            let _ =
-                writeln!(text, "\nkubectl patch hpa {name} --type merge -p '{}'", suggested.patch);
+            // Without one in the scenario, that of the current context.
+            let namespace = base.manifest.pointer("/metadata/namespace").and_then(Value::as_str);
+            let namespace = namespace.map(|namespace| format!(" -n {namespace}"));
+            let _ = writeln!(
+                text,
+                "\nkubectl patch hpa {name}{} --type merge -p '{}'",
+                namespace.unwrap_or_default(),
+                suggested.patch
+            );
         }
         None => {
             let _ = writeln!(text, "No suggestion: {}.", found.reason);

@@ -100,3 +100,23 @@ fn suggestion_is_better_than_the_default_behavior_and_lint_accepts_it() {
     let patch = &found["suggested"]["patch"];
     assert!(patch["spec"].is_object(), "{patch}");
 }
+
+#[test]
+fn patch_is_for_the_namespace_of_the_scenario() {
+    let scenario = fs::read_to_string(example("metric-outage.yaml")).expect("an example");
+    let dir = tempfile::tempdir().expect("a directory");
+    let command = |metadata: &str| {
+        let path = dir.path().join("scenario.yaml");
+        let scenario = scenario.replace("metadata: {name: web}", metadata);
+        fs::write(&path, scenario).expect("a file");
+        let path = path.display().to_string();
+        let few = ["--candidates=20", "--seeds=1", "--load-factors=1"];
+        let (_, text, errors) = hpa(&[&["recommend", &path], &few[..]].concat());
+        let line = text.lines().find(|line| line.starts_with("kubectl "));
+        line.unwrap_or_else(|| panic!("{text}{errors}")).to_owned()
+    };
+    let patch = "kubectl patch hpa web --type merge -p '{";
+    assert!(command("metadata: {name: web}").starts_with(patch));
+    let patch = "kubectl patch hpa web -n shop --type merge -p '{";
+    assert!(command("metadata: {name: web, namespace: shop}").starts_with(patch));
+}
