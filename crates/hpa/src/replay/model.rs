@@ -11,14 +11,15 @@ use super::{
     past::{Past, Recorded, Startup},
     series::{Series, significant},
 };
+
 /// The metrics of a workload differ by this much of their own mean at most for a good fit.
 const GOOD_FIT: f64 = 0.1;
 
 const NANO: f64 = 1e9;
 const MILLI: f64 = 1e3;
 
-/// The model measures the load over the 15 s before a sample. For this long before a sample, the load
-/// is that of the sample, so that the autoscaler sees the same value. The model steps every second.
+/// For this long before a sample, the load is that of the sample. The model measures the load over
+/// the 15 s before a sample, in steps of a second, so the autoscaler sees the same value.
 const MEASURED_BEFORE: f64 = 14.5;
 /// Without data, pods are taken to start in this time.
 const DEFAULT_STARTUP: f64 = 10.0;
