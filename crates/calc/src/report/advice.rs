@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
-use super::{Inputs, MetricReport, text::age};
+use super::{
+    Inputs, MetricReport,
+    phrases::{age, names},
+};
 use crate::{
     api::{ConditionReason, ConditionStatus, ConditionType, MetricSourceType, PolicySelect},
     behavior::EffectiveBehavior,
@@ -21,9 +24,6 @@ const STALE_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// What the metrics APIs answer if they have no such metric.
 const UNKNOWN_METRIC: &str = "could not find the metric";
-
-/// At most this many names are printed, then their number.
-const MAX_NAMES: usize = 5;
 
 pub(super) fn advise(
     inputs: &Inputs,
@@ -336,14 +336,4 @@ fn is_limit(reason: &ConditionReason) -> bool {
             | ConditionReason::ScaleDownLimit
             | ConditionReason::ScaleUpLimit
     )
-}
-
-pub(super) fn names<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<_> = names.collect();
-    let shown = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
-    match names.len() {
-        0 => "none".to_owned(),
-        count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
-        _ => shown,
-    }
 }

@@ -9,6 +9,7 @@ mod advice;
 mod change;
 mod limits;
 mod metrics;
+mod phrases;
 mod text;
 
 use jiff::Timestamp;

@@ -5,7 +5,10 @@ use std::fmt::{Display, Formatter, Result, from_fn};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{Change, MetricReport, RateLimit, Report, Stabilization, Trigger, advice::names};
+use super::{
+    Change, MetricReport, RateLimit, Report, Stabilization, Trigger,
+    phrases::{age, names},
+};
 use crate::{
     api::{ConditionType, MetricSourceType},
     explain::{TargetValue, minutes, number},
@@ -341,12 +344,6 @@ fn quantity(metric: &MetricReport, value: MilliValue) -> String {
 
 fn time(at: Timestamp) -> String {
     format!("{at:.0}")
-}
-
-/// An age in seconds, or in minutes if it is long. A clock that is ahead makes no age negative.
-pub(super) fn age(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).as_secs().max(0);
-    if seconds < 180 { format!("{seconds}s") } else { format!("{}m", seconds / 60) }
 }
 
 fn from_now(at: Timestamp, now: Timestamp) -> String {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Cause, CauseReason};
+use super::cause::{Cause, CauseReason};
 use crate::go_text::Json;
 
 /// The path of a field. It is printed only for violations, so that valid objects need no

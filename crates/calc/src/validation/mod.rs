@@ -5,6 +5,7 @@
 //! object.
 
 mod behavior;
+mod cause;
 mod field;
 mod metric;
 mod names;
@@ -12,8 +13,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
+pub use self::cause::{Cause, CauseReason};
 use self::{
     behavior::validate_behavior,
     field::{Causes, Path},
@@ -26,55 +26,6 @@ use crate::go_text::Quoted;
 /// The maximum number of metrics of an autoscaler. The core API has no limit, so the API server
 /// accepts more, and decisions reject them.
 pub const MAX_METRICS: usize = 256;
-
-/// Why a value is invalid: the `reason` of a meta/v1 `StatusCause`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum CauseReason {
-    /// The value violates a rule.
-    Invalid,
-    /// A value is required.
-    Required,
-    /// A value is not allowed in combination with other fields.
-    Forbidden,
-    /// The value is not one of the enumeration.
-    NotSupported,
-}
-
-impl CauseReason {
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Invalid => "FieldValueInvalid",
-            Self::Required => "FieldValueRequired",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::NotSupported => "FieldValueNotSupported",
-        }
-    }
-}
-
-impl fmt::Display for CauseReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// One violation: a meta/v1 `StatusCause`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Cause {
-    /// Why the value is invalid.
-    pub reason: CauseReason,
-    /// The human-readable message, with the value.
-    pub message: String,
-    /// The path of the field, for example `spec.metrics[0].type`.
-    pub field: String,
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.message)
-    }
-}
 
 /// The inputs of validation other than the object.
 #[derive(Clone, Copy, Debug)]
