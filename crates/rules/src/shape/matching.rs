@@ -2,7 +2,7 @@
 
 use super::{
     NotPerObject,
-    parser::{Class, Kind, Operand},
+    operand::{Class, Kind, Operand},
 };
 
 /// The modifiers of a binary operator.

@@ -12,6 +12,7 @@
 mod functions;
 mod lexer;
 mod matching;
+mod operand;
 mod parser;
 #[cfg(test)]
 mod tests;

@@ -6,42 +6,11 @@ use super::{
     functions::{AGGREGATIONS, BY_SERIES, OTHER_AGGREGATIONS, SCALARS, SELECTIONS},
     lexer::Token,
     matching::{self, Matching, Side},
+    operand::{Class, Kind, Operand},
 };
 
 /// How deep expressions can be nested. The check uses the stack.
 const MAX_NESTING: usize = 50;
-
-/// What is proven about an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// It doesn't depend on the objects.
-    Constant,
-    /// It reads each object on its own, and each sample has the label with the object's name.
-    PerObject,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Scalar,
-    /// Samples, or ranges of samples.
-    Vector,
-    Text,
-}
-
-/// An expression.
-#[derive(Clone, Debug)]
-pub(super) struct Operand<'q> {
-    pub(super) class: Class,
-    pub(super) kind: Kind,
-    /// The content of a text.
-    text: &'q str,
-}
-
-impl Operand<'_> {
-    pub(super) fn new(class: Class, kind: Kind) -> Self {
-        Self { class, kind, text: "" }
-    }
-}
 
 /// Checks a query. `names` is how often the name of the object occurs in its text.
 pub(super) fn check(tokens: &[Token<'_>], label: &str, names: usize) -> Result<(), NotPerObject> {
