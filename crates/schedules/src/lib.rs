@@ -38,12 +38,14 @@ mod settings;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod window;
 mod zone;
 
 pub use changes::Change;
 pub use error::{Problem, ScheduleError};
-pub use metric::{ScheduledMetric, Window};
+pub use metric::ScheduledMetric;
 pub use settings::{Compat, Settings};
 pub use spec::{
     ScalingScheduleSpec, ScalingScheduleStatus, Schedule, ScheduleDay, SchedulePeriod, ScheduleType,
 };
+pub use window::Window;
