@@ -20,6 +20,7 @@
 
 mod cluster;
 mod error;
+mod fetch;
 mod fetchers;
 mod http;
 mod influx;

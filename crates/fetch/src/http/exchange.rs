@@ -14,16 +14,13 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{
-    Reply,
     connect::{Connection, Route},
+    reply::{Reply, SMALL_RESPONSE},
 };
 use crate::error::HttpError;
 
 /// Buffers of a connection. The head of a response must fit.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// The number of larger responses is limited.
-pub(super) const SMALL_RESPONSE: usize = 64 << 10;
 
 pub(super) struct Message<'m> {
     pub(super) method: &'m Method,

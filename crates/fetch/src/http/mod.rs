@@ -5,20 +5,20 @@
 
 mod connect;
 mod exchange;
+mod reply;
 mod resolve;
 mod tls;
 pub(crate) mod url;
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use hyper::body::Bytes;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
 };
 
-pub(crate) use self::connect::Destination;
 #[cfg(test)]
 pub(crate) use self::resolve::Resolve;
 use self::{
@@ -27,6 +27,7 @@ use self::{
     resolve::SystemResolver,
     tls::Tls,
 };
+pub(crate) use self::{connect::Destination, reply::Reply};
 use crate::{
     error::{FetchError, HttpError},
     settings::{Limits, Secret, Settings},
@@ -58,27 +59,6 @@ pub(crate) struct Call {
     pub(crate) destination: Destination,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
-}
-
-/// A response.
-pub(crate) struct Reply<'s> {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Vec<u8>,
-    /// Held until a large body is dropped.
-    _large: Option<SemaphorePermit<'s>>,
-}
-
-impl Reply<'_> {
-    /// Whether the body is long, so that decoding it should not block a thread of the runtime.
-    pub(crate) fn is_large(&self) -> bool {
-        self.body.len() > exchange::SMALL_RESPONSE
-    }
-
-    /// An error unless the status is 200.
-    pub(crate) fn ok(self) -> Result<Self, HttpError> {
-        if self.status == StatusCode::OK { Ok(self) } else { Err(HttpError::Status(self.status)) }
-    }
 }
 
 impl Call {

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use super::endpoint::endpoint;
 use crate::{
     error::FetchError,
     http::{Call, Destination, Http, at, url},
@@ -127,7 +128,7 @@ impl Source<'_> {
             .append_pair("WebIdentityToken", token.text())
             .finish();
         let region = self.variable("AWS_REGION").unwrap_or_else(|| self.region.to_owned());
-        let endpoint = super::endpoint(self.http, "sts", &region)?;
+        let endpoint = endpoint(self.http, "sts", &region)?;
         let call = Call::new(endpoint, Destination::Operator, self.http.limits());
         let body = self.send(call.post("application/x-www-form-urlencoded", form)).await?;
         let body = String::from_utf8_lossy(&body);

@@ -1,26 +1,28 @@
 //! The length of queues of Amazon SQS.
 
 mod credentials;
+mod endpoint;
 mod sign;
+mod state;
 
 use std::collections::HashMap;
 
 use hpa_calc::MilliValue;
 use hpa_collectors::{plan::SqsSource, promql::QueryError};
-use http::{HeaderName, HeaderValue, Uri, header};
+use http::{HeaderName, HeaderValue, header};
 use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+pub(crate) use self::state::Sqs;
 use self::{
-    credentials::CredentialCache,
+    endpoint::endpoint,
     sign::{Signed, authorization, date},
 };
 use crate::{
     error::{FetchError, HttpError},
     fetchers::Fetchers,
-    http::{Call, Destination, Http, Reply, at, url},
+    http::{Call, Destination, Reply, at},
     settings::Secret,
 };
 
@@ -29,17 +31,6 @@ const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 const VISIBLE: &str = "ApproximateNumberOfMessages";
 const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
 const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
-/// So that tenants can't fill the memory with names of queues.
-const MAX_QUEUES: usize = 1000;
-
-/// What is kept between collections.
-#[derive(Debug, Default)]
-pub(crate) struct Sqs {
-    credentials: CredentialCache,
-    /// URLs of queues, by region and name.
-    queues: Mutex<HashMap<(String, String), String>>,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct QueueUrl {
@@ -74,7 +65,7 @@ impl Fetchers {
         let result = self.ask_sqs("GetQueueAttributes", &source.region, body, now).await;
         if result.is_err() {
             // The queue may have been created again, in another account.
-            self.sqs.queues.lock().remove(&key(source));
+            self.sqs.forget_queue(source);
         }
         let Attributes { attributes } = result?;
         let count = |name: &str| {
@@ -89,16 +80,12 @@ impl Fetchers {
     }
 
     async fn queue_url(&self, source: &SqsSource, now: Timestamp) -> Result<String, FetchError> {
-        if let Some(url) = self.sqs.queues.lock().get(&key(source)) {
-            return Ok(url.clone());
+        if let Some(url) = self.sqs.queue_url(source) {
+            return Ok(url);
         }
         let body = json!({"QueueName": source.queue});
         let QueueUrl { queue_url } = self.ask_sqs("GetQueueUrl", &source.region, body, now).await?;
-        let mut queues = self.sqs.queues.lock();
-        if queues.len() >= MAX_QUEUES {
-            queues.clear();
-        }
-        queues.insert(key(source), queue_url.clone());
+        self.sqs.remember_queue(source, &queue_url);
         Ok(queue_url)
     }
 
@@ -153,20 +140,6 @@ impl Fetchers {
         }
         Ok(call.post(CONTENT_TYPE, body))
     }
-}
-
-fn key(source: &SqsSource) -> (String, String) {
-    (source.region.clone(), source.queue.clone())
-}
-
-/// The URL of a service. The variables are those of the SDKs of AWS.
-fn endpoint(http: &Http, service: &'static str, region: &str) -> Result<Uri, FetchError> {
-    let variable = format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase());
-    let configured = http.variable(&variable).or_else(|| http.variable("AWS_ENDPOINT_URL"));
-    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    let url = configured.filter(|url| !url.is_empty());
-    let url = url.unwrap_or_else(|| format!("https://{service}.{region}.{domain}/"));
-    url::parse(&url).map_err(|_| FetchError::NotConfigured("the URL of a service of AWS"))
 }
 
 /// The kind of the error. Its message would show accounts and roles to tenants.
