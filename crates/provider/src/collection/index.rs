@@ -13,9 +13,9 @@ use hpa_collectors::{
 };
 
 use super::{
-    Collection, CollectionSettings,
     metric::CollectedMetric,
     problems::{CollectorProblem, plan_problem},
+    settings::CollectionSettings,
 };
 
 /// Identifies an autoscaler: API group, namespace and name.
@@ -31,14 +31,33 @@ pub(super) struct Index {
     by_metric: BTreeMap<MetricKey, BTreeMap<AutoscalerKey, Vec<Arc<CollectedMetric>>>>,
 }
 
-struct Entry {
+/// What an autoscaler asks for.
+pub(super) struct Entry {
     metrics: Vec<Arc<CollectedMetric>>,
     problem: Option<CollectorProblem>,
+}
+
+impl Entry {
+    /// Metrics that are in `known` keep their values.
+    pub(super) fn new(
+        key: &AutoscalerKey,
+        hpa: &HorizontalPodAutoscaler,
+        known: &[Arc<CollectedMetric>],
+        settings: &CollectionSettings,
+    ) -> Self {
+        let (metrics, messages) = metrics_of(hpa, known, settings);
+        Self { metrics, problem: CollectorProblem::new(&key.0, hpa, messages) }
+    }
 }
 
 impl Index {
     pub(super) fn metrics(&self) -> impl Iterator<Item = &Arc<CollectedMetric>> {
         self.autoscalers.values().flat_map(|entry| &entry.metrics)
+    }
+
+    /// The metrics of an autoscaler.
+    pub(super) fn metrics_of(&self, key: &AutoscalerKey) -> Vec<Arc<CollectedMetric>> {
+        self.autoscalers.get(key).map(|entry| entry.metrics.clone()).unwrap_or_default()
     }
 
     /// The metrics with a name, in the order of their autoscalers.
@@ -58,7 +77,7 @@ impl Index {
     }
 
     /// Returns whether the problems of the autoscaler changed.
-    fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
+    pub(super) fn insert(&mut self, key: AutoscalerKey, entry: Entry) -> bool {
         let before = self.remove(&key);
         let has_changed =
             before.as_ref().map(|it| &it.message) != entry.problem.as_ref().map(|it| &it.message);
@@ -97,39 +116,17 @@ impl Index {
         own.filter(|key| !keys.contains(*key)).cloned().collect()
     }
 
+    /// Removes the autoscalers of an API group that a list doesn't have.
+    pub(super) fn finish_list(&mut self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
+        for key in self.others(group, listed) {
+            self.remove(&key);
+        }
+        self.is_synced = true;
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.autoscalers.is_empty() && self.by_metric.is_empty()
-    }
-}
-
-impl Collection {
-    /// Adds or updates an autoscaler with all its annotations. Values of metrics that it still has
-    /// remain.
-    pub(super) fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
-        let known: Vec<_> = {
-            let index = self.index.lock();
-            index.autoscalers.get(&key).map(|entry| entry.metrics.clone()).unwrap_or_default()
-        };
-        let (metrics, messages) = metrics_of(hpa, &known, &self.settings);
-        let problem = CollectorProblem::new(&key.0, hpa, messages);
-        if self.index.lock().insert(key, Entry { metrics, problem }) {
-            self.problems_changed.notify_one();
-        }
-    }
-
-    /// Removes an autoscaler with its values.
-    pub(super) fn remove(&self, key: &AutoscalerKey) {
-        self.index.lock().remove(key);
-    }
-
-    /// Removes the autoscalers of an API group that a list doesn't have.
-    pub(super) fn finish_list(&self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
-        let mut index = self.index.lock();
-        for key in index.others(group, listed) {
-            index.remove(&key);
-        }
-        index.is_synced = true;
     }
 }
 

@@ -12,12 +12,12 @@ use futures::{
 };
 use hpa_calc::api::CrossVersionObjectReference;
 use hpa_collectors::{MetricConfig, Plan};
-use hpa_fetch::{Context, FetchError, Sample};
+use hpa_fetch::{FetchError, Sample};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use super::Collection;
+use super::{reader::Reader, settings::CollectionSettings};
 
 /// How long a request waits for a new value if there is an old one.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -79,20 +79,20 @@ impl CollectedMetric {
     }
 
     /// The age of the value, if it may be used.
-    pub(super) fn age(&self, collection: &Collection) -> Option<Duration> {
+    pub(super) fn age(&self, settings: &CollectionSettings) -> Option<Duration> {
         let age = self.state.lock().last.as_ref()?.at.elapsed();
-        (age <= self.max_age(collection)).then_some(age)
+        (age <= self.max_age(settings)).then_some(age)
     }
 
     /// The value, which is collected if the last one is too old.
     pub(super) async fn read(
         self: &Arc<Self>,
-        collection: &Arc<Collection>,
+        reader: &Arc<Reader>,
     ) -> Result<Arc<Collected>, Arc<FetchError>> {
         let (usable, flight) = {
             let mut state = self.state.lock();
             let age = state.last.as_ref().map(|last| last.at.elapsed());
-            let usable = state.last.clone().filter(|_| age <= Some(self.max_age(collection)));
+            let usable = state.last.clone().filter(|_| age <= Some(self.max_age(&reader.settings)));
             if let Some(last) = &usable
                 && age < Some(self.refresh_age())
             {
@@ -107,7 +107,7 @@ impl CollectedMetric {
                 // Frees the values that no request may use any more.
                 state.last = None;
             }
-            let flight = state.flight.get_or_insert_with(|| self.start(collection)).clone();
+            let flight = state.flight.get_or_insert_with(|| self.start(reader)).clone();
             (usable, flight)
         };
         match usable {
@@ -120,10 +120,10 @@ impl CollectedMetric {
     }
 
     /// Starts a collection, which ends also if nobody waits for it any more.
-    fn start(self: &Arc<Self>, collection: &Arc<Collection>) -> Flight {
-        let (metric, collection) = (self.clone(), collection.clone());
+    fn start(self: &Arc<Self>, reader: &Arc<Reader>) -> Flight {
+        let (metric, reader) = (self.clone(), reader.clone());
         let task = tokio::spawn(async move {
-            let result = metric.collect(&collection).await.map_err(Arc::new);
+            let result = metric.collect(&reader).await.map_err(Arc::new);
             let mut state = metric.state.lock();
             state.flight = None;
             match &result {
@@ -142,16 +142,8 @@ impl CollectedMetric {
         outcome.boxed().shared()
     }
 
-    async fn collect(&self, collection: &Collection) -> Result<Arc<Collected>, FetchError> {
-        let _slot = match collection.slots.get(self.collector()) {
-            Some(slots) => slots.acquire().await.ok(),
-            None => None,
-        };
-        let at = Instant::now();
-        let context =
-            Context { namespace: &self.namespace, target: &self.target, now: collection.now() };
-        let fetched = collection.fetchers.fetch(&self.plan.source, &context).await;
-        collection.observer.collected(self.collector(), at.elapsed(), fetched.is_err());
+    async fn collect(&self, reader: &Reader) -> Result<Arc<Collected>, FetchError> {
+        let (at, fetched) = reader.read(&self.plan.source, &self.namespace, &self.target).await;
         let name = self.config.display_name();
         let fetched = fetched.inspect_err(|error| {
             let error = crate::error::describe(error);
@@ -179,8 +171,8 @@ impl CollectedMetric {
         self.interval() * percent / 100
     }
 
-    fn max_age(&self, collection: &Collection) -> Duration {
-        let max = collection.settings.max_age.unwrap_or(self.interval() * 2);
+    fn max_age(&self, settings: &CollectionSettings) -> Duration {
+        let max = settings.max_age.unwrap_or(self.interval() * 2);
         max.max(self.interval()).max(MIN_MAX_AGE.min(self.interval() * 2))
     }
 }

@@ -9,6 +9,8 @@ mod metric;
 mod plural;
 mod problems;
 mod provider;
+mod reader;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -19,75 +21,22 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use hpa_collectors::{Environment, plan::Source};
-use hpa_fetch::{Context, FetchError, Fetched, Fetchers};
-use jiff::Timestamp;
+use hpa_calc::HorizontalPodAutoscaler;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 pub use cluster::{KubeCluster, Targets};
 pub use problems::CollectorProblem;
 pub use provider::CollectionProvider;
+pub use reader::{CollectionObserver, Fetch};
+pub use settings::CollectionSettings;
 pub use watch::AutoscalerGroup;
 
-use self::index::Index;
+use self::{
+    index::{AutoscalerKey, Entry, Index},
+    reader::Reader,
+};
 use crate::{objects::ObjectLister, schedules::Now};
-
-/// Settings of a [`Collection`].
-#[derive(Clone, Debug)]
-pub struct CollectionSettings {
-    /// What decides which metrics can be collected.
-    pub environment: Environment,
-    /// The collectors that are on, by [`Source::collector`].
-    pub collectors: BTreeSet<&'static str>,
-    /// How old a value may be that can't be renewed. By default, two intervals of the metric.
-    pub max_age: Option<Duration>,
-    /// How many collections of each collector run at a time.
-    pub concurrency: usize,
-}
-
-impl Default for CollectionSettings {
-    /// Documents of pods and of endpoints.
-    fn default() -> Self {
-        Self {
-            environment: Environment::default(),
-            collectors: ["pods", "http"].into(),
-            max_age: None,
-            concurrency: 32,
-        }
-    }
-}
-
-/// Reads the values of a plan once.
-#[async_trait]
-pub trait Fetch: Send + Sync {
-    /// Reads the values.
-    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError>;
-}
-
-#[async_trait]
-impl Fetch for Fetchers {
-    async fn fetch(&self, source: &Source, context: &Context<'_>) -> Result<Fetched, FetchError> {
-        Self::fetch(self, source, context).await
-    }
-}
-
-/// Is told of collections, for metrics.
-pub trait CollectionObserver: Send + Sync {
-    /// A collection ended. It may have failed.
-    fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool);
-
-    /// Autoscalers were listed, or could not be listed.
-    fn updated(&self, has_failed: bool);
-}
-
-/// Nobody is told.
-impl CollectionObserver for () {
-    fn collected(&self, _: &'static str, _: Duration, _: bool) {}
-
-    fn updated(&self, _: bool) {}
-}
 
 /// The metrics of one collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,17 +51,13 @@ pub struct CollectorStatus {
 
 /// Collects values when they are asked for.
 pub struct Collection {
-    settings: CollectionSettings,
-    fetchers: Arc<dyn Fetch>,
+    reader: Arc<Reader>,
     /// Selects pods.
     objects: Arc<dyn ObjectLister>,
     targets: Arc<dyn Targets>,
-    now: Now,
-    observer: Arc<dyn CollectionObserver>,
     index: Mutex<Index>,
     /// Problems of autoscalers have changed.
     problems_changed: Notify,
-    slots: BTreeMap<&'static str, Arc<Semaphore>>,
 }
 
 impl Collection {
@@ -125,33 +70,24 @@ impl Collection {
         now: Now,
         observer: Arc<dyn CollectionObserver>,
     ) -> Self {
-        let slot = |name: &&'static str| (*name, Arc::new(Semaphore::new(settings.concurrency)));
-        let slots = settings.collectors.iter().map(slot).collect();
         Self {
-            settings,
-            fetchers,
+            reader: Arc::new(Reader::new(settings, fetchers, now, observer)),
             objects,
             targets,
-            now,
-            observer,
             index: Mutex::default(),
             problems_changed: Notify::new(),
-            slots,
         }
     }
 
     /// The state of each collector that is on.
     pub fn status(&self) -> BTreeMap<&'static str, CollectorStatus> {
-        let mut all: BTreeMap<_, CollectorStatus> = self
-            .settings
-            .collectors
-            .iter()
-            .map(|name| (*name, CollectorStatus::default()))
-            .collect();
+        let settings = &self.reader.settings;
+        let mut all: BTreeMap<_, CollectorStatus> =
+            settings.collectors.iter().map(|name| (*name, CollectorStatus::default())).collect();
         for metric in self.index.lock().metrics() {
             let Some(status) = all.get_mut(metric.collector()) else { continue };
             status.metrics += 1;
-            if let Some(age) = metric.age(self) {
+            if let Some(age) = metric.age(settings) {
                 status.values += 1;
                 status.oldest = status.oldest.max(Some(age));
             }
@@ -159,7 +95,33 @@ impl Collection {
         all
     }
 
-    fn now(&self) -> Timestamp {
-        (self.now)()
+    /// The problems of all autoscalers now.
+    pub fn problems(&self) -> Vec<CollectorProblem> {
+        self.index.lock().problems()
+    }
+
+    /// Waits until the problems of an autoscaler change. For one caller at a time.
+    pub async fn problems_changed(&self) {
+        self.problems_changed.notified().await;
+    }
+
+    /// Adds or updates an autoscaler with all its annotations. Values of metrics that it still has
+    /// remain.
+    fn apply(&self, key: AutoscalerKey, hpa: &HorizontalPodAutoscaler) {
+        let known = self.index.lock().metrics_of(&key);
+        let entry = Entry::new(&key, hpa, &known, &self.reader.settings);
+        if self.index.lock().insert(key, entry) {
+            self.problems_changed.notify_one();
+        }
+    }
+
+    /// Removes an autoscaler with its values.
+    fn remove(&self, key: &AutoscalerKey) {
+        self.index.lock().remove(key);
+    }
+
+    /// Removes the autoscalers of an API group that a list doesn't have.
+    fn finish_list(&self, group: &str, listed: &BTreeSet<AutoscalerKey>) {
+        self.index.lock().finish_list(group, listed);
     }
 }

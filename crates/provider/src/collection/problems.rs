@@ -3,8 +3,6 @@
 use hpa_calc::HorizontalPodAutoscaler;
 use hpa_collectors::{MetricConfig, PlanError, annotations::MetricType};
 
-use super::Collection;
-
 /// What is wrong with the collectors of an autoscaler, for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorProblem {
@@ -52,16 +50,4 @@ pub(super) fn plan_problem(config: &MetricConfig, error: &PlanError) -> String {
     };
     let (name, collector) = (&config.metric.name, &config.collector);
     format!("annotations metric-config.{metric_type}.{name}.{collector}/*: {error}")
-}
-
-impl Collection {
-    /// The problems of all autoscalers now.
-    pub fn problems(&self) -> Vec<CollectorProblem> {
-        self.index.lock().problems()
-    }
-
-    /// Waits until the problems of an autoscaler change. For one caller at a time.
-    pub async fn problems_changed(&self) {
-        self.problems_changed.notified().await;
-    }
 }

@@ -101,9 +101,9 @@ impl CollectionProvider {
     /// The values of metrics, in their order.
     async fn read_all(&self, metrics: Vec<Arc<CollectedMetric>>) -> Vec<Read> {
         let reads = metrics.into_iter().map(|metric| {
-            let collection = self.0.clone();
+            let reader = self.0.reader.clone();
             let read = async move {
-                let collected = metric.read(&collection).await;
+                let collected = metric.read(&reader).await;
                 (metric, collected)
             };
             read.boxed()
@@ -280,7 +280,7 @@ impl Provider for CollectionProvider {
             return Ok(values);
         }
         let metric = self.of_object(request, name).ok_or_else(|| unknown(request))?;
-        let collected = metric.read(&self.0).await.map_err(fetch_error)?;
+        let collected = metric.read(&self.0.reader).await.map_err(fetch_error)?;
         let no_value = || {
             let reason = "the collector has no value".to_owned();
             ProviderError::NoValueForObject(NotFound::Other(reason))

@@ -3,10 +3,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use hpa_calc::{HorizontalPodAutoscaler, MilliValue, Selector, api::CrossVersionObjectReference};
-use hpa_collectors::annotations::MetricType;
-use hpa_fetch::{LookupError, Sample};
+use async_trait::async_trait;
+use hpa_calc::{MilliValue, Selector, api::CrossVersionObjectReference};
+use hpa_collectors::{annotations::MetricType, plan::Source};
+use hpa_fetch::{Context, FetchError, Fetched, LookupError, Sample};
 use hpa_rules::{ApiResource, GroupResource};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -377,5 +379,5 @@ async fn many_autoscalers_that_come_and_go_leave_nothing() {
     sleep(SECOND * 2).await;
     assert!(metrics.iter().all(|metric| metric.strong_count() == 0));
     assert!(metrics.len() >= 10_000);
-    assert_eq!(fixture.collection.slots["http"].available_permits(), 32);
+    assert_eq!(fixture.collection.reader.free_slots("http"), Some(32));
 }

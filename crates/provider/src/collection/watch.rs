@@ -62,13 +62,13 @@ impl Collection {
                 }
                 Ok(watcher::Event::InitDone) => {
                     self.finish_list(group.name(), &std::mem::take(&mut listed));
-                    self.observer.updated(false);
+                    self.reader.observer.updated(false);
                     has_failed = false;
                 }
                 Ok(watcher::Event::Apply(object)) => _ = self.apply_object(group, object),
                 Ok(watcher::Event::Delete(object)) => self.remove(&key(group, &object)),
                 Err(error) => {
-                    self.observer.updated(true);
+                    self.reader.observer.updated(true);
                     if !std::mem::replace(&mut has_failed, true) {
                         let error = crate::error::describe(&error);
                         let group = group.name();

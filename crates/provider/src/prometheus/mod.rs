@@ -6,6 +6,7 @@ mod inspect;
 mod name_lists;
 mod permissions;
 mod reload;
+mod server_error;
 mod servers;
 mod sharing;
 mod state;
@@ -25,7 +26,8 @@ use tokio::time::{Instant, timeout_at};
 pub use inspect::{InspectedMetric, RuleInspection};
 pub use permissions::ServerPermissions;
 pub use reload::{ReloadError, RulesFile};
-pub use servers::{ServerError, Servers};
+pub use server_error::ServerError;
+pub use servers::Servers;
 pub use sharing::{QueryCounts, SharingSettings};
 pub use state::RuleStatus;
 

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use hpa_rules::config::Server;
 
-use super::servers::ServerProblem;
+use super::server_error::ServerProblem;
 
 /// What the servers of a rules file may use. The file says where requests are sent, so that
 /// everybody who can edit it could have any file of the pod sent to a server of their own.
