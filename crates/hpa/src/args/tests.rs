@@ -3,7 +3,10 @@ use clap::CommandFactory;
 use hpa_controller::AutoscalerApi;
 use jiff::SignedDuration;
 
-use super::{values::duration, *};
+use super::{
+    values::{LOG_TARGETS, duration},
+    *,
+};
 
 fn parse(arguments: &[&str]) -> Result<RunArguments, String> {
     let arguments = ["hpa", "run"].iter().chain(arguments);
@@ -48,6 +51,30 @@ fn durations_use_go_notation() {
     }
     assert_eq!(duration("1.5s"), Ok(SignedDuration::from_millis(1500)));
     assert_eq!(duration("250ms"), Ok(SignedDuration::from_millis(250)));
+    // Units in any order, and with fractions.
+    for (text, seconds) in [("1.5h30m", 7200), ("30m1h", 5400), (".5m", 30), ("+15s", 15)] {
+        assert_eq!(duration(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+    }
+    assert_eq!(duration("90 minutes"), Ok(SignedDuration::from_mins(90)));
+    assert!(duration("-0.5s").is_err() && duration("9000h").is_err());
+}
+
+#[test]
+fn log_levels_can_be_set_for_every_crate_that_logs() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut logging = 0;
+    for folder in std::fs::read_dir(crates).expect("the crates") {
+        let path = folder.expect("a crate").path();
+        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+        if !manifest.lines().any(|line| line.starts_with("tracing.workspace")) {
+            continue;
+        }
+        logging += 1;
+        let name = path.file_name().expect("a name").to_string_lossy().replace('-', "_");
+        let target = if name == "hpa" { name } else { format!("hpa_{name}") };
+        assert!(LOG_TARGETS.contains(&target.as_str()), "{target}");
+    }
+    assert!(logging > 5, "{logging}");
 }
 
 #[test]

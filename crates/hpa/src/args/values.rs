@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use hpa_calc::Quantity;
+use hpa_calc::{Quantity, go_duration};
 use jiff::SignedDuration;
 
+/// A duration as the flags of kube-controller-manager accept it (`1.5h30m`), or in the notations of
+/// jiff (`90 minutes`, `PT90M`).
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
-    let duration =
-        if text == "0" { Ok(SignedDuration::ZERO) } else { text.parse::<SignedDuration>() };
-    match duration {
+    match go_duration::parse(text).or_else(|_| text.parse::<SignedDuration>()) {
         Ok(duration) if duration.is_negative() => Err("must not be negative".to_owned()),
         Ok(duration) if duration > MAX_DURATION => Err("must be at most 8760h (a year)".to_owned()),
         Ok(duration) => Ok(duration),
@@ -65,12 +65,14 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 /// The crates whose modules log, as the first segment of a log target.
-const LOG_TARGETS: [&str; 18] = [
+pub(super) const LOG_TARGETS: [&str; 20] = [
     "hpa",
     "hpa_adapter",
     "hpa_calc",
     "hpa_controller",
     "hpa_crd",
+    "hpa_dashboard",
+    "hpa_fetch",
     "hpa_metrics_api",
     "hpa_metrics_client",
     "hpa_prometheus",
