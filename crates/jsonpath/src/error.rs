@@ -140,3 +140,11 @@ impl From<EvalError> for ExtractError {
         Self::Evaluation(error.to_string())
     }
 }
+
+/// The beginning of a text, for errors.
+pub(crate) fn shown(text: &[u8]) -> String {
+    const MAX_BYTES: usize = 120;
+    let cut = text.get(..MAX_BYTES);
+    let ellipsis = if cut.is_some() { "..." } else { "" };
+    String::from_utf8_lossy(cut.unwrap_or(text)).into_owned() + ellipsis
+}

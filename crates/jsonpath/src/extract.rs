@@ -2,13 +2,11 @@
 
 use crate::{
     Aggregator, Compat, ExtractError, JsonType, Limits,
-    apply::apply,
     context::Budget,
     document::Document,
     error::EvalError,
-    evaluate::evaluate,
-    expression::Expression,
-    path::Path,
+    evaluate::{apply, evaluate},
+    syntax::{Expression, Path},
     value::{NoNumber, Type, Value},
 };
 

@@ -27,22 +27,21 @@
 #![warn(missing_docs)]
 
 mod aggregate;
-mod apply;
 mod context;
 mod document;
 mod error;
 mod evaluate;
-mod expression;
 mod extract;
 mod functions;
 mod index;
 mod math;
 mod operators;
-mod path;
 mod quote;
 mod scan;
+mod syntax;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod value;
 
 pub use aggregate::{Aggregator, UnknownAggregator};

@@ -1,18 +1,118 @@
-//! Parses expressions into postfix notation.
+//! Paths and expressions, which contain each other. Expressions are in postfix notation.
 
 use crate::{
+    ExtractError,
     document::{Document, Kind},
-    error::EvalError,
+    error::{EvalError, shown},
     functions::Function,
     math,
     operators::Operator,
-    path::{Path, lower},
     quote::unquote,
     scan::{Scanner, starts_operator},
+    tokens::{lower, split, tokens},
 };
 
 /// Size of a path or expression. Some steps of the parser take time in proportion to its square.
-pub(crate) const MAX_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
+
+/// Depth of expressions in paths in expressions.
+const MAX_NESTING: usize = 16;
+
+/// A compiled path.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// `$`: the root, if it is first. Otherwise it has no effect.
+    Root,
+    /// `@`: the current value, if it is first. Otherwise it has no effect.
+    Current,
+    /// `..`: also all containers below.
+    Descend,
+    /// `*`: all children.
+    Children,
+    /// `[a:b:c]`: the parts between the colons.
+    Slice { parts: Vec<Key>, text: String },
+    /// `[?(...)]`.
+    Filter(Expression),
+    /// `[(...)]`.
+    Script(Expression),
+    /// Names, separated by commas.
+    Keys { keys: Vec<Key>, text: String },
+    /// A step that can't be evaluated.
+    Invalid(EvalError),
+}
+
+/// A name, an index, or an expression in parentheses.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) text: Vec<u8>,
+    pub(crate) expression: Option<Expression>,
+}
+
+impl Key {
+    pub(crate) fn new(text: Vec<u8>, nesting: usize) -> Self {
+        let inner = text.strip_prefix(b"(").and_then(|text| text.strip_suffix(b")"));
+        let expression = inner.map(|inner| Expression::parse(inner, nesting + 1));
+        Self { text, expression }
+    }
+}
+
+impl Path {
+    /// Parses a path. Steps that can't be evaluated are an error only when they are reached.
+    pub(crate) fn parse(text: &[u8], nesting: usize) -> Result<Self, ExtractError> {
+        if text.len() > MAX_BYTES {
+            let problem = "more than 16 KiB";
+            return Err(ExtractError::Path { position: MAX_BYTES, problem });
+        }
+        let steps = split(text)?;
+        let step = |step: &[u8]| {
+            if nesting > MAX_NESTING {
+                return Step::Invalid(EvalError::TooDeep);
+            }
+            Step::parse(step, nesting).unwrap_or_else(Step::Invalid)
+        };
+        Ok(Self { steps: steps.into_iter().map(step).collect() })
+    }
+}
+
+impl Step {
+    fn parse(text: &[u8], nesting: usize) -> Result<Self, EvalError> {
+        // Also the steps below must have valid tokens.
+        let tokens = tokens(text)?;
+        let has = |token: &[u8]| tokens.iter().any(|other| other == token);
+        let keys = |separator: &[u8]| {
+            let parts = tokens.split(|token| token == separator);
+            parts.map(|part| Key::new(part.concat(), nesting)).collect::<Vec<_>>()
+        };
+        let inside = |prefix: &[u8]| text.strip_prefix(prefix)?.strip_suffix(b")");
+        Ok(match text {
+            b"$" => Self::Root,
+            b"@" => Self::Current,
+            b".." => Self::Descend,
+            b"*" => Self::Children,
+            _ if has(b":") => {
+                let parts = keys(b":");
+                if parts.len() > 4 {
+                    return Err(EvalError::Slice(shown(text)));
+                }
+                Self::Slice { parts, text: shown(text) }
+            }
+            _ if let Some(inner) = inside(b"?(") => {
+                Self::Filter(Expression::parse(inner, nesting + 1).required()?)
+            }
+            _ if let Some(inner) = inside(b"(") => {
+                Self::Script(Expression::parse(inner, nesting + 1).required()?)
+            }
+            _ if has(b",") => Self::Keys { keys: keys(b","), text: shown(text) },
+            _ => Self::Keys { keys: vec![Key::new(text.to_vec(), nesting)], text: shown(text) },
+        })
+    }
+}
 
 /// A compiled expression, or why it is invalid.
 #[derive(Clone, Debug)]
@@ -194,14 +294,6 @@ impl Parser<'_> {
     fn shown(&self) -> String {
         shown(self.text)
     }
-}
-
-/// The beginning of a text, for errors.
-pub(crate) fn shown(text: &[u8]) -> String {
-    const MAX_BYTES: usize = 120;
-    let cut = text.get(..MAX_BYTES);
-    let ellipsis = if cut.is_some() { "..." } else { "" };
-    String::from_utf8_lossy(cut.unwrap_or(text)).into_owned() + ellipsis
 }
 
 impl Pending {
