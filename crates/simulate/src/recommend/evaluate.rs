@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use super::{SearchOptions, candidate::Candidate};
+use super::{candidate::Candidate, options::SearchOptions};
 use crate::{file::Variant, outcome::Outcome, parallel::map_parallel};
 
 const PERCENTILE: f64 = 0.99;
+/// Costs and shares that differ by less are equal.
+pub(super) const COST_STEP: f64 = 0.005;
+pub(super) const RISK_STEP: f64 = 1e-4;
 
 /// What settings cost and risk, over all runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

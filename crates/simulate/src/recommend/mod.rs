@@ -2,8 +2,10 @@
 
 mod candidate;
 mod evaluate;
+mod options;
 mod pareto;
 mod sample;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -16,73 +18,21 @@ use serde_json::Value;
 
 use self::{
     candidate::Candidate,
-    evaluate::{Evaluator, Trial},
-    pareto::{best_ranks, front},
+    evaluate::{COST_STEP, Evaluator, RISK_STEP, Trial},
+    pareto::{Limits, best_ranks, front},
     sample::Sampler,
     why::{effects, prune},
 };
 use crate::{file::Variant, report::percent};
 
-pub use self::{evaluate::Score, why::Effect};
+pub use self::{evaluate::Score, options::SearchOptions, sample::Accepts, why::Effect};
 
-/// The part of the candidates that comes from changes of the best ones.
-const REFINED_PART: f64 = 0.3;
-/// The part of the candidates that all runs are made of.
-const FINALISTS_PART: f64 = 0.25;
 /// A slowdown at the 99th percentile that is accepted even if the default behavior is faster: a
 /// utilization of 90 %.
 const ACCEPTED_LATENCY: f64 = 10.0;
 /// Settings that risk so many times more than the default behavior, or than is low enough, are only
 /// of interest if there are no others.
 const INTERESTING: f64 = 5.0;
-/// Costs and shares that differ by less are equal.
-const COST_STEP: f64 = 0.005;
-const RISK_STEP: f64 = 1e-4;
-
-/// How to search.
-#[derive(Clone, Debug)]
-pub struct SearchOptions {
-    /// How many settings to try.
-    pub candidates: usize,
-    /// How many seeds to run each of the best with.
-    pub seeds: u64,
-    /// By how much the load is multiplied. Every seed runs with each factor.
-    pub load_factors: Vec<f64>,
-    /// A risk up to here is low enough: prefer a lower cost.
-    pub max_risk: f64,
-}
-
-impl Default for SearchOptions {
-    fn default() -> Self {
-        Self { candidates: 1000, seeds: 3, load_factors: vec![1.0, 1.15], max_risk: 0.001 }
-    }
-}
-
-impl SearchOptions {
-    /// The number of runs of a search, for a progress bar.
-    pub fn runs(&self) -> usize {
-        let trials = self.trials();
-        let finalists = finalists(self.candidates);
-        self.candidates + 2 + (finalists + 2) * trials.saturating_sub(1)
-    }
-
-    fn trials(&self) -> usize {
-        usize::try_from(self.seeds).unwrap_or(usize::MAX).saturating_mul(self.load_factors.len())
-    }
-}
-
-fn finalists(candidates: usize) -> usize {
-    part(candidates, FINALISTS_PART).max(1)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a part of a count is a count"
-)]
-fn part(count: usize, share: f64) -> usize {
-    (count as f64 * share) as usize
-}
 
 /// Settings with what they cost and risk.
 #[derive(Clone, Debug, Serialize)]
@@ -116,22 +66,6 @@ pub struct Recommendation {
     pub tried: usize,
 }
 
-/// Settings beyond these limits are only of interest if there are no others.
-#[derive(Clone, Copy)]
-struct Limits {
-    risk: f64,
-    latency: f64,
-}
-
-impl Limits {
-    fn are_met(self, score: &Score) -> bool {
-        score.risk <= self.risk && score.latency_p99 <= self.latency
-    }
-}
-
-/// Whether settings may be suggested, by their manifest.
-pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
-
 /// Searches. `on_run` is called after each run.
 pub fn recommend(
     base: &Variant,
@@ -143,7 +77,7 @@ pub fn recommend(
     let current = evaluator.all(&Candidate::current(base));
     let default_behavior = evaluator.all(&Candidate::default_behavior(base));
     let mut sampler = Sampler::new(base, accepts);
-    let refined = part(options.candidates, REFINED_PART);
+    let refined = options.refined();
     let mut trials = evaluator.first(sampler.random(options.candidates.saturating_sub(refined)));
     let limits = Limits {
         risk: default_behavior.risk.max(options.max_risk) * INTERESTING,
@@ -152,7 +86,7 @@ pub fn recommend(
     let best = best_ranks(&trials, (refined / 4).max(1), limits);
     trials.extend(evaluator.first(sampler.mutations(&best, refined)));
     let tried = trials.len();
-    let finalists = best_ranks(&trials, finalists(options.candidates), limits);
+    let finalists = best_ranks(&trials, options.finalists(), limits);
     let mut scored = evaluator.complete(finalists);
     scored.retain(|trial| trial.score.latency_p99 <= limits.latency);
     let (suggested, reason) = suggest(&scored, &current, &default_behavior, options);

@@ -1,6 +1,19 @@
 //! The settings that no other ones beat.
 
-use super::{COST_STEP, Limits, RISK_STEP, evaluate::Trial};
+use super::evaluate::{COST_STEP, RISK_STEP, Score, Trial};
+
+/// Settings beyond these limits are only of interest if there are no others.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) risk: f64,
+    pub(super) latency: f64,
+}
+
+impl Limits {
+    fn are_met(self, score: &Score) -> bool {
+        score.risk <= self.risk && score.latency_p99 <= self.latency
+    }
+}
 
 /// Whether `one` is at least as good in cost and risk, and better in one of them.
 fn dominates(one: &Trial, other: &Trial) -> bool {

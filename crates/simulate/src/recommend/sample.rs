@@ -3,14 +3,17 @@
 use std::collections::HashSet;
 
 use hpa_workload::random::{self, Rng};
+use serde_json::Value;
 
 use super::{
-    Accepts,
     candidate::Candidate,
     evaluate::Trial,
     tuning::{Dimension, Policy, Tuning},
 };
 use crate::file::Variant;
+
+/// Whether settings may be suggested, by their manifest.
+pub type Accepts<'a> = &'a (dyn Fn(&Value) -> bool + Sync);
 
 /// How often settings are drawn in vain before there are no others.
 const MAX_ATTEMPTS: usize = 50;

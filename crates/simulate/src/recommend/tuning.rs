@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::targets::targets;
 use crate::file::Variant;
 
 /// Settings that differ from those of the scenario. `None` leaves the default of the API server or
@@ -113,7 +114,7 @@ impl Tuning {
     pub(super) fn describe(&self, base: &Variant) -> Vec<String> {
         let mut texts = Vec::new();
         if let Some(percent) = self.target_percent {
-            let targets = super::candidate::targets(base, percent);
+            let targets = targets(base, percent);
             texts.push(format!("target {}", targets.join(", ")));
         }
         texts.extend(self.min_replicas.map(|min| format!("minReplicas {min}")));

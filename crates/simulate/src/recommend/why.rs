@@ -3,9 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    COST_STEP, RISK_STEP,
     candidate::Candidate,
-    evaluate::{Evaluator, Score, Trial},
+    evaluate::{COST_STEP, Evaluator, RISK_STEP, Score, Trial},
     tuning::{Dimension, Tuning},
 };
 use crate::file::Variant;
