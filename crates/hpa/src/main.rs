@@ -5,10 +5,12 @@
 //! the controller against `hpa-testbed`. `hpa adapter` serves metrics with `hpa-adapter`.
 
 mod adapter;
+mod api_client;
 mod args;
 mod cached_pods;
 mod collectors;
 mod completions;
+mod controller_options;
 mod convert;
 mod dashboard;
 mod debug_api;

@@ -1,16 +1,14 @@
 //! `hpa run`.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use hpa_calc::settings::Settings;
 use hpa_controller::{
-    ActivePeer, Dependencies, Options, RunError, Telemetry, TelemetryOptions,
-    k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit},
+    ActivePeer, Dependencies, RunError, Telemetry, TelemetryOptions,
+    k8s::Clients,
     leader_election,
     leader_election::{Election, ElectionConfig},
 };
-use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -18,7 +16,9 @@ use tracing::info;
 #[cfg(feature = "otlp")]
 use crate::otlp::Traces;
 use crate::{
-    args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std},
+    api_client::{client_config, separate_client},
+    args::{RunArguments, to_std},
+    controller_options::options,
     debug_api, in_process, logging, scaling_schedules, serve, version,
 };
 
@@ -149,94 +149,4 @@ pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> anyhow::Result<(
         std::process::exit(EXIT_SECOND_SIGNAL);
     });
     Ok(())
-}
-
-/// Concurrent requests for metrics: enough that two metrics APIs that hang leave room for the third,
-/// with the limit that each API has.
-const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
-
-/// A client of its own, without rate limits, for requests that must neither wait for those of
-/// reconciles nor delay them.
-pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
-    let limits = ClientLimits::default();
-    let config = ClientConfig { api: limits, metrics: limits, ..client_config(cluster) };
-    Ok(Clients::new(&config).await?.api)
-}
-
-pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
-    let source = match (&cluster.kubeconfig, &cluster.context) {
-        (None, None) if cluster.in_cluster => ClientSource::InCluster,
-        (None, None) => ClientSource::Infer,
-        (path, context) => {
-            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
-        }
-    };
-    let rate = cluster
-        .kube_api_qps
-        .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(default_burst(qps)) });
-    let limits = ClientLimits {
-        rate,
-        request_timeout: to_std(cluster.request_timeout),
-        ..ClientLimits::default()
-    };
-    let metrics = ClientLimits { concurrency: METRICS_CONCURRENCY, ..limits };
-    let user_agent = version::user_agent();
-    ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
-}
-
-/// The default burst: the requests that a rate permits in a second, at least one.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "`as` saturates, and a rate is positive"
-)]
-fn default_burst(qps: f64) -> u32 {
-    (qps.ceil() as u32).max(1)
-}
-
-pub(crate) fn options(arguments: &RunArguments) -> Options {
-    let options = options_from(&arguments.autoscaling, &arguments.cluster);
-    Options {
-        settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
-        shutdown_grace: to_std(arguments.shutdown_grace_period),
-        allow_other_controller: arguments.allow_other_controller,
-        status_interval: to_std(arguments.status_interval),
-        ..options
-    }
-}
-
-/// The settings of decisions.
-pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
-    Settings::default()
-        .with_tolerance(autoscaling.horizontal_pod_autoscaler_tolerance)
-        .with_downscale_stabilization(autoscaling.horizontal_pod_autoscaler_downscale_stabilization)
-        .with_cpu_initialization_period(
-            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
-        )
-        .with_initial_readiness_delay(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay)
-        .with_scale_to_zero(autoscaling.scale_to_zero)
-        .with_strict_scale_to_zero(true)
-}
-
-/// The options of a controller without a shutdown grace period.
-pub(crate) fn options_from(
-    autoscaling: &AutoscalingArguments,
-    cluster: &ClusterArguments,
-) -> Options {
-    let AutoscalingArguments {
-        concurrent_horizontal_pod_autoscaler_syncs: workers,
-        horizontal_pod_autoscaler_sync_period: sync_period,
-        ..
-    } = *autoscaling;
-    Options {
-        settings: settings(autoscaling),
-        sync_period: to_std(sync_period),
-        workers: usize::try_from(workers).unwrap_or(usize::MAX),
-        namespaces: cluster.namespaces.clone(),
-        shutdown_grace: Duration::ZERO,
-        request_timeout: to_std(cluster.request_timeout),
-        allow_other_controller: false,
-        watch_scales: cluster.watch_scales,
-        status_interval: Duration::ZERO,
-    }
 }

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
+    api_client::client_config,
     args::{ShadowReportArguments, to_std},
+    controller_options::options_from,
     logging, run,
 };
 
@@ -81,8 +83,8 @@ async fn compare(arguments: &ShadowReportArguments) -> anyhow::Result<Summary> {
     run::cancel_on_signal(&shutdown)?;
     let telemetry = Arc::new(Telemetry::new(TelemetryOptions::default()));
     let clients =
-        Clients::with_observer(&run::client_config(&arguments.cluster), telemetry.clone()).await?;
-    let options = run::options_from(&arguments.autoscaling, &arguments.cluster);
+        Clients::with_observer(&client_config(&arguments.cluster), telemetry.clone()).await?;
+    let options = options_from(&arguments.autoscaling, &arguments.cluster);
     let apis = arguments.cluster.autoscaler_api.apis();
     let dependencies =
         Dependencies { apis, ..Dependencies::for_dry_run(clients, &options, telemetry.clone()) };

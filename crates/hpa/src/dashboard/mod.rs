@@ -18,9 +18,9 @@ use kube::config::Kubeconfig;
 use self::{metrics::RuleMetrics, past::ControllerPast};
 use crate::{
     args::{DashboardArguments, KubectlArguments, to_std},
+    controller_options::settings,
     kubectl,
     metric_reader::MetricReader,
-    run,
     signals::Signals,
 };
 
@@ -41,7 +41,7 @@ async fn serve(arguments: &DashboardArguments) -> anyhow::Result<()> {
         port: arguments.port,
         title: title(&arguments.cluster),
         namespace: arguments.cluster.namespace.clone(),
-        settings: run::settings(autoscaling),
+        settings: settings(autoscaling),
         sync_period: to_std(autoscaling.horizontal_pod_autoscaler_sync_period),
         request_timeout: to_std(arguments.cluster.request_timeout),
         past: Some(Arc::new(ControllerPast::new(clients.api.clone(), &arguments.controller))),

@@ -1,6 +1,6 @@
 //! Who may read the debug API.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hpa_metrics_api::{Query, RequestInfo};
 use hpa_reviews::{
@@ -10,14 +10,15 @@ use hpa_reviews::{
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use kube::Client;
 
-use super::REVIEW_LIFETIME;
-
 /// The audience of tokens in [`TOKEN_HEADER`]. The API server refuses such tokens for itself, so a
 /// pod that pretends to be the controller can't use the ones that it gets.
 pub(crate) const AUDIENCE: &str = "debug.hpa-rs.dev";
 
 /// Has a token if the request comes through kube-apiserver, which removes `Authorization`.
 pub(crate) const TOKEN_HEADER: HeaderName = HeaderName::from_static("hpa-debug-authorization");
+
+/// How long a review is cached.
+const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Reviews of accesses that run, and those that wait.
 const RUNNING_REVIEWS: usize = 4;

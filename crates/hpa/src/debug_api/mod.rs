@@ -7,7 +7,7 @@ mod route;
 #[cfg(test)]
 mod tests;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use async_trait::async_trait;
@@ -30,8 +30,8 @@ use self::{
     route::Route,
 };
 use crate::{
+    api_client::separate_client,
     args::RunArguments,
-    run,
     serve::{self, Connection, Endpoints, LongResponse, Renderer, Server, Text},
 };
 
@@ -40,9 +40,6 @@ pub(crate) use self::access::{AUDIENCE, TOKEN_HEADER};
 /// Names the API in each of its responses, so that a client can tell them from those of the API
 /// server that passes them on.
 pub(crate) const MARK: &str = "hpa-debug-api";
-
-/// How long a review is cached.
-const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Documents that may be in progress, beside those that wait for their rendering.
 const MAX_RESPONSES: usize = 16;
@@ -74,7 +71,7 @@ pub(crate) async fn start(
     } else {
         let certificate = serve::certificates(&arguments.observation)?;
         let certificate = certificate.map_or_else(generate_certificate, Ok)?;
-        let client = run::separate_client(&arguments.cluster).await?;
+        let client = separate_client(&arguments.cluster).await?;
         (Some(certificate), Access::reviewed(&client))
     };
     let (server, _) = serve_view(address, certificate, access, view).await?;

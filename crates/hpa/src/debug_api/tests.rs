@@ -1,4 +1,4 @@
-use std::sync::Mutex;
+use std::{sync::Mutex, time::Duration};
 
 use hpa_controller::{SystemClock, Telemetry};
 use hpa_metrics_api::RequestInfo;

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{Api, Client};
 
-use super::{LeaseName, Unavailable};
+use super::{lease_name::LeaseName, unavailable::Unavailable};
 
 /// The name of the container port of the debug API.
 const PORT_NAME: &str = "debug";

@@ -2,6 +2,7 @@
 //! server's proxy with a token that is of no use elsewhere.
 
 mod leader;
+mod lease_name;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -10,7 +11,6 @@ mod unavailable;
 use hpa_controller::{
     AutoscalerApi,
     debug::{AutoscalerDetail, ControllerStatus},
-    k8s::FieldManager,
 };
 use http::{Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
@@ -22,6 +22,7 @@ use serde_json::Value;
 use self::token::DebugToken;
 pub(crate) use self::{
     leader::{Leader, LeaseHolder},
+    lease_name::LeaseName,
     unavailable::Unavailable,
 };
 use crate::{
@@ -30,19 +31,8 @@ use crate::{
     kubectl::escape,
 };
 
-/// The name of the lease, if nothing says otherwise.
-const DEFAULT_LEASE: &str = "hpa-controller";
-/// Where to look for it then.
-const DEFAULT_NAMESPACE: &str = "kube-system";
 /// The longest document that is read.
 const MAX_BYTES: usize = 256 << 20;
-
-/// The lease of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeaseName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
 
 /// Reads the debug API of one instance.
 pub(crate) struct DebugClient {
@@ -53,33 +43,6 @@ pub(crate) struct DebugClient {
     token: Option<DebugToken>,
     /// The pod that is read, or the URL.
     pub(crate) source: String,
-}
-
-impl LeaseName {
-    /// The lease that the flags name, or else the field managers of statuses. The one that most of
-    /// them name counts.
-    pub(crate) fn choose<'a>(
-        arguments: &ControllerArguments,
-        managers: impl IntoIterator<Item = &'a str>,
-    ) -> Self {
-        let mut named: Vec<(Self, usize)> = Vec::new();
-        for (namespace, name) in managers.into_iter().filter_map(FieldManager::parse_lease) {
-            let lease = Self { namespace: namespace.to_owned(), name: name.to_owned() };
-            match named.iter_mut().find(|(other, _)| *other == lease) {
-                Some((_, count)) => *count += 1,
-                None => named.push((lease, 1)),
-            }
-        }
-        let most = named.into_iter().rev().max_by_key(|(_, count)| *count).map(|(lease, _)| lease);
-        let most = most.unwrap_or_else(|| Self {
-            namespace: DEFAULT_NAMESPACE.to_owned(),
-            name: DEFAULT_LEASE.to_owned(),
-        });
-        Self {
-            namespace: arguments.controller_namespace.clone().unwrap_or(most.namespace),
-            name: arguments.controller_lease.clone().unwrap_or(most.name),
-        }
-    }
 }
 
 impl DebugClient {

@@ -2,7 +2,7 @@
 
 use hpa_metrics_client::describe;
 
-use super::LeaseName;
+use super::lease_name::LeaseName;
 
 /// Why there is no document of the debug API, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

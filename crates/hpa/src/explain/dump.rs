@@ -18,7 +18,7 @@ use hpa_metrics_client::wire::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Subject, live::controller, usable_selector};
+use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     debug_client::Unavailable,
     manifests::{self, Manifest, text},
@@ -49,7 +49,7 @@ impl Dump {
         at: Option<Timestamp>,
     ) -> anyhow::Result<Subject> {
         let object = self.autoscaler(name)?;
-        let controller = controller(object);
+        let controller = Controller::from_managed_fields(object);
         let mut hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone())
             .with_context(|| format!("unable to decode {}", describe(object)))?;
         apply_defaults(&mut hpa.spec);

@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::Value;
 
-use super::{Controller, Subject, usable_selector};
+use super::subject::{Controller, Subject, usable_selector};
 use crate::{
     args::{ControllerArguments, ExplainHpaArguments, TargetApi, to_std},
     debug_client::{DebugClient, LeaseName, Unavailable},
@@ -89,7 +89,7 @@ impl Cluster {
     /// Reads everything that a decision depends on.
     pub(super) async fn read(&self, settings: Settings) -> anyhow::Result<Subject> {
         let object = self.autoscaler().await?;
-        let controller = controller(&object);
+        let controller = Controller::from_managed_fields(&object);
         let mut hpa: HorizontalPodAutoscaler =
             serde_json::from_value(object).context("unable to decode the autoscaler")?;
         apply_defaults(&mut hpa.spec);
@@ -225,17 +225,4 @@ impl Cluster {
         self.relisted.set(Some(Instant::now()));
         Ok(())
     }
-}
-
-/// The newest entry of `managedFields` for the status.
-pub(super) fn controller(object: &Value) -> Controller {
-    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let entries = entries.into_iter().flatten();
-    let of_status = entries.filter(|entry| text(entry, "/subresource") == "status");
-    let newest = of_status.max_by_key(|entry| text(entry, "/time").to_owned());
-    let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    newest.map_or_else(Controller::default, |entry| Controller {
-        name: optional(text(entry, "/manager")),
-        at: optional(text(entry, "/time")),
-    })
 }

@@ -4,6 +4,7 @@ mod dump;
 mod live;
 mod past;
 pub(crate) mod style;
+mod subject;
 
 use std::{
     io::{IsTerminal, Write},
@@ -12,34 +13,19 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use hpa_calc::{Inputs, Report, Scale, Selector, Settings};
+use hpa_calc::{Report, Settings};
 use hpa_controller::debug::AutoscalerDetail;
-use jiff::SignedDuration;
 use serde::Serialize;
 
-use self::{dump::Dump, live::Cluster};
+use self::{
+    dump::Dump,
+    live::Cluster,
+    subject::{Controller, Subject},
+};
 use crate::{
     args::{ExplainHpaArguments, ReportFormat, to_std},
-    debug_client::Unavailable,
-    run,
+    controller_options::settings,
 };
-
-/// What is explained, and who handles it.
-struct Subject {
-    inputs: Inputs,
-    controller: Controller,
-    /// What the controller's debug API says about it.
-    past: Result<AutoscalerDetail, Unavailable>,
-}
-
-/// The controller that stored the status last, as its field manager says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-struct Controller {
-    /// The name of the field manager. Absent if no status was stored.
-    name: Option<String>,
-    /// When it wrote.
-    at: Option<String>,
-}
 
 /// The output of the command.
 #[derive(Serialize)]
@@ -55,13 +41,13 @@ struct Output<'a> {
 
 /// The field manager that stored an autoscaler's status last.
 pub(crate) fn status_manager(object: &serde_json::Value) -> Option<String> {
-    live::controller(object).name
+    Controller::from_managed_fields(object).name
 }
 
 /// Explains an autoscaler of a cluster or of files.
 pub(crate) fn run(arguments: &ExplainHpaArguments) -> anyhow::Result<ExitCode> {
-    let settings = run::settings(&arguments.autoscaling);
-    let settings = settings.with_exact_schedules(arguments.scaling_schedule);
+    let settings =
+        settings(&arguments.autoscaling).with_exact_schedules(arguments.scaling_schedule);
     if !arguments.filename.is_empty() {
         let subject = Dump::read(&arguments.filename)?.subject(
             arguments.name.as_deref(),
@@ -115,12 +101,6 @@ async fn explain(
     }
 }
 
-/// The selector of a scale. An empty one, which would select every pod, counts as absent.
-fn usable_selector(scale: &Scale) -> Option<Selector> {
-    let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
-    Selector::parse(text).ok()
-}
-
 /// Separates reports of `--watch`. JSON objects need nothing between them.
 fn print_separator(format: ReportFormat) -> anyhow::Result<()> {
     let separator = match format {
@@ -161,35 +141,4 @@ fn render(
             if colored { style::color(&text, &report) } else { text }
         }
     })
-}
-
-impl Subject {
-    /// The decisions since a time, or why the past is missing.
-    fn describe_past(&self, since: Option<SignedDuration>) -> String {
-        match (&self.past, since) {
-            (Err(missing), _) => {
-                format!("The controller's past decisions are missing: {missing}.\n")
-            }
-            (Ok(past), Some(since)) => {
-                let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
-                past::section(past, since) + "\n"
-            }
-            (Ok(_), None) => String::new(),
-        }
-    }
-}
-
-impl Controller {
-    fn sentence(&self) -> String {
-        match (&self.name, &self.at) {
-            (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
-            (Some(name), None) => format!("{name} stored the status."),
-            (None, _) => "No controller has stored a status.".to_owned(),
-        }
-    }
-
-    /// Whether it is the controller of Kubernetes, which has no annotations to pause it.
-    fn is_reference(&self) -> bool {
-        self.name.as_deref() == Some("kube-controller-manager")
-    }
 }

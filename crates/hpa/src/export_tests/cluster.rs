@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::{
     args::{Arguments, Command},
+    controller_options::options,
     in_process,
-    run::options,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);

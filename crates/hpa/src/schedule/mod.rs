@@ -4,6 +4,7 @@ mod chart;
 mod preview;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::{
     io::{IsTerminal, Write, stdout},

@@ -1,0 +1,54 @@
+//! Clients of the API server, by the flags of `hpa run` and `hpa shadow-report`.
+
+use std::num::NonZeroUsize;
+
+use hpa_controller::k8s::{ClientConfig, ClientLimits, ClientSource, Clients, RateLimit};
+use kube::Client;
+
+use crate::{
+    args::{ClusterArguments, to_std},
+    version,
+};
+
+/// Concurrent requests for metrics: enough that two metrics APIs that hang leave room for the third,
+/// with the limit that each API has.
+const METRICS_CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(95);
+
+/// A client of its own, without rate limits, for requests that must neither wait for those of
+/// reconciles nor delay them.
+pub(crate) async fn separate_client(cluster: &ClusterArguments) -> anyhow::Result<Client> {
+    let limits = ClientLimits::default();
+    let config = ClientConfig { api: limits, metrics: limits, ..client_config(cluster) };
+    Ok(Clients::new(&config).await?.api)
+}
+
+pub(crate) fn client_config(cluster: &ClusterArguments) -> ClientConfig {
+    let source = match (&cluster.kubeconfig, &cluster.context) {
+        (None, None) if cluster.in_cluster => ClientSource::InCluster,
+        (None, None) => ClientSource::Infer,
+        (path, context) => {
+            ClientSource::Kubeconfig { path: path.clone(), context: context.clone() }
+        }
+    };
+    let rate = cluster
+        .kube_api_qps
+        .map(|qps| RateLimit { qps, burst: cluster.kube_api_burst.unwrap_or(default_burst(qps)) });
+    let limits = ClientLimits {
+        rate,
+        request_timeout: to_std(cluster.request_timeout),
+        ..ClientLimits::default()
+    };
+    let metrics = ClientLimits { concurrency: METRICS_CONCURRENCY, ..limits };
+    let user_agent = version::user_agent();
+    ClientConfig { source, api: limits, metrics, user_agent, ..ClientConfig::default() }
+}
+
+/// The default burst: the requests that a rate permits in a second, at least one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "`as` saturates, and a rate is positive"
+)]
+fn default_burst(qps: f64) -> u32 {
+    (qps.ceil() as u32).max(1)
+}

@@ -1,0 +1,56 @@
+//! Options of the controller and settings of decisions, by flags.
+
+use std::time::Duration;
+
+use hpa_calc::settings::Settings;
+use hpa_controller::Options;
+
+use crate::args::{AutoscalingArguments, ClusterArguments, RunArguments, to_std};
+
+/// The options of `hpa run`.
+pub(crate) fn options(arguments: &RunArguments) -> Options {
+    let options = options_from(&arguments.autoscaling, &arguments.cluster);
+    Options {
+        settings: options.settings.with_exact_schedules(arguments.schedules.scaling_schedule),
+        shutdown_grace: to_std(arguments.shutdown_grace_period),
+        allow_other_controller: arguments.allow_other_controller,
+        status_interval: to_std(arguments.status_interval),
+        ..options
+    }
+}
+
+/// The settings of decisions.
+pub(crate) fn settings(autoscaling: &AutoscalingArguments) -> Settings {
+    Settings::default()
+        .with_tolerance(autoscaling.horizontal_pod_autoscaler_tolerance)
+        .with_downscale_stabilization(autoscaling.horizontal_pod_autoscaler_downscale_stabilization)
+        .with_cpu_initialization_period(
+            autoscaling.horizontal_pod_autoscaler_cpu_initialization_period,
+        )
+        .with_initial_readiness_delay(autoscaling.horizontal_pod_autoscaler_initial_readiness_delay)
+        .with_scale_to_zero(autoscaling.scale_to_zero)
+        .with_strict_scale_to_zero(true)
+}
+
+/// The options of a controller without a shutdown grace period.
+pub(crate) fn options_from(
+    autoscaling: &AutoscalingArguments,
+    cluster: &ClusterArguments,
+) -> Options {
+    let AutoscalingArguments {
+        concurrent_horizontal_pod_autoscaler_syncs: workers,
+        horizontal_pod_autoscaler_sync_period: sync_period,
+        ..
+    } = *autoscaling;
+    Options {
+        settings: settings(autoscaling),
+        sync_period: to_std(sync_period),
+        workers: usize::try_from(workers).unwrap_or(usize::MAX),
+        namespaces: cluster.namespaces.clone(),
+        shutdown_grace: Duration::ZERO,
+        request_timeout: to_std(cluster.request_timeout),
+        allow_other_controller: false,
+        watch_scales: cluster.watch_scales,
+        status_interval: Duration::ZERO,
+    }
+}

@@ -1,0 +1,77 @@
+//! What is explained.
+
+use hpa_calc::{Inputs, Scale, Selector};
+use hpa_controller::debug::AutoscalerDetail;
+use jiff::SignedDuration;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::past;
+use crate::{debug_client::Unavailable, manifests::text};
+
+/// What is explained, and who handles it.
+pub(super) struct Subject {
+    pub(super) inputs: Inputs,
+    pub(super) controller: Controller,
+    /// What the controller's debug API says about it.
+    pub(super) past: Result<AutoscalerDetail, Unavailable>,
+}
+
+/// The controller that stored the status last, as its field manager says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Controller {
+    /// The name of the field manager. Absent if no status was stored.
+    pub(super) name: Option<String>,
+    /// When it wrote.
+    pub(super) at: Option<String>,
+}
+
+impl Subject {
+    /// The decisions since a time, or why the past is missing.
+    pub(super) fn describe_past(&self, since: Option<SignedDuration>) -> String {
+        match (&self.past, since) {
+            (Err(missing), _) => {
+                format!("The controller's past decisions are missing: {missing}.\n")
+            }
+            (Ok(past), Some(since)) => {
+                let since = self.inputs.now.checked_sub(since).unwrap_or(jiff::Timestamp::MIN);
+                past::section(past, since) + "\n"
+            }
+            (Ok(_), None) => String::new(),
+        }
+    }
+}
+
+impl Controller {
+    /// The newest entry of `managedFields` for the status.
+    pub(super) fn from_managed_fields(object: &Value) -> Self {
+        let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+        let entries = entries.into_iter().flatten();
+        let of_status = entries.filter(|entry| text(entry, "/subresource") == "status");
+        let newest = of_status.max_by_key(|entry| text(entry, "/time").to_owned());
+        let optional = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        newest.map_or_else(Self::default, |entry| Self {
+            name: optional(text(entry, "/manager")),
+            at: optional(text(entry, "/time")),
+        })
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        match (&self.name, &self.at) {
+            (Some(name), Some(at)) => format!("{name} stored the status at {at}."),
+            (Some(name), None) => format!("{name} stored the status."),
+            (None, _) => "No controller has stored a status.".to_owned(),
+        }
+    }
+
+    /// Whether it is the controller of Kubernetes, which has no annotations to pause it.
+    pub(super) fn is_reference(&self) -> bool {
+        self.name.as_deref() == Some("kube-controller-manager")
+    }
+}
+
+/// The selector of a scale. An empty one, which would select every pod, counts as absent.
+pub(super) fn usable_selector(scale: &Scale) -> Option<Selector> {
+    let text = Some(&scale.selector).filter(|text| !text.is_empty())?;
+    Selector::parse(text).ok()
+}
