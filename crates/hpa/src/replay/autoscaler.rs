@@ -5,10 +5,10 @@ use hpa_calc::{HorizontalPodAutoscaler, defaults::apply_defaults};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::from_files;
 use crate::{
     args::ReplayArguments,
     kubectl::{self, escape, get},
+    manifests,
 };
 
 /// An autoscaler.
@@ -80,4 +80,22 @@ async fn from_cluster(arguments: &ReplayArguments) -> anyhow::Result<(Value, Cli
     let object =
         object.with_context(|| format!("unable to read the autoscaler {namespace}/{name}"));
     Ok((object?, client))
+}
+
+/// Reads manifests and returns the only autoscaler, or that of a name.
+fn from_files(arguments: &ReplayArguments) -> anyhow::Result<Value> {
+    let all = manifests::read(&arguments.filename)?;
+    let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
+    let found: Vec<_> = all
+        .into_iter()
+        .filter(|one| one.kind() == hpa_crd::KIND)
+        .filter(|one| {
+            wanted.is_none_or(|name| manifests::text(&one.object, "/metadata/name") == name)
+        })
+        .collect();
+    match found.as_slice() {
+        [one] => Ok(one.object.clone()),
+        [] => bail!("the files have no such HorizontalPodAutoscaler"),
+        _ => bail!("the files have several autoscalers: name one"),
+    }
 }

@@ -29,7 +29,7 @@ use self::{
 };
 use crate::{
     args::{AutoscalingArguments, ReplayArguments, SimulationFormat},
-    manifests, simulate,
+    simulate,
 };
 
 /// Replays the past of an autoscaler.
@@ -169,22 +169,4 @@ fn notes(mut notes: Vec<String>, hpa: &HorizontalPodAutoscaler, past: &Past) -> 
         ));
     }
     notes
-}
-
-/// Reads manifests and returns the only autoscaler, or that of a name.
-fn from_files(arguments: &ReplayArguments) -> anyhow::Result<Value> {
-    let all = manifests::read(&arguments.filename)?;
-    let wanted = arguments.name.as_deref().map(|name| name.rsplit('/').next().unwrap_or(name));
-    let found: Vec<_> = all
-        .into_iter()
-        .filter(|one| one.kind() == hpa_crd::KIND)
-        .filter(|one| {
-            wanted.is_none_or(|name| manifests::text(&one.object, "/metadata/name") == name)
-        })
-        .collect();
-    match found.as_slice() {
-        [one] => Ok(one.object.clone()),
-        [] => bail!("the files have no such HorizontalPodAutoscaler"),
-        _ => bail!("the files have several autoscalers: name one"),
-    }
 }

@@ -6,7 +6,7 @@ use super::{
     Result, axes,
     css::CHART,
     describe::describe,
-    html::escape,
+    escape::escape,
     lines::{self, ReplicasPlot},
     marks,
     recorded::RecordedReplicas,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{
     Result, chart,
     css::{CHART, PAGE},
+    escape::escape,
     format::{clock, span},
     marks::MAX_MARKS,
     recorded::RecordedReplicas,
@@ -145,9 +146,4 @@ fn summary(run: &Run) -> String {
             format!("{scalings} and {} without a decision, and why", count(problems, "time"))
         }
     }
-}
-
-/// Text for HTML and SVG.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{html::escape, series::Area};
+use super::{escape::escape, series::Area};
 
 /// The smallest distance of labels.
 const HEIGHT: f64 = 14.0;

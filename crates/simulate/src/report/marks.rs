@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use hpa_calc::explain::Reason;
 
-use super::{format::clock, html::escape, series::Area};
+use super::{escape::escape, format::clock, series::Area};
 use crate::run::{Run, Step};
 
 /// More marks can't be told apart.

@@ -4,6 +4,7 @@ mod axes;
 mod chart;
 mod css;
 mod describe;
+mod escape;
 mod format;
 mod html;
 mod labels;
