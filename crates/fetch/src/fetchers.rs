@@ -12,7 +12,7 @@ use tokio::time::Instant;
 #[cfg(any(feature = "zmon", feature = "nakadi"))]
 use crate::settings::ServiceSettings;
 #[cfg(feature = "sqs")]
-use crate::sqs::Sqs;
+use crate::sqs::state::Sqs;
 use crate::{
     cluster::Cluster,
     error::FetchError,

@@ -3,7 +3,7 @@
 mod credentials;
 mod endpoint;
 mod sign;
-mod state;
+pub(crate) mod state;
 
 use std::collections::HashMap;
 
@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-pub(crate) use self::state::Sqs;
 use self::{
     endpoint::endpoint,
     sign::{Signed, authorization, date},
@@ -31,6 +30,7 @@ const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 const VISIBLE: &str = "ApproximateNumberOfMessages";
 const IN_FLIGHT: &str = "ApproximateNumberOfMessagesNotVisible";
 const DELAYED: &str = "ApproximateNumberOfMessagesDelayed";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct QueueUrl {
