@@ -9,7 +9,7 @@ use hpa_collectors::Environment;
 pub struct CollectionSettings {
     /// What decides which metrics can be collected.
     pub environment: Environment,
-    /// The collectors that are on, by [`Source::collector`].
+    /// The collectors that are on, by [`Source::collector`](hpa_collectors::plan::Source::collector).
     pub collectors: BTreeSet<&'static str>,
     /// How old a value may be that can't be renewed. By default, two intervals of the metric.
     pub max_age: Option<Duration>,
