@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::{
     PATIENCE,
-    charts::{Cluster, programs, rules, skip},
+    charts::{Cluster, adapter_values, programs, skip},
     collectors, serve_prometheus,
 };
 
@@ -75,17 +75,9 @@ async fn create_workload(cluster: &Cluster) -> Result<()> {
 
 /// The adapter serves the values, and the leader reports the annotation that can't be used.
 async fn check_adapter(cluster: &Cluster, url: &str) -> Result<()> {
-    let [port] = free_ports()?;
-    let mut rules = rules()?;
-    rules["default"] = json!(false);
-    let values = json!({
-        "prometheus": { "url": url, "port": null },
-        "rules": rules,
-        "listenPort": port,
-        "service": { "port": port },
-        "networkPolicy": { "enabled": true },
-        "collectors": values(),
-    });
+    let mut values = adapter_values(url)?;
+    values["networkPolicy"] = json!({ "enabled": true });
+    values["collectors"] = self::values();
     let adapter = cluster.run_adapter(&values).await?;
     let log = || adapter.tail(20, "");
     let objects = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop";

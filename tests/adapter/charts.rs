@@ -182,17 +182,7 @@ impl Cluster {
 
     /// kubectl reads metrics of all APIs through the adapter.
     async fn check_adapter(&self, url: &str) -> Result<()> {
-        let [port] = free_ports()?;
-        let mut rules = rules()?;
-        rules["default"] = json!(false);
-        let values = json!({
-            "prometheus": { "url": url, "port": null },
-            "rules": rules,
-            // kube-apiserver must reach the process at the port of the APIServices.
-            "listenPort": port,
-            "service": { "port": port },
-        });
-        let adapter = self.run_adapter(&values).await?;
+        let adapter = self.run_adapter(&adapter_values(url)?).await?;
         let log = || adapter.tail(20, "");
         let custom = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/\
                       http_requests_per_second?labelSelector=app%3Dweb";
@@ -228,6 +218,20 @@ impl Cluster {
         self.kubectl(&scaled).await.with_context(|| controller.tail(20, ""))?;
         Ok(())
     }
+}
+
+/// Values of the adapter's chart: the rules, with this Prometheus.
+pub(crate) fn adapter_values(url: &str) -> Result<Value> {
+    let [port] = free_ports()?;
+    let mut rules = rules()?;
+    rules["default"] = json!(false);
+    Ok(json!({
+        "prometheus": { "url": url, "port": null },
+        "rules": rules,
+        // kube-apiserver must reach the process at the port of the APIServices.
+        "listenPort": port,
+        "service": { "port": port },
+    }))
 }
 
 /// The rules as the charts' values have them.

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use hpa_controller::{
-    Clock, Dependencies, Instants, Observer, Options, Reconciled,
+    Clock, Dependencies, Observer, Options, Reconciled,
     k8s::{ClientLimits, Clients},
 };
 use hpa_simulate::Variant;
-use hpa_test_harness::{RunningController, options};
+use hpa_test_harness::{RunningController, SimulationClock, options};
 use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock},
@@ -34,21 +34,8 @@ impl Scaling {
     }
 }
 
-struct TestClock {
-    clock: SimulatedClock,
-    start: Timestamp,
-}
-
-impl Clock for TestClock {
-    fn instants(&self) -> Instants {
-        let wall = self.clock.now();
-        let monotonic = Duration::try_from(wall.duration_since(self.start)).unwrap_or_default();
-        Instants { wall, monotonic }
-    }
-}
-
 struct Recorder {
-    clock: Arc<TestClock>,
+    clock: Arc<SimulationClock>,
     /// The second of each reconcile, and its scaling.
     reconciles: Mutex<Vec<(f64, Option<Scaling>)>>,
 }
@@ -82,7 +69,7 @@ pub(crate) async fn run_controller(variant: &Variant) -> (f64, Vec<Scaling>) {
     };
     let limits = ClientLimits::default();
     let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
-    let clock = Arc::new(TestClock { clock, start });
+    let clock = Arc::new(SimulationClock::new(clock, start));
     let recorder = Arc::new(Recorder { clock: Arc::clone(&clock), reconciles: Mutex::default() });
     let dependencies = Dependencies {
         clock: clock.clone(),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use hpa_controller::{Clock, Instants};
+use hpa_testbed::workload::clock::SimulatedClock;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
@@ -53,5 +54,27 @@ impl Clock for VirtualClock {
         let skew = SignedDuration::from_millis(self.skew_ms.load(Ordering::Relaxed));
         let base: Timestamp = Timestamp::from_second(1_800_000_000).expect("a timestamp");
         Instants { wall: base + monotonic + skew, monotonic }
+    }
+}
+
+/// The clock of a simulated cluster as that of a controller.
+#[derive(Clone, Debug)]
+pub struct SimulationClock {
+    clock: SimulatedClock,
+    start: Timestamp,
+}
+
+impl SimulationClock {
+    /// A clock whose monotonic time is zero at `start`.
+    pub fn new(clock: SimulatedClock, start: Timestamp) -> Self {
+        Self { clock, start }
+    }
+}
+
+impl Clock for SimulationClock {
+    fn instants(&self) -> Instants {
+        let wall = self.clock.now();
+        let monotonic = Duration::try_from(wall.duration_since(self.start)).expect("a duration");
+        Instants { wall, monotonic }
     }
 }

@@ -43,7 +43,7 @@ mod testbed;
 
 pub use self::{
     binary::hpa_binary,
-    clock::VirtualClock,
+    clock::{SimulationClock, VirtualClock},
     controller::{RunningController, election, options},
     metrics::{SettableMetrics, pod_metrics},
     prometheus::{REQUEST_RULES, prometheus_success, serve},

@@ -6,7 +6,7 @@ use super::{
     values::{namespace, positive_duration},
 };
 
-/// The lease by which replicas elect a leader.
+/// Flags of leader election and its lease.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_field_names, reason = "fields are named like their flags")]
 pub(crate) struct LeaseArguments {

@@ -13,33 +13,20 @@ use std::{
 
 use axum::{Router, http::StatusCode, routing::get};
 use hpa_controller::{
-    Clock, Dependencies, Instants, Options,
+    Dependencies, Options,
     k8s::{ClientLimits, Clients},
 };
-use hpa_test_harness::{RunningController, options};
+use hpa_test_harness::{RunningController, SimulationClock, options};
 use hpa_testbed::{
     Testbed,
     workload::{Simulation, clock::SimulatedClock, scenario::Scenario},
 };
 use jiff::Timestamp;
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::runtime::Runtime;
 
 const SCENARIO: &str = include_str!("../../../../examples/replay/cluster.yaml");
 const SCRAPE_SECONDS: f64 = 15.0;
 const SECONDS: f64 = 3600.0;
-
-struct ClusterClock {
-    clock: SimulatedClock,
-    start: Timestamp,
-}
-
-impl Clock for ClusterClock {
-    fn instants(&self) -> Instants {
-        let wall = self.clock.now();
-        let monotonic = Duration::try_from(wall.duration_since(self.start)).expect("a duration");
-        Instants { wall, monotonic }
-    }
-}
 
 /// A cluster that Prometheus can scrape.
 pub(crate) struct Cluster {
@@ -93,15 +80,16 @@ async fn live(start: Timestamp, pages: &SyncSender<String>) -> Testbed {
     let limits = ClientLimits::default();
     let clients = Clients::from_service(testbed.service_named("hpa-rs"), &limits);
     let options = Options { sync_period: Duration::from_secs(15), ..options() };
-    let clock = Arc::new(ClusterClock { clock, start });
-    let dependencies =
-        Dependencies { clock: clock.clone(), ..Dependencies::new(clients, &options) };
+    let dependencies = Dependencies {
+        clock: Arc::new(SimulationClock::new(clock.clone(), start)),
+        ..Dependencies::new(clients, &options)
+    };
     let controller = RunningController::start(dependencies, options);
     let mut scrape_at = 0.0;
     while scrape_at <= SECONDS {
         simulation.wait_for(|seen| seen.second >= scrape_at).await;
         // A real scrape comes between two steps.
-        clock.clock.sleep(0.5).await;
+        clock.sleep(0.5).await;
         pages.send(simulation.exposition(&testbed)).expect("Prometheus scrapes");
         scrape_at += SCRAPE_SECONDS;
     }
@@ -129,8 +117,5 @@ async fn serve(pages: Receiver<String>, scraped: SyncSender<()>) -> SocketAddr {
     };
     let page = Arc::new(page);
     let router = Router::new().route("/metrics", get(move || async move { page() }));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    address
+    hpa_test_harness::serve(router).await
 }

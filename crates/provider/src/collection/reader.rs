@@ -25,7 +25,7 @@ impl Fetch for Fetchers {
     }
 }
 
-/// Is told of collections, for metrics.
+/// Observes collections, for metrics.
 pub trait CollectionObserver: Send + Sync {
     /// A collection ended. It may have failed.
     fn collected(&self, collector: &'static str, duration: Duration, has_failed: bool);
@@ -34,7 +34,7 @@ pub trait CollectionObserver: Send + Sync {
     fn updated(&self, has_failed: bool);
 }
 
-/// Nobody is told.
+/// Ignores everything.
 impl CollectionObserver for () {
     fn collected(&self, _: &'static str, _: Duration, _: bool) {}
 
